@@ -1,0 +1,67 @@
+"""Every error that a user can meet: what is wrong, where, and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class HarnessError(Exception):
+    """Base of all errors that end a command with a message instead of a traceback.
+
+    `hint` says what to do next; `exit_code` is the process's exit code (DESIGN section 7).
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(HarnessError):
+    """A name, option, config key or combination that cannot be used."""
+
+
+class DataError(HarnessError):
+    """A data or samples file that cannot be used, with the file, line and field where known."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | str | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        where = "" if path is None else f"{path}:" if line is None else f"{path}:{line}:"
+        what = f"field '{field}': {message}" if field else message
+        super().__init__(f"{where} {what}".strip(), hint=hint)
+        self.path = path
+        self.line = line
+        self.field = field
+
+
+class EngineUnavailableError(HarnessError):
+    """No Docker engine answers."""
+
+
+class ImageMissingError(HarnessError):
+    """An image that a run needs is not on the engine."""
+
+
+class SandboxError(HarnessError):
+    """The sandbox or the engine failed, through no fault of what ran in it: an `infra_error`."""
+
+    exit_code = 3
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Build the error for a name that is not known: it suggests the nearest one and lists all."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    suggestion = f"did you mean '{near[0]}'? " if near else ""
+    return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}known: {', '.join(names)}")

@@ -1,0 +1,30 @@
+"""The limits of one sandbox and of one job in it. There is no way to say 'no limit'."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MIB = 1024 * 1024
+
+
+class Limits(BaseModel):
+    """What a container may use in all, and what each job in it may use.
+
+    Of the container: `memory_mb` (memory plus swap, tmpfs included), `processes`, `cpus`,
+    `disk_mb` and `inodes` (of each writable tmpfs). Of a job: `cpu_seconds` (CPU time of a
+    process), `wall_seconds`, `output_mb` (bytes written to stdout and stderr before the job is
+    ended), `file_mb` (largest file), `open_files`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    memory_mb: int = Field(default=1024, ge=64, le=65536)
+    processes: int = Field(default=128, ge=8, le=32768)
+    cpus: float = Field(default=1.0, gt=0, le=256)
+    disk_mb: int = Field(default=64, ge=1, le=65536)
+    inodes: int = Field(default=16384, ge=64)
+    cpu_seconds: int = Field(default=10, ge=1, le=600)
+    wall_seconds: float = Field(default=30.0, gt=0, le=600)
+    output_mb: int = Field(default=64, ge=1, le=4096)
+    file_mb: int = Field(default=64, ge=1, le=65536)
+    open_files: int = Field(default=256, ge=32, le=1048576)

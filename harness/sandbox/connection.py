@@ -1,0 +1,110 @@
+"""The host's end of the attached stream: requests out, answers in, several in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import struct
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from harness.sandbox.guest.frames import FrameDecoder, FrameError, encode_frame
+
+# The engine wraps each piece of the container's output: stream number, three zero bytes, length.
+PIECE = struct.Struct(">BxxxI")
+STDOUT = 1
+MAX_PIECE_BYTES = 16 * 1024 * 1024
+READ_BYTES = 1 << 18
+KEPT_STDERR_BYTES = 16 * 1024
+
+
+class ConnectionLost(Exception):
+    """The stream has ended or broke the format. `breach` tells the latter."""
+
+    def __init__(self, message: str, *, breach: bool = False) -> None:
+        super().__init__(message)
+        self.breach = breach
+
+
+class Connection:
+    """Sends requests to a guest and hands each answer to who waits for it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._lost: ConnectionLost | None = None
+        self._stderr = bytearray()
+
+    @property
+    def stderr(self) -> str:
+        """The last of what the guest itself wrote on stderr: its traceback, if it has failed."""
+        return self._stderr.decode("utf-8", "backslashreplace")
+
+    async def request(self, header: Mapping[str, Any], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        """Send one request and return its answer. Raises ConnectionLost, FrameError (too large)."""
+        if self._lost is not None:
+            raise self._lost
+        number = next(self._numbers)
+        frame = encode_frame({"id": number, **header}, body)
+        answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            self._writer.write(frame)
+            with contextlib.suppress(ConnectionError):  # the reader tells why
+                await self._writer.drain()
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+
+    async def read(self) -> None:
+        """Read until the stream ends. Everyone who still waits then gets ConnectionLost."""
+        try:
+            await self._read()
+            lost = ConnectionLost("the sandbox closed its stream")
+        except FrameError as error:
+            lost = ConnectionLost(f"the sandbox broke the frame format: {error}", breach=True)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            lost = ConnectionLost(f"the stream to the sandbox broke: {error}")
+        self._lost = lost
+        for answer in list(self._waiting.values()):
+            if not answer.done():
+                answer.set_exception(lost)
+
+    async def _read(self) -> None:
+        decoder = FrameDecoder()
+        pieces = bytearray()
+        while data := await self._reader.read(READ_BYTES):
+            pieces += data
+            while len(pieces) >= PIECE.size:
+                kind, length = PIECE.unpack_from(pieces)
+                if length > MAX_PIECE_BYTES:
+                    raise FrameError(f"the engine announced a piece of {length} bytes")
+                if len(pieces) < PIECE.size + length:
+                    break
+                piece = bytes(pieces[PIECE.size : PIECE.size + length])
+                del pieces[: PIECE.size + length]
+                if kind != STDOUT:
+                    self._stderr = (self._stderr + piece)[-KEPT_STDERR_BYTES:]
+                    continue
+                for header, body in decoder.feed(piece):
+                    answer = self._waiting.get(header.get("id", 0))
+                    if answer is not None and not answer.done():
+                        answer.set_result((header, body))
+
+
+@contextlib.asynccontextmanager
+async def connected(stream: socket.socket) -> AsyncIterator[Connection]:
+    """Drive the guest behind `stream` for the duration of the block."""
+    reader, writer = await asyncio.open_connection(sock=stream)
+    connection = Connection(reader, writer)
+    reading = asyncio.create_task(connection.read())
+    try:
+        yield connection
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+        writer.transport.abort()

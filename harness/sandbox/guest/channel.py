@@ -1,0 +1,55 @@
+"""Messages between the trusted tests and the candidate: a length, one letter, and a value."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from . import values
+
+LOAD, GET, CALL, NEXT, TRUTH = b"L", b"G", b"C", b"N", b"T"
+VALUE, CHANGED, RAISED, STOPPED = b"v", b"c", b"x", b"s"
+
+_LENGTH = struct.Struct(">I")
+MAX_MESSAGE_BYTES = values.MAX_BYTES + 1024
+
+
+class ChannelClosed(Exception):
+    """The peer has gone, in the middle of a message or between two."""
+
+
+class ChannelBreach(Exception):
+    """The peer sent what the format does not allow."""
+
+
+def send(descriptor: int, letter: bytes, payload: bytes) -> None:
+    """Write one message. Raises `ChannelClosed` where nobody reads."""
+    view = memoryview(_LENGTH.pack(len(payload)) + letter + payload)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError as error:
+        raise ChannelClosed(str(error)) from None
+
+
+def receive(descriptor: int) -> tuple[bytes, bytes]:
+    """Read one message. Raises `ChannelClosed` at its end, `ChannelBreach` over the bound."""
+    prefix = _read(descriptor, _LENGTH.size + 1)
+    (length,) = _LENGTH.unpack_from(prefix)
+    if length > MAX_MESSAGE_BYTES:
+        raise ChannelBreach(f"announced {length} bytes")
+    return prefix[_LENGTH.size :], _read(descriptor, length)
+
+
+def _read(descriptor: int, count: int) -> bytes:
+    parts = []
+    while count:
+        try:
+            part = os.read(descriptor, min(count, 1 << 20))
+        except OSError as error:
+            raise ChannelClosed(str(error)) from None
+        if not part:
+            raise ChannelClosed("end of stream")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,76 @@
+"""Files of a job, written and read under the job's own user, so that no link can reach further."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+
+
+class FileRefused(Exception):
+    """The file cannot be written or read as asked."""
+
+
+def write(path: str, data: bytes, mode: int) -> None:
+    """Write a regular file, making its folders. Raises OSError or `FileRefused`."""
+    folder = os.path.dirname(path)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FileRefused(f"{path} is not a regular file")
+        os.ftruncate(descriptor, 0)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: str, limit: int) -> bytes:
+    """Read a regular file of at most `limit` bytes. Raises OSError or `FileRefused`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise FileRefused(f"{path} is not a regular file")
+        parts = []
+        left = limit + 1
+        while left:
+            part = os.read(descriptor, min(left, 1 << 20))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        if not left:
+            raise FileRefused(f"{path} is larger than {limit} bytes")
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def clear(folders: list[str]) -> None:
+    """Remove all that this process's user owns below `folders`, and keep the folders themselves."""
+    for folder in folders:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                facts = os.lstat(path)
+                if facts.st_uid != os.getuid():
+                    continue
+                if stat.S_ISDIR(facts.st_mode):
+                    os.chmod(path, 0o700)
+                    clear([path])
+                    os.rmdir(path)
+                else:
+                    os.unlink(path)
+            except OSError:
+                continue  # PID 1 looks afterwards whether anything is left

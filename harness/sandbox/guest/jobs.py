@@ -1,0 +1,306 @@
+"""The two kinds of job: a command, and a program under trusted tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+from . import processes, trusted_tests
+from .cgroup import Counters
+from .output import Output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .loop import Loop
+    from .spawner import Spawner
+    from .users import User, Users
+
+EXITED, SIGNALLED = "exited", "signal"
+CPU, WALL, MEMORY, PROCESSES, OUTPUT, KILLED = "cpu", "wall", "memory", "processes", "output", "killed"
+MAX_RESULT_BYTES = 1 << 20
+KILL_SIGNALS = (signal.SIGKILL, signal.SIGXCPU)
+
+
+class Job:
+    """What both kinds share: outputs, the wall limit, the counters, and who hears of the end."""
+
+    def __init__(
+        self, loop: Loop, request: dict[str, Any], finished: Callable[[dict[str, Any], bytes], None]
+    ) -> None:
+        self.loop = loop
+        self.limits = request["limits"]
+        self.finished = finished
+        self.counters = Counters()
+        self.started = time.monotonic()
+        self.stopped_by: str | None = None
+        self.outputs: list[Output] = []
+        self.timer = loop.after(self.limits["wall_seconds"], lambda: self.stop(WALL))
+
+    def capture(self) -> tuple[int, int]:
+        """Make the pipes for stdout and stderr; return their writing ends."""
+        ends = []
+        for _ in range(2):
+            read_end, write_end = os.pipe()
+            keep = self.limits["keep_bytes"]
+            self.outputs.append(Output(self.loop, read_end, keep, self._output_grew))
+            ends.append(write_end)
+        return ends[0], ends[1]
+
+    def stop(self, reason: str) -> None:
+        """End the job now, for this reason (the first one counts)."""
+        raise NotImplementedError
+
+    def _output_grew(self) -> None:
+        if sum(output.total for output in self.outputs) > self.limits["output_bytes"]:
+            self.stop(OUTPUT)
+
+    def _reason(self, status: int, cpu_seconds: float) -> str:
+        """Say what ended the job's first process, given its wait status."""
+        if self.stopped_by is not None:
+            return self.stopped_by
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
+            return EXITED
+        killed = -code if code < 0 else code - 128
+        # A shell reports its child's signal as 128 + number: both forms count.
+        if killed in KILL_SIGNALS and cpu_seconds >= self.limits["cpu_seconds"] - 0.1:
+            return CPU
+        if self.counters.memory_kills() > 0:
+            return MEMORY
+        if self.counters.refused_forks() > 0:
+            return PROCESSES
+        return SIGNALLED if code < 0 else EXITED
+
+    def _report(self, reply: dict[str, Any]) -> None:
+        self.timer.cancel()
+        pieces = []
+        for name, output in zip(("stdout", "stderr"), self.outputs):
+            output.close()
+            head, tail = output.kept()
+            reply[name] = {"total": output.total, "head": len(head), "tail": len(tail)}
+            pieces += [head, tail]
+        reply["duration_seconds"] = time.monotonic() - self.started
+        reply["memory_kills"] = self.counters.memory_kills()
+        reply["refused_forks"] = self.counters.refused_forks()
+        self.finished(reply, b"".join(pieces))
+
+
+class CommandJob(Job):
+    """Runs a command as a user. When its first process ends, whatever else it started is ended too."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        request: dict[str, Any],
+        stdin: bytes,
+        user: User,
+        alone: Callable[[], bool],
+        finished: Callable[[dict[str, Any], bytes], None],
+    ) -> None:
+        super().__init__(loop, request, finished)
+        self._user = user
+        self._alone = alone
+        stdout, stderr = self.capture()
+        source = _stdin_of(stdin)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                self._exec(request, source, stdout, stderr)
+        finally:
+            for descriptor in (source, stdout, stderr):
+                os.close(descriptor)
+        loop.on_exit(self.pid, self._leader_ended)
+
+    def stop(self, reason: str) -> None:
+        if self.stopped_by is None:
+            self.stopped_by = reason
+            self._end_processes()
+
+    def _end_processes(self) -> bool:
+        if self._alone():
+            return processes.end_processes(frozenset((self._user.uid,)))
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        return True
+
+    def _leader_ended(self, status: int, cpu_seconds: float) -> None:
+        reason = self._reason(status, cpu_seconds)
+        clean = self._end_processes()
+        self._report(
+            {
+                "ended": reason,
+                "exit_code": os.waitstatus_to_exitcode(status),
+                "cpu_seconds": cpu_seconds,
+                "clean": clean,
+            }
+        )
+
+    def _exec(self, request: dict[str, Any], source: int, stdout: int, stderr: int) -> None:
+        argv = request["argv"]
+        status = 126
+        try:
+            for number, descriptor in enumerate((source, stdout, stderr)):
+                os.dup2(descriptor, number)
+            folder = os.path.join(self._user.folder, request.get("folder") or "")
+            processes.become(self._user.uid, self._user.folder, self.limits, [])
+            os.chdir(folder)
+            os.execvpe(argv[0], argv, request["environment"])
+        except FileNotFoundError as error:
+            status = 127
+            os.write(2, f"{error.filename or argv[0]}: not found\n".encode("utf-8", "backslashreplace"))
+        except BaseException as error:
+            os.write(2, f"{argv[0]}: {error}\n".encode("utf-8", "backslashreplace"))
+        finally:
+            os._exit(status)
+
+
+def _stdin_of(data: bytes) -> int:
+    """A descriptor to read `data` from: a file in memory, so that nobody has to feed a pipe."""
+    if not data:
+        return os.open("/dev/null", os.O_RDONLY)
+    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+class TestJob(Job):
+    """Runs trusted tests in one process against a candidate in another, and reports what they said.
+
+    The tests' process is a child of PID 1 under its own user; the candidate is a child of the
+    spawner under another. The job is over when the tests have ended; the candidate ending first
+    ends it, as lost.
+    """
+
+    __test__ = False  # not a pytest class
+
+    def __init__(
+        self,
+        loop: Loop,
+        request: dict[str, Any],
+        users: Users,
+        spawner: Spawner,
+        finished: Callable[[dict[str, Any], bytes], None],
+    ) -> None:
+        user = users.open()
+        super().__init__(loop, request, finished)
+        self._users = users
+        self._user = user
+        self._tests_uid = users.identify()
+        self._result = bytearray()
+        self._result_ended = False
+        self._tests_status: int | None = None
+        self._candidate: tuple[int, float] | None = None
+        self._ending = False
+        stdout, stderr = self.capture()
+        ours, theirs = socket.socketpair()
+        result_read, result_write = os.pipe()
+        try:
+            self._pid = os.fork()
+            if self._pid == 0:
+                self._run_tests(request, ours.fileno(), result_write)
+            order = {
+                "uid": self._user.uid,
+                "folder": self._user.folder,
+                "limits": self.limits,
+                "environment": {**request["environment"], "HOME": self._user.folder, "TMPDIR": "/tmp"},
+            }
+            spawner.spawn(order, [theirs.fileno(), stdout, stderr], self._candidate_ended)
+        finally:
+            ours.close()
+            theirs.close()
+            for descriptor in (stdout, stderr, result_write):
+                os.close(descriptor)
+        self._result_read = result_read
+        os.set_blocking(result_read, False)
+        loop.watch(result_read, self._read_result)
+        loop.on_exit(self._pid, self._tests_ended)
+
+    def stop(self, reason: str) -> None:
+        if self.stopped_by is None and not self._ending:
+            self.stopped_by = reason
+            self._end_processes()
+
+    def _end_processes(self) -> bool:
+        return processes.end_processes(frozenset((self._user.uid, self._tests_uid)))
+
+    def _run_tests(self, request: dict[str, Any], channel_end: int, result: int) -> None:
+        """The tests' process. It inherits no descriptor but the channel and the pipe of the result."""
+        try:
+            null = os.open("/dev/null", os.O_RDWR)
+            for standard in (0, 1, 2):
+                os.dup2(null, standard)
+            limits = {**self.limits, "cpu_seconds": int(self.limits["wall_seconds"]) + 1}
+            processes.become(self._tests_uid, "/", limits, [channel_end, result])
+            sys.path[:] = [path for path in sys.path if path]
+            report = trusted_tests.run(channel_end, request)
+            view = memoryview(json.dumps(report).encode())
+            while view:
+                view = view[os.write(result, view) :]
+        finally:
+            os._exit(0)
+
+    def _read_result(self) -> None:
+        try:
+            data = os.read(self._result_read, 1 << 16)
+        except BlockingIOError:
+            return
+        self._result += data
+        if data and len(self._result) <= MAX_RESULT_BYTES:
+            return
+        self._close_result()
+        self._finish_if_over()
+
+    def _close_result(self) -> None:
+        if not self._result_ended:
+            self._result_ended = True
+            self.loop.unwatch(self._result_read)
+            os.close(self._result_read)
+
+    def _tests_ended(self, status: int, _cpu_seconds: float) -> None:
+        self._tests_status = status
+        self._finish_if_over()
+
+    def _candidate_ended(self, status: int, cpu_seconds: float) -> None:
+        self._candidate = (status, cpu_seconds)
+        # A child that it left behind may hold the channel and go on answering: it may not.
+        processes.end_processes(frozenset((self._user.uid,)))
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        if self._tests_status is None or not self._result_ended:
+            return
+        self._ending = True
+        if self._candidate is None:
+            processes.end_processes(frozenset((self._user.uid,)))
+            return  # the spawner will tell of its end
+        status, cpu_seconds = self._candidate
+        report = self._parsed_result()
+        lost = report is None or report["lost"] is not None
+        reply: dict[str, Any] = {
+            "ended": self._reason(status, cpu_seconds) if lost else EXITED,
+            "exit_code": os.waitstatus_to_exitcode(status),
+            "cpu_seconds": cpu_seconds,
+            "report": report,
+            "clean": self._users.close(self._user),
+        }
+        self._report(reply)
+
+    def _parsed_result(self) -> dict[str, Any] | None:
+        """What the tests' process said, or None where it did not get to say all of it."""
+        try:
+            report: dict[str, Any] = json.loads(self._result)
+        except ValueError:
+            return None
+        return report

@@ -1,0 +1,100 @@
+"""A small event loop for PID 1: readable descriptors, timers, and children."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import signal
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Timer:
+    """A pending call. `cancel` makes it never happen."""
+
+    def __init__(self, when: float, call: Callable[[], None]) -> None:
+        self.when = when
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.when < other.when
+
+
+class Loop:
+    """Callbacks on descriptors, on the monotonic clock and on the end of child processes."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._timers: list[Timer] = []
+        self._children: dict[int, Callable[[int, float], None]] = {}
+        self._wake_read, wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self.watch(self._wake_read, self._drain_wake)
+
+    def watch(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` whenever `descriptor` can be read or has ended."""
+        self._readers[descriptor] = ready
+        self._poll.register(descriptor, select.POLLIN | select.POLLHUP | select.POLLERR)
+
+    def unwatch(self, descriptor: int) -> None:
+        if self._readers.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+        timer = Timer(time.monotonic() + seconds, call)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def on_exit(self, pid: int, call: Callable[[int, float], None]) -> None:
+        """Call `call(wait status, CPU seconds)` once the child has ended and is reaped."""
+        self._children[pid] = call
+
+    def run(self) -> None:
+        """Serve for ever; the process ends by exiting."""
+        while True:
+            while self._timers and self._timers[0].call is None:
+                heapq.heappop(self._timers)
+            wait = None
+            if self._timers:
+                wait = max(0.0, self._timers[0].when - time.monotonic()) * 1000 + 1
+            for descriptor, _event in self._poll.poll(wait):
+                ready = self._readers.get(descriptor)
+                if ready is not None:
+                    ready()
+            self.reap()
+            now = time.monotonic()
+            while self._timers and self._timers[0].when <= now:
+                timer = heapq.heappop(self._timers)
+                if timer.call is not None:
+                    timer.call()
+
+    def reap(self) -> None:
+        """Collect every child that has ended, orphans of jobs included."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            call = self._children.pop(pid, None)
+            if call is not None:
+                call(status, usage.ru_utime + usage.ru_stime)
+
+    def _drain_wake(self) -> None:
+        try:
+            while os.read(self._wake_read, 512):
+                pass
+        except BlockingIOError:
+            pass

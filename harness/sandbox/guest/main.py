@@ -1,0 +1,202 @@
+"""PID 1: reads requests from the host, runs jobs, answers. When the host is gone, so is all this."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from . import files, frames, processes, spawner
+from .jobs import KILLED, CommandJob, Job, TestJob
+from .loop import Loop
+from .users import User, Users
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+FILE_SECONDS = 30.0
+AGENT = "agent"
+
+
+class Guest:
+    """The verbs of DESIGN section 5, each answered with a frame of the same id."""
+
+    def __init__(self, loop: Loop, spawned: spawner.Spawner, output: int) -> None:
+        self._loop = loop
+        self._spawner = spawned
+        self._output = output
+        self._decoder = frames.FrameDecoder()
+        self._users: Users | None = None
+        self._agent: User | None = None
+        self._jobs: dict[int, Job] = {}
+        self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
+            "hello": self._hello,
+            "exec": self._exec,
+            "test": self._test,
+            "put": self._put,
+            "get": self._get,
+            "kill": self._kill,
+            "bye": self._bye,
+        }
+        loop.watch(0, self._read)
+        loop.watch(spawned.link.fileno(), spawned.read)
+
+    def _read(self) -> None:
+        data = os.read(0, 1 << 20)
+        if not data:
+            os._exit(0)  # the host is gone, and with PID 1 goes every process of the container
+        for header, body in self._decoder.feed(data):
+            number = header["id"]
+            try:
+                self._verbs[header["verb"]](number, header, body)
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                self._answer(number, {"error": f"{type(error).__name__}: {error}"})
+
+    def _answer(self, number: int, reply: dict[str, Any], body: bytes = b"") -> None:
+        view = memoryview(frames.encode_frame({"id": number, **reply}, body))
+        while view:
+            view = view[os.write(self._output, view) :]
+
+    def _hello(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        self._users = Users(header["first_uid"], header["work_folder"], header["shared_folders"])
+        self._loop.after(header["deadline_seconds"], lambda: os._exit(3))
+        self._answer(number, {"python": sys.version.split()[0], "pid": os.getpid()})
+
+    def _bye(self, _number: int, _header: dict[str, Any], _body: bytes) -> None:
+        os._exit(0)
+
+    def _kill(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        job = self._jobs.get(header["job"])
+        if job is not None:
+            job.stop(KILLED)
+        self._answer(number, {"killed": job is not None})
+
+    def _exec(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        finished = self._finisher(number)
+        self._jobs[number] = CommandJob(
+            self._loop, header, body, self._agent_user(), lambda: self._alone(number), finished
+        )
+
+    def _test(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        finished = self._finisher(number)
+        self._jobs[number] = TestJob(self._loop, header, self._known_users(), self._spawner, finished)
+
+    def _finisher(self, number: int) -> Callable[[dict[str, Any], bytes], None]:
+        def finished(reply: dict[str, Any], body: bytes) -> None:
+            del self._jobs[number]
+            self._answer(number, reply, body)
+
+        return finished
+
+    def _alone(self, number: int) -> bool:
+        """Whether no other command runs as the agent, so that all of its processes may be ended."""
+        return not any(isinstance(job, CommandJob) for other, job in self._jobs.items() if other != number)
+
+    def _known_users(self) -> Users:
+        if self._users is None:
+            raise ValueError("hello comes first")
+        return self._users
+
+    def _agent_user(self) -> User:
+        if self._agent is None:
+            self._agent = self._known_users().open(AGENT)
+        return self._agent
+
+    def _put(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        def write() -> bytes:
+            files.write(header["path"], body, header["mode"])
+            return b""
+
+        self._as_agent(number, write)
+
+    def _get(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        limit = min(header["limit"], frames.MAX_BODY_BYTES)
+        self._as_agent(number, lambda: files.read(header["path"], limit))
+
+    def _as_agent(self, number: int, work: Callable[[], bytes]) -> None:
+        """Do `work` in a child under the agent's user, and answer with the bytes that it returns."""
+        user = self._agent_user()
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _work_and_exit(user, write_end, work)
+        os.close(write_end)
+        FileAnswer(self._loop, read_end, pid, lambda reply, body: self._answer(number, reply, body))
+
+
+def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> None:
+    status = 1
+    try:
+        limits = {
+            "cpu_seconds": int(FILE_SECONDS),
+            "file_bytes": frames.MAX_BODY_BYTES,
+            "open_files": 64,
+        }
+        processes.become(user.uid, user.folder, limits, [write_end])
+        try:
+            data = work()
+            status = 0
+        except (OSError, files.FileRefused) as error:
+            data = str(error).encode("utf-8", "backslashreplace")
+        view = memoryview(data)
+        while view:
+            view = view[os.write(write_end, view) :]
+    finally:
+        os._exit(status)
+
+
+class FileAnswer:
+    """Collects what a file child says. The child shares the agent's user, who may stop or kill it."""
+
+    def __init__(
+        self, loop: Loop, read_end: int, pid: int, answer: Callable[[dict[str, Any], bytes], None]
+    ) -> None:
+        self._loop = loop
+        self._read_end = read_end
+        self._answer = answer
+        self._data = bytearray()
+        self._ended = False
+        self._status: int | None = None
+        self._timer = loop.after(FILE_SECONDS, lambda: processes.send([pid], 9))
+        loop.watch(read_end, self._read)
+        loop.on_exit(pid, self._exited)
+
+    def _read(self) -> None:
+        data = os.read(self._read_end, 1 << 20)
+        self._data += data
+        if not data:
+            self._loop.unwatch(self._read_end)
+            os.close(self._read_end)
+            self._ended = True
+            self._finish_if_over()
+
+    def _exited(self, status: int, _cpu_seconds: float) -> None:
+        self._status = status
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        if self._status is None or not self._ended:
+            return
+        self._timer.cancel()
+        if self._status == 0:
+            self._answer({}, bytes(self._data))
+        else:
+            reason = bytes(self._data).decode("utf-8", "backslashreplace") or "the file job was killed"
+            self._answer({"refused": reason}, b"")
+
+
+def main() -> None:
+    """Take the stream for ourselves, fork the spawner while nothing is known yet, and serve."""
+    started = time.monotonic()
+    sys.path[:] = [path for path in sys.path if not path.startswith("/opt/harness")]
+    output = os.dup(1)
+    null = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+    loop = Loop()
+    spawned = spawner.start()
+    guest = Guest(loop, spawned, output)
+    guest._answer(0, {"ready": True, "startup_seconds": time.monotonic() - started})
+    loop.run()

@@ -1,0 +1,73 @@
+"""What a job writes: drained without blocking, counted in full, kept in part."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .loop import Loop
+
+READ_BYTES = 1 << 16
+# One callback reads this much at most, so that a flood on one pipe cannot starve timers.
+READS_A_TURN = 16
+
+
+class Output:
+    """One stream of a job. Keeps the first and the last `keep_bytes / 2` bytes."""
+
+    def __init__(self, loop: Loop, descriptor: int, keep_bytes: int, grew: Callable[[], None]) -> None:
+        self._loop = loop
+        self._descriptor = descriptor
+        self._half = keep_bytes // 2
+        self._grew = grew
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+        self._open = True
+        os.set_blocking(descriptor, False)
+        loop.watch(descriptor, self._ready)
+
+    def close(self) -> None:
+        """Take what is still in the pipe (all writers are dead by now) and close it."""
+        while self._open and self._read(READS_A_TURN):
+            pass
+        self._end()
+
+    def kept(self) -> tuple[bytes, bytes]:
+        """Return the kept head and tail. All output is `head + tail` where nothing was cut."""
+        return bytes(self._head), bytes(self._tail[-self._half :])
+
+    def _ready(self) -> None:
+        self._read(READS_A_TURN)
+        self._grew()
+
+    def _read(self, turns: int) -> bool:
+        for _ in range(turns):
+            try:
+                data = os.read(self._descriptor, READ_BYTES)
+            except BlockingIOError:
+                return False
+            if not data:
+                self._end()
+                return False
+            self._keep(data)
+        return True
+
+    def _keep(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > self._half + READ_BYTES * READS_A_TURN:
+            del self._tail[: -self._half]
+
+    def _end(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.unwatch(self._descriptor)
+            os.close(self._descriptor)

@@ -1,0 +1,86 @@
+"""One user and one folder for each job, and proof that nothing of either is left when it ends."""
+
+from __future__ import annotations
+
+import os
+
+from . import files, processes
+
+CLEAR_SECONDS = 10.0
+
+
+class User:
+    """A user id and the folder that only it can enter."""
+
+    def __init__(self, uid: int, folder: str) -> None:
+        self.uid = uid
+        self.folder = folder
+
+
+class Users:
+    """Hands out users. An id is never used twice in the life of a container."""
+
+    def __init__(self, first_uid: int, work_folder: str, shared_folders: list[str]) -> None:
+        self._next_uid = first_uid
+        self._work_folder = work_folder
+        self._shared_folders = shared_folders
+
+    def open(self, name: str | None = None) -> User:
+        """Create a user with an empty folder. Raises OSError where the folder cannot be made."""
+        uid = self._next_uid
+        self._next_uid += 1
+        folder = os.path.join(self._work_folder, name or str(uid))
+        os.mkdir(folder, 0o700)
+        os.chown(folder, uid, uid)
+        return User(uid, folder)
+
+    def identify(self) -> int:
+        """Return a fresh user id that needs no folder."""
+        self._next_uid += 1
+        return self._next_uid - 1
+
+    def close(self, user: User) -> bool:
+        """End every process of the user and remove every file; return whether nothing is left."""
+        if not processes.end_processes(frozenset((user.uid,))):
+            return False
+        if not _removed(user.folder) or self._left_by(user.uid):
+            self._clear(user)
+        return _removed(user.folder) and not self._left_by(user.uid)
+
+    def _clear(self, user: User) -> None:
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+            return
+        try:
+            limits = {"cpu_seconds": int(CLEAR_SECONDS), "file_bytes": 0, "open_files": 64}
+            processes.become(user.uid, "/", limits, [])
+            files.clear([user.folder, *self._shared_folders])
+        finally:
+            os._exit(0)
+
+    def _left_by(self, uid: int) -> bool:
+        """Whether the user has left anything in the folders that all users share."""
+        for folder in self._shared_folders:
+            try:
+                names = os.listdir(folder)
+            except OSError:
+                continue
+            for name in names:
+                try:
+                    if os.lstat(os.path.join(folder, name)).st_uid == uid:
+                        return True
+                except OSError:
+                    continue
+        return False
+
+
+def _removed(folder: str) -> bool:
+    """Remove the folder if it is empty. Its parent is root's, so this needs no entry to it."""
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,140 @@
+"""What jobs come to, read from the guest's answers: trusted as to facts, bounded all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import SandboxError
+
+# Which limit ended a job, in the guest's words and in those of `Limits`.
+LIMIT_NAMES = {
+    "cpu": "cpu_seconds",
+    "wall": "wall_seconds",
+    "memory": "memory_mb",
+    "processes": "processes",
+    "output": "output_mb",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One output stream: what was kept of it, and how many bytes there were."""
+
+    head: bytes
+    tail: bytes
+    total: int
+
+    @property
+    def truncated(self) -> bool:
+        return self.total > len(self.head) + len(self.tail)
+
+    @property
+    def data(self) -> bytes:
+        """What was kept, with a line in the middle that says how much is missing."""
+        if not self.truncated:
+            return self.head + self.tail
+        missing = self.total - len(self.head) - len(self.tail)
+        return b"%s\n[... %d bytes left out ...]\n%s" % (self.head, missing, self.tail)
+
+    def __str__(self) -> str:
+        return self.data.decode("utf-8", "backslashreplace")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """How a command ended.
+
+    `exit_code` is negative for a signal (-9: killed). `limit` names the limit (a field of
+    `Limits`) that ended it, or None. `str(result.stdout)` is its text, `.data` its bytes.
+    """
+
+    exit_code: int
+    limit: str | None
+    stdout: Stream
+    stderr: Stream
+    cpu_seconds: float
+    duration_seconds: float
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TestReport:
+    """What trusted tests said of a program.
+
+    `results` has True or False for each statement in order, always all of them: what was not
+    reported as passed has failed. `ended` says how the candidate's process came to its end where
+    it was lost: a field of `Limits`, `signal`, `killed` or `exited`; None where the tests ended first.
+    """
+
+    __test__ = False  # not a pytest class
+
+    results: tuple[bool, ...]
+    evidence: str | None
+    error: str | None
+    breach: str | None
+    ended: str | None
+    exit_code: int
+    stdout: Stream
+    stderr: Stream
+    cpu_seconds: float
+    duration_seconds: float
+    memory_kills: int
+    refused_forks: int
+    clean: bool
+
+
+def exec_result(header: Mapping[str, Any], body: bytes) -> ExecResult:
+    """Read the answer to `exec`."""
+    stdout, stderr = _streams(header, body)
+    return ExecResult(
+        exit_code=header["exit_code"],
+        limit=LIMIT_NAMES.get(header["ended"]),
+        stdout=stdout,
+        stderr=stderr,
+        cpu_seconds=header["cpu_seconds"],
+        duration_seconds=header["duration_seconds"],
+        clean=header["clean"],
+    )
+
+
+def test_report(header: Mapping[str, Any], body: bytes, *, expected: int) -> TestReport:
+    """Read the answer to `test`, of which `expected` results make it complete."""
+    stdout, stderr = _streams(header, body)
+    report = header["report"]
+    lost = report is None or report["lost"] is not None
+    passed = [] if report is None else [result == "passed" for result in report["results"][:expected]]
+    return TestReport(
+        results=tuple(passed + [False] * (expected - len(passed))),
+        evidence=None if report is None else report["evidence"],
+        error=None if report is None else report["error"],
+        breach=None if report is None else report["breach"],
+        ended=LIMIT_NAMES.get(header["ended"], header["ended"]) if lost else None,
+        exit_code=header["exit_code"],
+        stdout=stdout,
+        stderr=stderr,
+        cpu_seconds=header["cpu_seconds"],
+        duration_seconds=header["duration_seconds"],
+        memory_kills=header["memory_kills"],
+        refused_forks=header["refused_forks"],
+        clean=header["clean"],
+    )
+
+
+test_report.__test__ = False  # type: ignore[attr-defined]
+
+
+def _streams(header: Mapping[str, Any], body: bytes) -> tuple[Stream, Stream]:
+    streams = []
+    position = 0
+    for name in ("stdout", "stderr"):
+        facts = header[name]
+        head = body[position : position + facts["head"]]
+        position += facts["head"]
+        tail = body[position : position + facts["tail"]]
+        position += facts["tail"]
+        streams.append(Stream(head, tail, facts["total"]))
+    if position != len(body):
+        raise SandboxError("the guest's answer does not add up")
+    return streams[0], streams[1]

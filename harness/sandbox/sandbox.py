@@ -1,0 +1,237 @@
+"""A sandbox: one hardened container, and the calls that make its guest do something."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.errors import SandboxError, UsageError
+from harness.sandbox import reaper
+from harness.sandbox.connection import Connection, ConnectionLost, connected
+from harness.sandbox.container import end_state, remove, started
+from harness.sandbox.engine import connect
+from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
+from harness.sandbox.images import require_image
+from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.results import ExecResult, TestReport, exec_result, test_report
+from harness.sandbox.spec import ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+HOME = f"{WORK_FOLDER}/agent"
+HELLO_SECONDS = 60.0
+# What the guest gets beyond a limit that it enforces itself, before the host ends it from outside.
+GRACE_SECONDS = 10.0
+FILE_SECONDS = 40.0
+KEEP_BYTES = 64 * 1024
+# Users of jobs: above those of any Debian package, and within the range of a remapped user namespace.
+FIRST_UIDS = range(10_000, 50_000, 100)
+
+
+class Sandbox:
+    """One hardened container. Make it with `Sandbox.open`; it is gone when the block is left.
+
+    Every job runs under its own limits; `SandboxError` means that the sandbox itself failed.
+    """
+
+    def __init__(
+        self, client: APIClient, container_id: str, connection: Connection, spec: SandboxSpec
+    ) -> None:
+        self._client = client
+        self._container_id = container_id
+        self._connection = connection
+        self._limits = spec.limits
+        self.clean = True
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        image: str = "python",
+        *,
+        limits: Limits | None = None,
+        runtime: str = "runc",
+        seccomp: Literal["default", "strict"] = "default",
+        deadline_seconds: float = 600.0,
+        run_id: str | None = None,
+        client: APIClient | None = None,
+    ) -> AsyncIterator[Sandbox]:
+        """Start a sandbox on one of the harness's images and yield it; destroy it on leaving the block.
+
+        The sandbox ends itself after `deadline_seconds`, whatever its host does. `client` is a
+        connection to share; without it the sandbox makes and closes its own.
+        Raises EngineUnavailableError, ImageMissingError, SandboxError.
+        """
+        if not (0 < deadline_seconds < math.inf):
+            raise UsageError(f"deadline_seconds must be positive and finite, not {deadline_seconds}")
+        async with contextlib.AsyncExitStack() as stack:
+            if client is None:
+                client = await asyncio.to_thread(connect)
+                stack.callback(client.close)
+            spec = SandboxSpec(
+                image=await asyncio.to_thread(require_image, client, image),
+                limits=limits or Limits(),
+                runtime=runtime,
+                seccomp=seccomp,
+                labels=reaper.labels(
+                    run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS
+                ),
+            )
+            name = f"harness-{secrets.token_hex(8)}"
+            container = await stack.enter_async_context(started(client, spec, name))
+            connection = await stack.enter_async_context(connected(container.stream))
+            sandbox = cls(client, container.id, connection, spec)
+            hello = {
+                "verb": "hello",
+                "first_uid": random.choice(FIRST_UIDS),
+                "work_folder": WORK_FOLDER,
+                "shared_folders": SHARED_FOLDERS,
+                "deadline_seconds": deadline_seconds,
+            }
+            await sandbox._request(hello, seconds=HELLO_SECONDS)
+            yield sandbox
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> ExecResult:
+        """Run a command as the agent's user and return once it and all that it started are gone.
+
+        `timeout` is in seconds of wall time (default: the sandbox's `wall_seconds`). `cwd` is
+        relative to the agent's folder, which is also HOME. Of each stream `keep_bytes` are kept,
+        the first and the last half. A command that cannot be found ends with exit code 127.
+        """
+        if not argv or any(type(part) is not str or "\0" in part for part in argv):
+            raise UsageError("a command is a non-empty list of strings without NUL bytes")
+        request = {
+            "verb": "exec",
+            "argv": list(argv),
+            "environment": {**_job_environment(), "HOME": HOME, **(env or {})},
+            "folder": cwd,
+            "limits": self._job_limits(timeout, keep_bytes),
+        }
+        header, body = await self._request(
+            request, stdin, seconds=request["limits"]["wall_seconds"] + GRACE_SECONDS
+        )
+        result = exec_result(header, body)
+        self.clean = self.clean and result.clean
+        return result
+
+    async def run_tests(
+        self,
+        *,
+        program: str,
+        statements: Sequence[str],
+        exports: Mapping[str, str],
+        setup: str = "",
+        preamble: str = "",
+    ) -> TestReport:
+        """Run trusted tests against a program, each in its own process under its own user.
+
+        `exports` maps names in the tests to names in the program. See `guest.trusted_tests`.
+        """
+        request = {
+            "verb": "test",
+            "program": program,
+            "preamble": preamble,
+            "setup": setup,
+            "statements": list(statements),
+            "exports": dict(exports),
+            "environment": _job_environment(),
+            "limits": self._job_limits(None, 4096),
+        }
+        header, body = await self._request(request, seconds=self._limits.wall_seconds + GRACE_SECONDS)
+        report = test_report(header, body, expected=len(statements))
+        self.clean = self.clean and report.clean
+        return report
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write a file as the agent's user. Relative paths start at its folder. Raises UsageError."""
+        header, _ = await self._request(
+            {"verb": "put", "path": path, "mode": mode}, data, seconds=FILE_SECONDS
+        )
+        _raise_refusal(f"cannot write {path}", header)
+
+    async def read_file(self, path: str, *, limit: int = MAX_BODY_BYTES) -> bytes:
+        """Read a regular file of at most `limit` bytes as the agent's user. Raises UsageError."""
+        header, body = await self._request(
+            {"verb": "get", "path": path, "limit": limit}, seconds=FILE_SECONDS
+        )
+        _raise_refusal(f"cannot read {path}", header)
+        return body
+
+    def _job_limits(self, timeout: float | None, keep_bytes: int) -> dict[str, Any]:
+        limits = self._limits
+        wall = limits.wall_seconds if timeout is None else timeout
+        if not (0 < wall < math.inf):
+            raise UsageError(f"timeout must be positive and finite, not {timeout}")
+        return {
+            "cpu_seconds": limits.cpu_seconds
+            if timeout is None
+            else max(limits.cpu_seconds, math.ceil(wall)),
+            "wall_seconds": wall,
+            "output_bytes": limits.output_mb * MIB,
+            "file_bytes": limits.file_mb * MIB,
+            "open_files": limits.open_files,
+            "keep_bytes": keep_bytes,
+        }
+
+    async def _request(
+        self, header: Mapping[str, Any], body: bytes = b"", *, seconds: float
+    ) -> tuple[dict[str, Any], bytes]:
+        try:
+            async with asyncio.timeout(seconds):
+                answer, data = await self._connection.request(header, body)
+        except FrameError as error:
+            raise UsageError(f"too much for one request: {error}") from error
+        except TimeoutError as error:
+            await asyncio.to_thread(remove, self._client, self._container_id)
+            raise SandboxUnresponsive(
+                f"the sandbox did not answer '{header['verb']}' in {seconds:.0f} s and was destroyed"
+            ) from error
+        except ConnectionLost as error:
+            raise await self._diagnosis(error) from error
+        if "error" in answer:
+            raise SandboxError(f"the guest could not do '{header['verb']}': {str(answer['error'])[:500]}")
+        return answer, data
+
+    async def _diagnosis(self, lost: ConnectionLost) -> SandboxError:
+        """Say why the stream ended: what ran inside can have PID 1 killed for memory, and nothing else."""
+        self.clean = False
+        out_of_memory, exit_code = await asyncio.to_thread(end_state, self._client, self._container_id)
+        if out_of_memory:
+            return SandboxOutOfMemory("the whole sandbox ran out of memory")
+        detail = f"{lost}; exit code {exit_code}"
+        return SandboxError(
+            f"{detail}; {self._connection.stderr[-2000:]}" if self._connection.stderr else detail
+        )
+
+
+class SandboxUnresponsive(SandboxError):
+    """The guest did not answer within a limit that it should itself have enforced."""
+
+
+class SandboxOutOfMemory(SandboxError):
+    """What ran in the sandbox took so much memory that PID 1 was killed."""
+
+
+def _job_environment() -> dict[str, str]:
+    return {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONHASHSEED"}
+
+
+def _raise_refusal(action: str, header: Mapping[str, Any]) -> None:
+    if "refused" in header:
+        raise UsageError(f"{action}: {str(header['refused'])[:500]}")

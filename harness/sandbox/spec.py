@@ -1,0 +1,92 @@
+"""What a container is made of: image, limits, hardening. And how the engine is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.sandbox import seccomp
+from harness.sandbox.limits import MIB, Limits
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+# Without -I, which would make the interpreter deaf to PYTHONHASHSEED; -S and -s keep out what it would.
+GUEST_COMMAND = (
+    "/usr/bin/python3",
+    "-S",
+    "-s",
+    "-B",
+    "-c",
+    "import sys; sys.path[0] = '/opt/harness'; from guest.main import main; main()",
+)
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    # One order of sets and dicts of strings in every container: the same program, the same verdict.
+    "PYTHONHASHSEED": "0",
+}
+WORK_FOLDER = "/work"
+TEMPORARY_FOLDER = "/tmp"
+# What every user of a sandbox can write to; the guest empties them after each job.
+SHARED_FOLDERS = (TEMPORARY_FOLDER, "/dev/shm", "/dev/mqueue")
+# The least that PID 1 needs to start jobs under their own users and to end them.
+CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """One hardened container. `image` is an image id, `seccomp` the name of a profile.
+
+    `strict` is for containers in which only programs are judged: no sockets but local ones, no
+    System V IPC.
+    """
+
+    image: str
+    limits: Limits
+    runtime: str = "runc"
+    seccomp: Literal["default", "strict"] = "default"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
+    """Return the arguments of `APIClient.create_container` for `spec`."""
+    limits = spec.limits
+    memory = limits.memory_mb * MIB
+    disk = f"size={limits.disk_mb}m,nr_inodes={limits.inodes},nosuid,nodev"
+    return {
+        "image": spec.image,
+        "entrypoint": list(GUEST_COMMAND),
+        "command": [],
+        "environment": dict(ENVIRONMENT),
+        "labels": dict(spec.labels),
+        "stdin_open": True,
+        "tty": False,
+        "working_dir": "/",
+        "user": "0:0",
+        "hostname": "sandbox",
+        "host_config": client.create_host_config(
+            network_mode="none",
+            cap_drop=["ALL"],
+            cap_add=list(CAPABILITIES),
+            security_opt=["no-new-privileges:true", f"seccomp={seccomp.profile(spec.seccomp)}"],
+            read_only=True,
+            tmpfs={
+                WORK_FOLDER: f"{disk},mode=0755,exec",
+                TEMPORARY_FOLDER: f"{disk},mode=1777,exec",
+            },
+            shm_size=limits.disk_mb * MIB,
+            mem_limit=memory,
+            memswap_limit=memory,
+            pids_limit=limits.processes,
+            nano_cpus=int(limits.cpus * 1e9),
+            ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}],
+            ipc_mode="private",
+            cgroupns="private",
+            log_config={"type": "none", "config": {}},
+            runtime=spec.runtime,
+            oom_kill_disable=False,
+            init=False,
+        ),
+    }

@@ -47,12 +47,12 @@ class ProgramTests:
 
     `setup` is trusted source that runs before the tests (imports, the prompt's own helpers).
     `statements` are the tests, each the source of one or more statements, run in order in one
-    namespace. `exports` are the names that the tests take from the candidate. `preamble` is
-    source that the candidate gets before its own program, in its own process.
+    namespace. `exports` maps the names that the tests take from the candidate to the candidate's.
+    `preamble` is source that the candidate gets before its own program, in its own process.
     """
 
     statements: tuple[str, ...]
-    exports: tuple[str, ...]
+    exports: Mapping[str, str]
     setup: str = ""
     preamble: str = ""
 

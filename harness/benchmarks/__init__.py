@@ -1,0 +1,46 @@
+"""The benchmarks. Every module of this package that has `BENCHMARKS` adds them: one file, no list."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from harness.benchmarks.benchmark import Benchmark, Definition, read_all
+from harness.data.source import load_rows
+from harness.errors import unknown_name
+
+__all__ = ["Benchmark", "Definition", "definitions", "load_benchmark"]
+
+
+@cache
+def definitions() -> dict[str, Definition]:
+    """Return every benchmark that there is, by name."""
+    found: dict[str, Definition] = {}
+    for module in pkgutil.iter_modules(__path__):
+        for definition in getattr(importlib.import_module(f"{__name__}.{module.name}"), "BENCHMARKS", ()):
+            found[definition.name] = definition
+    return found
+
+
+def load_benchmark(
+    name: str, *, path: str | None = None, notify: Callable[[str], None] = lambda _line: None
+) -> Benchmark:
+    """Load a benchmark.
+
+    `path` is a file in a published format, `hub` or `bundled`; None asks the hub and falls back to
+    the bundled sample with a warning through `notify`. Raises UsageError for an unknown name and
+    DataError, with file, line and field, for data that cannot be used.
+    """
+    known = definitions()
+    if name not in known:
+        raise unknown_name("benchmark", name, known)
+    definition = known[name]
+    rows, source = load_rows(
+        benchmark=name, data=path, hub=definition.hub, bundled=definition.bundled, notify=notify
+    )
+    benchmark = read_all(definition, rows, source)
+    named = tuple(replace(task, benchmark=name) for task in benchmark.tasks)
+    return replace(benchmark, tasks=named)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.completion import completed
 from harness.errors import SandboxError
 from harness.sandbox.engine import engine_errors
 from harness.sandbox.spec import SandboxSpec, container_config
@@ -35,39 +36,13 @@ async def started(client: APIClient, spec: SandboxSpec, name: str) -> AsyncItera
 
     Raises SandboxError where the engine cannot make or start it.
     """
-    start = asyncio.ensure_future(asyncio.to_thread(_start, client, spec, name))
     try:
-        # The thread cannot be interrupted, so its container must be awaited before it can be removed.
-        container = await asyncio.shield(start)
-        try:
+        # A thread cannot be interrupted: its container must be there before it can be removed.
+        container = await completed(asyncio.to_thread(_start, client, spec, name))
+        with container.stream:
             yield container
-        finally:
-            container.stream.close()
     finally:
-        await _finish(start, asyncio.to_thread(remove, client, name))
-
-
-async def _finish(start: asyncio.Future[Container], removal: object) -> None:
-    async def finish() -> None:
-        try:
-            await asyncio.wait([start])
-        finally:
-            await removal  # type: ignore[misc]
-
-    task = asyncio.ensure_future(finish())
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True  # passed on below, once nothing is left behind
-        except Exception:
-            break
-    if not start.cancelled() and start.exception() is None:
-        start.result().stream.close()
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError
+        await completed(asyncio.to_thread(remove, client, name))
 
 
 def _start(client: APIClient, spec: SandboxSpec, name: str) -> Container:

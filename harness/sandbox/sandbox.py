@@ -8,7 +8,6 @@ import math
 import random
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import SandboxError, UsageError

@@ -1,0 +1,33 @@
+"""What an agent is to the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.benchmarks.benchmark import Benchmark
+from harness.model import Submission, Task
+
+
+class AgentError(Exception):
+    """The agent gave up or broke its protocol: the attempt ends as `agent_error`."""
+
+
+class Agent(Protocol):
+    """Acts on tasks. One object serves a whole run, with several attempts at once."""
+
+    def sample_lines(self, task: Task) -> list[int | None]:
+        """Return one entry for each attempt at `task`: its line in the samples file, or None."""
+
+    async def attempt(self, task: Task, sample_line: int | None) -> Submission:
+        """Return what is handed in. Raises AgentError."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What an agent is built from. `n_samples` is the number of attempts at each task."""
+
+    benchmark: Benchmark
+    n_samples: int
+    samples: Path | None = None

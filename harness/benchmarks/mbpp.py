@@ -1,0 +1,193 @@
+"""MBPP (Austin et al. 2021, arXiv 2108.07732): write a function that its tests describe."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from harness.benchmarks import humaneval
+from harness.benchmarks.benchmark import Definition
+from harness.data.hub import HubDataset
+from harness.data.rows import Row
+from harness.model import ProgramTests, Reference, Submission, Task
+
+_HUB = "google-research-datasets/mbpp"
+_ALL_SPLITS = "prompt+test+validation+train"
+
+
+def read(row: Row) -> tuple[Task, Reference]:
+    """Read a row of either published schema.
+
+    Sanitized: task_id, prompt, code, test_imports, test_list. Full: task_id, text, code,
+    test_setup_code, test_list.
+    """
+    task_id = str(row.integer("task_id"))
+    text, code = row.text("prompt" if "prompt" in row.values else "text"), row.text("code")
+    statements = row.texts("test_list")
+    if not statements:
+        raise row.error("has no test", field="test_list")
+    imports = row.texts("test_imports") if "test_imports" in row.values else []
+    preamble = "\n".join([*imports, row.optional_text("test_setup_code") or ""])
+    solution = _parsed(row, "code", code)
+    defined = _top_level_names(solution)
+    used = _names_used(_parsed(row, "test_list", "\n".join([preamble, *statements])))
+    exports = [name for name in defined if name in used]
+    functions = [name for name in exports if isinstance(defined[name], ast.FunctionDef)]
+    if not functions:
+        raise row.error("no test uses a function that the code defines", field="test_list")
+    tests = ProgramTests(
+        setup="\n".join([preamble, *_imports_of(solution, used - set(exports))]),
+        preamble=preamble,
+        statements=tuple(statements),
+        exports={name: name for name in exports},
+    )
+    # The prompt that the paper gives to models (section 4.1).
+    prompt = (
+        f"You are an expert Python programmer, and here is your task: {text} "
+        "Your code should pass these tests:\n\n" + "\n".join(statements) + "\n"
+    )
+    task = Task(id=task_id, benchmark="mbpp", environment="python", prompt=prompt, entry_point=functions[0])
+    return task, Reference(task_id, code, tests, expected_output=code)
+
+
+def submit(task: Task, field: str, text: str) -> Submission:
+    """MBPP has no prompt to continue: completion and solution are both whole programs."""
+    return Submission(text, agent_output=text)
+
+
+def humaneval_shape(row: Row) -> dict[str, Any]:
+    """Return a row in HumanEval's schema beside its own fields, under its own task id.
+
+    `prompt` is the program up to and including the header of the function that is asked for, with
+    the text as its docstring; `canonical_solution` is the rest; `test` is a `check(candidate)`.
+    """
+    task, reference = read(row)
+    entry_point = str(task.entry_point)
+    text = row.text("prompt" if "prompt" in row.values else "text")
+    code = row.text("code").replace("\r\n", "\n").expandtabs(8)
+    function = next(
+        node
+        for node in ast.parse(code).body
+        if isinstance(node, ast.FunctionDef) and node.name == entry_point
+    )
+    lines = code.split("\n")
+    first = function.body[0]
+    if first.lineno == function.lineno:
+        # The body stands on the header's line: written out, so that it can be cut between the two.
+        lines[function.lineno - 1 : function.end_lineno] = ast.unparse(function).split("\n")
+        first_line, indent = function.lineno + 1, " " * 4
+    else:
+        first_line, indent = first.lineno, " " * first.col_offset
+    header = "\n".join(lines[: first_line - 1])
+    docstring = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').strip()
+    body = [
+        ast.unparse(_Renamed(entry_point).visit(ast.parse(statement)))
+        for statement in reference.tests.statements
+    ]
+    setup = [line for line in reference.tests.setup.split("\n") if line.strip()]
+    check = "\n".join(f"    {line}" for statement in body for line in statement.split("\n"))
+    return {
+        **row.values,
+        "task_id": row.integer("task_id"),
+        "prompt": f'{header}\n{indent}"""{docstring}\n{indent}"""\n',
+        "entry_point": entry_point,
+        "canonical_solution": "\n".join(lines[first_line - 1 :]) + "\n",
+        "test": "\n".join([*setup, "", "def check(candidate):", check, ""]),
+    }
+
+
+def read_humaneval_shape(row: Row) -> tuple[Task, Reference]:
+    """Read a row of MBPP as one of HumanEval."""
+    shaped = humaneval_shape(row)
+    task_id = str(shaped["task_id"])
+    return humaneval.read(replace(row, values={**shaped, "task_id": task_id}))
+
+
+class _Renamed(ast.NodeTransformer):
+    """Calls the function under test `candidate`, as HumanEval's tests do."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name("candidate", node.ctx) if node.id == self._name else node
+
+
+def _parsed(row: Row, field: str, source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise row.error(f"is not Python: {error}", field=field) from error
+
+
+def _top_level_names(module: ast.Module) -> dict[str, ast.stmt]:
+    """What the program defines at top level, in order: name -> statement."""
+    defined: dict[str, ast.stmt] = {}
+    for node in module.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined[node.name] = node
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for name in _stored(node):
+                defined[name] = node
+    return defined
+
+
+def _stored(node: ast.AST) -> set[str]:
+    return {
+        part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
+
+
+def _names_used(tests: ast.Module) -> set[str]:
+    """The names that the tests read and do not define themselves."""
+    read_names = {
+        part.id for part in ast.walk(tests) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
+    }
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]
+        for part in ast.walk(tests)
+        if isinstance(part, (ast.Import, ast.ImportFrom))
+        for alias in part.names
+    }
+    return read_names - _stored(tests) - imported
+
+
+def _imports_of(solution: ast.Module, wanted: Iterable[str]) -> list[str]:
+    """The solution's import statements that define names which the tests use (task 596: sys)."""
+    names = {name for name in wanted if not hasattr(builtins, name)}
+    return [
+        ast.unparse(node)
+        for node in solution.body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        and any((alias.asname or alias.name).partition(".")[0] in names for alias in node.names)
+    ]
+
+
+def _definition(name: str, description: str, tasks: int, config: str, **changed: Any) -> Definition:
+    settings: Mapping[str, Any] = {
+        "environment": "python",
+        "licence": "CC BY 4.0",
+        "hub": HubDataset(_HUB, config, _ALL_SPLITS),
+        "bundled": "mbpp.json",
+        "read": read,
+        "submit": submit,
+        **changed,
+    }
+    return Definition(name=name, description=description, tasks=tasks, **settings)
+
+
+BENCHMARKS = (
+    _definition("mbpp", "write a Python function (the 427 verified problems)", 427, "sanitized"),
+    _definition("mbpp-full", "write a Python function (all 974 problems)", 974, "full"),
+    _definition(
+        "mbpp-humaneval",
+        "the 427 problems of mbpp in the shape of HumanEval",
+        427,
+        "sanitized",
+        read=read_humaneval_shape,
+        submit=humaneval.submit,
+    ),
+)

@@ -1,0 +1,64 @@
+"""`harness exec`: run untrusted code once, in a fresh sandbox."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command(
+        name="exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
+    )(execute)
+
+
+def execute(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="A command; a FILE.py; or - for a Python program on standard input."),
+    ] = None,
+    environment: Annotated[str, typer.Option("--env", help="The sandbox's environment.")] = "python",
+    timeout: Annotated[float, typer.Option("--timeout", help="Wall seconds.")] = 60.0,
+    cpu_seconds: Annotated[
+        int | None, typer.Option("--cpu-seconds", help="CPU seconds of a process.")
+    ] = None,
+    memory_mb: Annotated[int, typer.Option("--memory-mb", help="Memory of the sandbox, in MiB.")] = 1024,
+    processes: Annotated[int, typer.Option("--processes", help="Processes and threads at once.")] = 128,
+    cpus: Annotated[float, typer.Option("--cpus", help="CPUs.")] = 1.0,
+    disk_mb: Annotated[int, typer.Option("--disk-mb", help="Size of /work and of /tmp, in MiB.")] = 64,
+    output_mb: Annotated[int, typer.Option("--output-mb", help="Output after which it is ended.")] = 64,
+    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+) -> None:
+    """Run a command, a Python file or standard input as untrusted code.
+
+    The exit code is the command's (128 + signal where one killed it); 124 where a limit ended it.
+    """
+    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.untrusted import Order, carry_out, limits_of
+
+    argv = list(command or [])
+    if argv[:1] == ["--"]:
+        argv = argv[1:]
+    order = Order.of(argv, sys.stdin.buffer)
+    limits = limits_of(
+        memory_mb=memory_mb,
+        processes=processes,
+        cpus=cpus,
+        disk_mb=disk_mb,
+        file_mb=disk_mb,
+        output_mb=output_mb,
+        wall_seconds=timeout,
+        cpu_seconds=cpu_seconds,
+    )
+    try:
+        code = run_until_signal(
+            carry_out(order, environment, limits, runtime=runtime, keep_bytes=MAX_OUTPUT_BYTES)
+        )
+    except Interrupted as interrupted:
+        raise typer.Exit(interrupted.exit_code) from None
+    raise typer.Exit(code)

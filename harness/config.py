@@ -1,0 +1,118 @@
+"""The run config: strict, from YAML and the command line, checked the same way."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.errors import UsageError, unknown_name
+from harness.sandbox.limits import Limits
+
+MIN_TIMEOUT_SECONDS = 180
+MAX_TIMEOUT_SECONDS = 600
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class RunConfig(BaseModel):
+    """Everything that decides what a run does (DESIGN section 7).
+
+    `timeout_seconds` is the wall limit of one attempt at a task, in seconds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    benchmark: str
+    agent: str = "oracle"
+    model: str | None = None
+    sample_size: int | None = Field(default=None, ge=1)
+    task_ids: list[str] = Field(default_factory=list)
+    filter_category: list[str] = Field(default_factory=list)
+    timeout_seconds: int = Field(default=MIN_TIMEOUT_SECONDS, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)
+    max_concurrent: int | None = Field(default=None, ge=1, le=1024)
+    agent_prompt: str | None = None
+    n_samples: int = Field(default=1, ge=1, le=10_000)
+    k: list[int] = Field(default_factory=lambda: [1])
+    seed: int = 0
+    data: str | None = None
+    samples: str | None = None
+    output_dir: str = "runs"
+    limits: Limits = Field(default_factory=Limits)
+    runtime: Literal["runc", "runsc"] = "runc"
+
+
+def load_config(path: Path | None, overrides: Mapping[str, Any]) -> RunConfig:
+    """Read a YAML config, put the command line's values over it, and check all of it.
+
+    `${VAR}` and `${VAR:-default}` are taken from the environment. Raises UsageError that names the
+    file, the key and, for an unknown key, the nearest known one.
+    """
+    values: dict[str, Any] = {} if path is None else _read(path)
+    values.update(overrides)
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise _explain(error, path, overrides) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        raise UsageError(f"{where}: is not YAML: {getattr(error, 'problem', error)}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: needs keys and values, found {type(values).__name__}")
+    expanded: dict[str, Any] = _expand(values, str(path))
+    return expanded
+
+
+def _expand(value: Any, where: str) -> Any:
+    """Replace variables in every string; a value that is one variable only is read as YAML again."""
+    if isinstance(value, dict):
+        return {key: _expand(inner, f"{where}: {key}") for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_expand(inner, where) for inner in value]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    text = _VARIABLE.sub(lambda match: _variable(match, where), value)
+    return yaml.safe_load(text) if _VARIABLE.fullmatch(value) else text
+
+
+def _variable(match: re.Match[str], where: str) -> str:
+    name, default = match.groups()
+    found = os.environ.get(name, default)
+    if found is None:
+        raise UsageError(
+            f"{where}: the environment has no {name}", hint=f"set it, or write ${{{name}:-default}}"
+        )
+    return found
+
+
+def _explain(error: ValidationError, path: Path | None, overrides: Mapping[str, Any]) -> UsageError:
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"]]
+    key = ".".join(place)
+    where = "command line" if path is None or (place and place[0] in overrides) else str(path)
+    if first["type"] == "extra_forbidden":
+        known = Limits.model_fields if len(place) > 1 else RunConfig.model_fields
+        unknown = unknown_name("key", key, known)
+        return UsageError(f"{where}: {unknown.message}", hint=unknown.hint)
+    if first["type"] == "missing":
+        return UsageError(f"{where}: '{key}' is missing", hint="name a benchmark: harness run -b mbpp")
+    if place == ["timeout_seconds"]:
+        return UsageError(
+            f"{where}: timeout_seconds must be {MIN_TIMEOUT_SECONDS} to {MAX_TIMEOUT_SECONDS}, "
+            f"not {first['input']!r}"
+        )
+    return UsageError(f"{where}: '{key}': {first['msg']}, not {first['input']!r}"[:500])

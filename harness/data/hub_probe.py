@@ -1,0 +1,79 @@
+"""Whether the dataset hub answers at all: asked before `datasets` is imported, which takes seconds."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+PROBE_SECONDS = 3.0
+
+_OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+_GATEWAY_STATUSES = (407, 502, 503, 504)
+
+
+def hub_endpoint() -> str:
+    """Return the hub's base URL: HF_ENDPOINT, or the public hub."""
+    return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
+
+
+def offline_switch() -> str | None:
+    """Return the name of the environment variable that forbids the hub, if one is set."""
+    for name in _OFFLINE_SWITCHES:
+        if os.environ.get(name, "").strip().upper() in {"1", "ON", "YES", "TRUE"}:
+            return name
+    return None
+
+
+def why_unreachable(endpoint: str, *, within: float = PROBE_SECONDS) -> str | None:
+    """Ask the hub for any answer, through the proxy of the environment; None means that it answers.
+
+    Returns the reason otherwise, after at most `within` seconds. In a thread, because looking up a
+    name has no time limit of its own.
+    """
+    reasons: list[str | None] = []
+    probe = threading.Thread(target=lambda: reasons.append(_ask(endpoint, within)), daemon=True)
+    probe.start()
+    probe.join(within)
+    return reasons[0] if reasons else f"no answer within {within:g} s"
+
+
+def _ask(endpoint: str, timeout: float) -> str | None:
+    proxies = urllib.request.getproxies()
+    for scheme in ("http", "https"):
+        if "all" in proxies:
+            proxies.setdefault(scheme, proxies["all"])
+    if proxies.get(endpoint.partition(":")[0], "").startswith("socks"):
+        return None  # The standard library cannot ask through SOCKS; `datasets` will find out.
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=_any_certificate()), _Stay
+    )
+    try:
+        opener.open(urllib.request.Request(endpoint, method="HEAD"), timeout=timeout).close()
+    except urllib.error.HTTPError as answer:
+        return f"its gateway answers {answer.code}" if answer.code in _GATEWAY_STATUSES else None
+    except urllib.error.URLError as error:
+        return str(getattr(error.reason, "strerror", None) or error.reason)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Take a redirect for an answer instead of following it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _any_certificate() -> ssl.SSLContext:
+    # Only whether somebody answers is asked; `datasets` checks the certificate by its own store.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

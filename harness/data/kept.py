@@ -1,0 +1,83 @@
+"""Rows kept on disk: a JSONL file, and a note beside it that tells a whole copy from a damaged one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness.data.local import read_rows
+from harness.data.rows import Row, describe
+from harness.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """Rows read back, the SHA-256 (hex) of their file, and all that the note says."""
+
+    rows: list[Row]
+    sha256: str
+    note: Mapping[str, Any]
+
+
+def read_kept(file: Path, origin: Mapping[str, Any]) -> KeptRows | None:
+    """Read rows back, or return None unless they are exactly what was written for this `origin`."""
+    try:
+        note = json.loads(_note_file(file).read_bytes())
+        rows, sha256 = read_rows(file)
+    except (OSError, ValueError, DataError):
+        return None
+    if not isinstance(note, dict):
+        return None
+    expected = {**origin, "sha256": sha256, "rows": len(rows)}
+    whole = all(note.get(key) == value for key, value in expected.items())
+    return KeptRows(rows, sha256, note) if whole else None
+
+
+def write_kept(
+    file: Path, rows: Iterable[Mapping[str, Any]], origin: Mapping[str, Any], **more: str | None
+) -> None:
+    """Keep rows, with a note of their origin and `more`, their count and SHA-256.
+
+    Each file appears whole or not at all; where the two do not fit together, `read_kept` finds
+    nothing. Raises DataError if a value has no place in JSON or the folder cannot be written.
+    """
+    lines = [json.dumps(row, ensure_ascii=False, default=_refuse) + "\n" for row in rows]
+    data = "".join(lines).encode()
+    note = {**origin, **more, "sha256": hashlib.sha256(data).hexdigest(), "rows": len(lines)}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _replace(file, data)
+        _replace(_note_file(file), json.dumps(note, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error.strerror or error}",
+            path=file,
+            hint="set HARNESS_DATA to a folder that can be",
+        ) from error
+
+
+def _note_file(file: Path) -> Path:
+    return file.with_name(f"{file.name}.note.json")
+
+
+def _replace(file: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with open(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise DataError(f"the dataset holds {describe(value)}, which is not plain data")

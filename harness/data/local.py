@@ -1,0 +1,155 @@
+"""Rows from a local file: JSON lines or one JSON array, plain or gzipped."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from harness.data.rows import Row, describe
+from harness.errors import DataError
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+MAX_BYTES = 2 * 1024**3
+"""The most that a file may hold once it is unpacked: the rows are kept in memory."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_rows(path: Path, *, max_bytes: int = MAX_BYTES) -> tuple[list[Row], str]:
+    """Read all rows of a `.jsonl`, `.jsonl.gz`, `.json` or `.json.gz` file.
+
+    Returns the rows, at least one, and the SHA-256 (hex) of the file's raw bytes. A `.json` file
+    holds one array of objects. Raises DataError for everything else, with the line if there is one.
+    """
+    suffix = data_suffix(path)
+    if suffix is None:
+        raise DataError("not a known data file", path=path, hint=f"known endings: {', '.join(SUFFIXES)}")
+    try:
+        _require_file(path)
+        with path.open("rb") as raw:
+            sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
+            raw.seek(0)
+            content: io.BufferedIOBase = gzip.GzipFile(fileobj=raw) if suffix.endswith(".gz") else raw
+            parse = _json_lines if suffix.startswith(".jsonl") else _json_array
+            rows = list(parse(content, path, max_bytes))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"broken gzip data: {error}", path=path, hint="the file is cut short or damaged; fetch it again"
+        ) from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
+    if not rows:
+        raise DataError("holds no rows", path=path)
+    return rows, sha256
+
+
+def data_suffix(path: Path) -> str | None:
+    """Return which of SUFFIXES a file name ends with, or None."""
+    name = path.name.lower()
+    return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
+
+
+def _require_file(path: Path) -> None:
+    if path.is_dir():
+        raise DataError("is a folder", path=path, hint="name one file in it")
+    if not path.exists():
+        names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, names, n=1)
+        raise DataError("no such file", path=path, hint=f"did you mean '{near[0]}'?" if near else None)
+    if not path.is_file():
+        raise DataError("not a regular file", path=path)
+
+
+def _json_lines(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[Row]:
+    left = max_bytes
+    number = 0
+    # Only b"\n" ends a line: str.splitlines would also cut at the U+2028 that JSON allows in strings.
+    while line := content.readline(left + 1):
+        number += 1
+        left -= len(line)
+        if left < 0:
+            raise _too_large(path, max_bytes)
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        line = line.rstrip()
+        if not line:
+            continue
+        value = _parse(_decode(line, path, first_line=number), path, first_line=number)
+        if not isinstance(value, dict):
+            hint = "this looks like one JSON array; name the file .json" if isinstance(value, list) else None
+            raise DataError(
+                f"needs a JSON object, found {describe(value)}", path=path, line=number, hint=hint
+            )
+        yield Row(value, str(path), line=number)
+
+
+def _json_array(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[Row]:
+    data = content.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise _too_large(path, max_bytes)
+    data = data.removeprefix(_BOM)
+    if not data.strip():
+        return
+    values = _parse(_decode(data, path, first_line=1), path, first_line=1)
+    if not isinstance(values, list):
+        raise DataError(f"needs a JSON array of objects, found {describe(values)}", path=path)
+    for number, value in enumerate(values, start=1):
+        row = Row(value if isinstance(value, dict) else {}, str(path), item=number)
+        if not isinstance(value, dict):
+            raise row.error(f"needs a JSON object, found {describe(value)}")
+        yield row
+
+
+def _decode(data: bytes, path: Path, *, first_line: int) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        raise DataError(
+            f"not UTF-8 (byte 0x{data[error.start]:02x})", path=path, line=line, hint="save it as UTF-8"
+        ) from error
+
+
+def _parse(text: str, path: Path, *, first_line: int) -> Any:
+    try:
+        return json.loads(text, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        hint = _other_format(error, path)
+        raise DataError(
+            f"broken JSON at column {error.colno}: {error.msg}", path=path, line=line, hint=hint
+        ) from error
+    except RecursionError as error:
+        raise DataError("JSON nested too deeply", path=path, line=first_line) from error
+    except ValueError as error:
+        raise DataError(str(error), path=path, line=first_line) from error
+
+
+def _other_format(error: json.JSONDecodeError, path: Path) -> str | None:
+    """Recognise one format under the name of the other, the usual reason for broken JSON."""
+    lines = ".jsonl" in path.name.lower()
+    if lines and error.doc.startswith("["):
+        return "a JSON array over several lines belongs in a .json file"
+    if not lines and error.msg == "Extra data" and error.doc.startswith("{"):
+        return "one object a line is JSON lines; name the file .jsonl"
+    return None
+
+
+def _integer(digits: str) -> int:
+    # int() refuses more than 4,300 digits, which JSON does not. Decimal is exact at any length, but
+    # takes time that grows with the square of it.
+    if len(digits) > 100_000:
+        raise ValueError(f"an integer of {len(digits):,} digits")
+    return int(digits) if len(digits) <= 4000 else int(Decimal(digits))
+
+
+def _too_large(path: Path, max_bytes: int) -> DataError:
+    return DataError(f"holds more than {max_bytes:,} bytes unpacked, the most that is read", path=path)

@@ -1,0 +1,98 @@
+"""One row of a data file, with accessors whose errors name the file, the line and the field."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import DataError
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The fields of one row and where it was read.
+
+    `line` is its line in a JSONL file, `item` its place in a JSON array; both count from 1.
+    """
+
+    values: Mapping[str, Any]
+    path: str
+    line: int | None = None
+    item: int | None = None
+
+    def text(self, field: str) -> str:
+        """Return a string field. Raises DataError if it is missing or of another type."""
+        value = self._required(field, "a string")
+        if not isinstance(value, str):
+            raise self._wrong(field, value, "a string")
+        return value
+
+    def optional_text(self, field: str) -> str | None:
+        """Return a string field, or None where it is missing or null. Raises DataError."""
+        return None if self.values.get(field) is None else self.text(field)
+
+    def integer(self, field: str) -> int:
+        """Return an integer field; true and 1.0 are not integers. Raises DataError."""
+        value = self._required(field, "an integer")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._wrong(field, value, "an integer")
+        return value
+
+    def texts(self, field: str) -> list[str]:
+        """Return a list of strings, which may be empty. Raises DataError."""
+        value = self._required(field, "a list of strings")
+        if not isinstance(value, list):
+            raise self._wrong(field, value, "a list of strings")
+        for place, element in enumerate(value):
+            if not isinstance(element, str):
+                raise self._wrong(f"{field}[{place}]", element, "a string")
+        return value
+
+    def error(self, message: str, *, field: str | None = None, hint: str | None = None) -> DataError:
+        """Build the error for something that is wrong with this row."""
+        path = self.path if self.item is None else f"{self.path}: item {self.item}"
+        return DataError(message, path=path, line=self.line, field=field, hint=hint)
+
+    def _required(self, field: str, needed: str) -> Any:
+        if field in self.values:
+            return self.values[field]
+        near = difflib.get_close_matches(field, self.values, n=1)
+        suggestion = f"did you mean '{near[0]}'? " if near else ""
+        names = ", ".join(sorted(self.values)[:20]) or "nothing"
+        raise self.error(
+            f"missing, needs {needed}", field=field, hint=f"{suggestion}the row has: {_clip(names, 300)}"
+        )
+
+    def _wrong(self, field: str, value: Any, needed: str) -> DataError:
+        return self.error(f"needs {needed}, found {describe(value)}", field=field)
+
+
+def describe(value: Any) -> str:
+    """Name a JSON value's type and show the start of it, in one line and few characters."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return f"a boolean ({str(value).lower()})"
+        case int():
+            # An integer of thousands of digits cannot be shown: Python refuses the conversion.
+            return f"an integer ({_short.repr(value)})" if value.bit_length() < 4096 else "a huge integer"
+        case float():
+            return f"a number ({value!r})"
+        case str():
+            return f"a string ({_short.repr(value)})"
+        case list():
+            return f"a list of {len(value)}"
+        case Mapping():
+            return f"an object of {len(value)} fields"
+    return f"a {type(value).__name__}"
+
+
+def _clip(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

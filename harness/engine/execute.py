@@ -1,0 +1,168 @@
+"""Attempts, carried out: agent, sandbox, grader, record. Faults of ours are retried and told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from harness.agents import Agent, AgentError
+from harness.benchmarks import Benchmark
+from harness.completion import completed
+from harness.engine.observer import RunObserver
+from harness.engine.plan import PlannedAttempt
+from harness.engine.records import record_of
+from harness.engine.store import RunStore
+from harness.errors import SandboxError
+from harness.grading.programs import grade_program
+from harness.model import Reference, Status, Submission, Verdict
+from harness.sandbox.limits import Limits
+from harness.sandbox.sandbox import Sandbox, SandboxUnresponsive
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+INFRA_TRIES = 3
+BACKOFF_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What every attempt of a run is carried out with. `timeout_seconds` is for one attempt."""
+
+    benchmark: Benchmark
+    agent: Agent
+    client: APIClient
+    store: RunStore
+    observer: RunObserver
+    run_id: str
+    limits: Limits
+    runtime: str
+    timeout_seconds: float
+    concurrency: int
+
+
+async def execute(execution: Execution, plan: Sequence[PlannedAttempt]) -> None:
+    """Carry out every planned attempt that the store has no verdict of.
+
+    Tasks run side by side, the attempts of one task one after the other in one container. A
+    cancellation ends all of them at once; what has ended is stored. Raises StorageError.
+    """
+    finished = execution.store.finished
+    waiting = [planned for planned in plan if planned.key not in finished]
+    execution.observer.started(
+        attempts=len(plan), finished=len(plan) - len(waiting), concurrency=execution.concurrency
+    )
+    groups = (list(group) for _, group in itertools.groupby(waiting, key=lambda planned: planned.task.id))
+    try:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(execution.concurrency):
+                workers.create_task(_work(execution, groups))
+    except* SandboxError as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _work(execution: Execution, groups: Iterator[list[PlannedAttempt]]) -> None:
+    for group in groups:
+        async with _GradingSandbox(execution, attempts=len(group)) as grading:
+            for planned in group:
+                await _attempt(execution, planned, grading)
+
+
+async def _attempt(execution: Execution, planned: PlannedAttempt, grading: _GradingSandbox) -> None:
+    started = time.monotonic()
+    reference = execution.benchmark.references[planned.task.id]
+    agent_output = ""
+    try:
+        submission = await execution.agent.attempt(planned.task, planned.sample_line)
+        agent_output = submission.agent_output
+        verdict = await _grade(execution, reference, submission, grading)
+    except AgentError as error:
+        verdict = Verdict(Status.AGENT_ERROR, 0.0, {"phase": "agent"}, str(error))
+    record = record_of(
+        planned,
+        reference,
+        verdict,
+        agent_output=agent_output,
+        duration_seconds=time.monotonic() - started,
+    )
+    await completed(asyncio.to_thread(execution.store.append, record))
+    execution.observer.attempt_finished(record)
+
+
+async def _grade(
+    execution: Execution, reference: Reference, submission: Submission, grading: _GradingSandbox
+) -> Verdict:
+    """Grade, and try again in a fresh sandbox where the fault was ours."""
+    for tried in itertools.count(1):
+        try:
+            async with asyncio.timeout(execution.timeout_seconds) as limit:
+                sandbox = await grading.get()
+                verdict = await grade_program(sandbox, reference.tests, submission)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            await grading.discard()
+            said = (
+                f"the evaluator reached the task's limit timeout_seconds of {execution.timeout_seconds:.0f} s"
+            )
+            return Verdict(Status.TIMEOUT, 0.0, {"phase": "evaluator", "limit": "timeout_seconds"}, said)
+        except SandboxError as error:
+            await grading.discard()
+            if tried < INFRA_TRIES:
+                execution.observer.note(f"{reference.task_id}: {error.message}; trying again")
+                await asyncio.sleep(BACKOFF_SECONDS * 2**tried)
+                continue
+            return _given_up(error, tried)
+        if not sandbox.clean:
+            await grading.discard()
+        return verdict
+    raise AssertionError("unreachable: the loop ends by returning")
+
+
+def _given_up(error: SandboxError, tried: int) -> Verdict:
+    if isinstance(error, SandboxUnresponsive):
+        # Time after time nothing but this program has kept PID 1 from answering.
+        metrics = {"phase": "evaluator", "limit": "timeout_seconds", "tries": tried}
+        return Verdict(Status.TIMEOUT, 0.0, metrics, error.message)
+    return Verdict(Status.INFRA_ERROR, None, {"phase": "evaluator", "tries": tried}, error.message)
+
+
+class _GradingSandbox:
+    """The sandbox in which the attempts of one task are graded: opened late, replaced when in doubt."""
+
+    def __init__(self, execution: Execution, *, attempts: int) -> None:
+        self._open: Callable[[], contextlib.AbstractAsyncContextManager[Sandbox]] = lambda: Sandbox.open(
+            execution.benchmark.definition.environment,
+            limits=execution.limits,
+            runtime=execution.runtime,
+            seccomp="strict",
+            deadline_seconds=execution.timeout_seconds * (attempts + 1),
+            run_id=execution.run_id,
+            client=execution.client,
+        )
+        self._stack = contextlib.AsyncExitStack()
+        self._sandbox: Sandbox | None = None
+
+    async def get(self) -> Sandbox:
+        if self._sandbox is None:
+            self._sandbox = await self._stack.enter_async_context(self._open())
+        return self._sandbox
+
+    async def discard(self) -> None:
+        self._sandbox = None
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> _GradingSandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(SandboxError):  # what cannot be removed now is removed at the run's end
+            await self.discard()

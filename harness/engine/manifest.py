@@ -1,0 +1,71 @@
+"""What a run was made of, so that it can be repeated and compared."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from harness.config import RunConfig
+from harness.model import DataSource
+from harness.sandbox.engine import engine_facts
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+SCHEMA_VERSION = 1
+
+
+def build_manifest(
+    client: APIClient, config: RunConfig, source: DataSource, *, run_id: str, images: dict[str, str]
+) -> dict[str, Any]:
+    """Return the manifest of a run that starts now."""
+    import harness
+
+    engine = engine_facts(client)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": run_id,
+        "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "harness_version": harness.__version__,
+        "git_revision": _git_revision(),
+        "benchmark": config.benchmark,
+        "agent": config.agent,
+        "source": source.kind,
+        "data": asdict(source),
+        "seed": config.seed,
+        "config": config.model_dump(mode="json"),
+        "images": images,
+        "python_version": platform.python_version(),
+        "engine": asdict(engine),
+        "host": {
+            "system": platform.platform(),
+            "machine": platform.machine(),
+            "cores": psutil.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+        },
+    }
+
+
+def _git_revision() -> str | None:
+    """The revision of the checkout that this package runs from, `-dirty` where it was changed."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip()

@@ -1,0 +1,199 @@
+"""A run from config to results: prepared, executed, written down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.agents import Agent, AgentSettings, build_agent
+from harness.benchmarks import Benchmark, load_benchmark
+from harness.completion import completed
+from harness.config import RunConfig
+from harness.engine.concurrency import default_concurrency
+from harness.engine.execute import Execution, execute
+from harness.engine.manifest import SCHEMA_VERSION, build_manifest
+from harness.engine.observer import RunObserver
+from harness.engine.plan import PlannedAttempt, plan_attempts, select_tasks
+from harness.engine.records import to_json
+from harness.engine.store import MANIFEST, SUMMARY, RunStore, new_run_folder, read_manifest, replaced
+from harness.engine.summary import summarize, summary_json
+from harness.errors import UsageError
+from harness.model import AttemptRecord, Summary
+from harness.sandbox.engine import connect
+from harness.sandbox.images import require_image
+from harness.sandbox.reaper import remove_orphans, remove_run
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a run is about, before anything is started or written."""
+
+    config: RunConfig
+    benchmark: Benchmark
+    agent: Agent
+    plan: list[PlannedAttempt]
+
+
+@dataclass(slots=True)
+class Run:
+    """A run in its folder. `execute` it, then read `summary`; both may be done again on resuming."""
+
+    selection: Selection
+    store: RunStore
+    client: APIClient
+    manifest: dict[str, Any]
+    duration_seconds: float = field(default=0.0)
+
+    @property
+    def folder(self) -> Path:
+        return self.store.folder
+
+    @property
+    def summary(self) -> Summary:
+        config = self.selection.config
+        return summarize(self.selection.plan, self.store.kept, config.k)
+
+    def records(self) -> Iterator[AttemptRecord]:
+        """Yield the stored attempts in task order, read from the run folder one at a time."""
+        return self.store.records(self.selection.plan)
+
+    async def execute(self, observer: RunObserver) -> None:
+        """Carry out what is not finished. Whatever happens, nothing of it is left on the engine."""
+        config = self.selection.config
+        execution = Execution(
+            benchmark=self.selection.benchmark,
+            agent=self.selection.agent,
+            client=self.client,
+            store=self.store,
+            observer=observer,
+            run_id=self.manifest["run_id"],
+            limits=config.limits,
+            runtime=config.runtime,
+            timeout_seconds=config.timeout_seconds,
+            concurrency=config.max_concurrent or default_concurrency(config.limits),
+        )
+        started = time.monotonic()
+        try:
+            await execute(execution, self.selection.plan)
+        finally:
+            self.duration_seconds = time.monotonic() - started
+            observer.ended()
+            await completed(asyncio.to_thread(remove_run, self.client, self.manifest["run_id"]))
+            self.store.write_json(SUMMARY, {"source": self.manifest["source"], **summary_json(self.summary)})
+
+    def write_results(self, path: Path) -> None:
+        """Write `results.json`, one attempt at a time. Raises StorageError."""
+        run = {key: value for key, value in self.manifest.items() if key != "schema_version"}
+        head = json.dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "run": {
+                    **run,
+                    "folder": str(self.folder),
+                    "duration_seconds": round(self.duration_seconds, 3),
+                },
+                "summary": summary_json(self.summary),
+            },
+            indent=2,
+        )
+        with replaced(path) as file:
+            write = file.write
+            write(head.removesuffix("\n}"))
+            write(',\n  "attempts": [')
+            for number, record in enumerate(self.records()):
+                write(f"{',' if number else ''}\n    {to_json(record)}")
+            write("\n  ]\n}\n")
+
+
+def select(config: RunConfig, *, notify: Callable[[str], None]) -> Selection:
+    """Load the benchmark, build the agent, plan the attempts. Starts and writes nothing.
+
+    Raises UsageError and DataError for whatever in the config or the data cannot be used.
+    """
+    if any(k < 1 for k in config.k):
+        raise UsageError(f"k must be at least 1, not {min(config.k)}")
+    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify)
+    samples = None if config.samples is None else Path(config.samples)
+    agent = build_agent(config.agent, AgentSettings(benchmark, config.n_samples, samples))
+    tasks = select_tasks(
+        benchmark,
+        task_ids=config.task_ids,
+        categories=config.filter_category,
+        sample_size=config.sample_size,
+        seed=config.seed,
+    )
+    return Selection(config, benchmark, agent, plan_attempts(tasks, agent))
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    selection: Selection, *, resume: Path | None = None, notify: Callable[[str], None]
+) -> AsyncIterator[Run]:
+    """Connect to the engine, find the images, and make the run folder or take one up again.
+
+    What dead owners left on the engine is removed first. Raises EngineUnavailableError,
+    ImageMissingError, UsageError, StorageError.
+    """
+    config = selection.config
+    client = await asyncio.to_thread(connect)
+    try:
+        environment = selection.benchmark.definition.environment
+        images = {environment: await asyncio.to_thread(require_image, client, environment)}
+        orphans = await asyncio.to_thread(remove_orphans, client)
+        if orphans:
+            notify(f"removed {len(orphans)} container(s) that a dead run had left")
+        if resume is None:
+            folder = new_run_folder(Path(config.output_dir), config.benchmark)
+        else:
+            folder = resume
+        store = RunStore(folder)
+        try:
+            if resume is None:
+                run_id = secrets.token_hex(8)
+                manifest = build_manifest(
+                    client, config, selection.benchmark.source, run_id=run_id, images=images
+                )
+                store.write_json(MANIFEST, manifest)
+            else:
+                manifest = _resumed(folder, selection, images)
+            yield Run(selection, store, client, manifest)
+        finally:
+            store.close()
+    finally:
+        client.close()
+
+
+def resumed_config(folder: Path) -> RunConfig:
+    """Return the config that the run in `folder` was started with. Raises UsageError."""
+    manifest = read_manifest(folder)
+    try:
+        return RunConfig.model_validate(manifest["config"], strict=False)
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{folder / MANIFEST}: its config cannot be used: {error}") from error
+
+
+def _resumed(folder: Path, selection: Selection, images: dict[str, str]) -> dict[str, Any]:
+    """Check that what a run is resumed with is what it was started with."""
+    manifest = read_manifest(folder)
+    source = selection.benchmark.source
+    if manifest["data"]["sha256"] != source.sha256:
+        raise UsageError(
+            f"{folder}: the data has changed since this run started: {source.location}",
+            hint="put the data back, or start a new run",
+        )
+    if manifest["images"] != images:
+        raise UsageError(
+            f"{folder}: the sandbox image has changed since this run started",
+            hint="verdicts of two images must not be mixed: start a new run",
+        )
+    return manifest

@@ -1,0 +1,195 @@
+"""The run folder: what a run writes down, when, and how a later run takes up from it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from harness.engine.plan import PlannedAttempt
+from harness.engine.records import from_json, to_json
+from harness.errors import HarnessError, UsageError
+from harness.model import AttemptRecord, Status
+
+MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
+# Ended by us or by the user: a resumed run tries them again.
+UNFINISHED = (Status.INFRA_ERROR, Status.CANCELLED)
+
+
+class StorageError(HarnessError):
+    """The run folder can no longer be written: the run stops, what is finished is kept."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What must be remembered of a stored record: where it is, and what the summary counts."""
+
+    offset: int
+    status: Status
+    resolved: bool
+    category: str | None
+
+
+class RunStore:
+    """One run folder, held by one process at a time.
+
+    `attempts.jsonl` gets one fsynced line as each attempt ends. Memory holds a few words for each.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._kept: dict[tuple[str, int], Kept] = {}
+        self._lock = _lock(folder)
+        self._file = open(folder / ATTEMPTS, "a+b", buffering=0)  # noqa: SIM115 - closed by close()
+        self._load()
+
+    def close(self) -> None:
+        self._file.close()
+        os.close(self._lock)
+
+    @property
+    def finished(self) -> set[tuple[str, int]]:
+        """The (task id, attempt number) pairs that have a verdict and are not to be repeated."""
+        return {key for key, kept in self._kept.items() if kept.status not in UNFINISHED}
+
+    @property
+    def kept(self) -> Mapping[tuple[str, int], Kept]:
+        return self._kept
+
+    def append(self, record: AttemptRecord) -> None:
+        """Write a record and return once it is on the disk. Raises StorageError."""
+        offset = self._file.seek(0, os.SEEK_END)
+        line = to_json(record).encode() + b"\n"
+        try:
+            written = 0
+            while written < len(line):
+                written += self._file.write(line[written:]) or 0
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._cut(offset)
+            raise StorageError(
+                f"{self.folder / ATTEMPTS}: cannot be written: {error.strerror}",
+                hint=f"make room, then run: harness run --resume {self.folder}",
+            ) from error
+        self._remember(offset, record)
+
+    def records(self, plan: Iterable[PlannedAttempt]) -> Iterator[AttemptRecord]:
+        """Read the stored records of a plan back, in its order. Attempts without one are left out."""
+        for planned in plan:
+            kept = self._kept.get(planned.key)
+            if kept is not None:
+                yield from_json(_line_from(self._file.fileno(), kept.offset))
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        self.write_text(name, json.dumps(value, indent=2) + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replace a file of the folder in one step. Raises StorageError."""
+        with replaced(self.folder / name) as file:
+            file.write(text)
+
+    def _load(self) -> None:
+        offset = 0
+        data = (self.folder / ATTEMPTS).open("rb")
+        with data:
+            for number, line in enumerate(data, start=1):
+                if not line.endswith(b"\n"):
+                    break  # the write that a kill cut short
+                try:
+                    self._remember(offset, from_json(line))
+                except (ValueError, TypeError, KeyError) as error:
+                    raise UsageError(
+                        f"{self.folder / ATTEMPTS}:{number}: is not an attempt record: {error}",
+                        hint="remove the line, and the attempt is repeated",
+                    ) from error
+                offset += len(line)
+        self._cut(offset)
+
+    def _cut(self, offset: int) -> None:
+        self._file.truncate(offset)
+
+    def _remember(self, offset: int, record: AttemptRecord) -> None:
+        key = (record.task_id, record.attempt)
+        self._kept[key] = Kept(offset, record.status, record.resolved, record.category)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[TextIO]:
+    """Write a file beside its place and move it there once it is whole. Raises StorageError."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def new_run_folder(output_dir: Path, benchmark: str) -> Path:
+    """Make a new run folder. Raises UsageError where that cannot be done."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{benchmark}-{secrets.token_hex(2)}"
+    folder = output_dir / name
+    try:
+        folder.mkdir(parents=True)
+        (folder / "transcripts").mkdir()
+    except OSError as error:
+        raise UsageError(
+            f"{output_dir}: cannot make a run folder: {error.strerror}",
+            hint="choose another: --output-dir DIR",
+        ) from error
+    return folder
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a run folder. Raises UsageError where there is none that can be read."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror}", hint="--resume takes a run folder, see runs/"
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"{path}: is not JSON: {error}") from error
+    if not isinstance(manifest, dict):
+        raise UsageError(f"{path}: is not a manifest")
+    return manifest
+
+
+def _lock(folder: Path) -> int:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: {error.strerror}", hint="--resume takes a run folder, see runs/"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(f"{folder}: another process is running in it") from None
+    return descriptor
+
+
+def _line_from(descriptor: int, offset: int) -> bytes:
+    parts = []
+    while True:
+        part = os.pread(descriptor, 1 << 16, offset)
+        head, newline, _ = part.partition(b"\n")
+        parts.append(head)
+        if newline or not part:
+            return b"".join(parts)
+        offset += len(part)

@@ -1,0 +1,66 @@
+"""The numbers of a run, from the few words that the store keeps of each attempt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness.engine.plan import PlannedAttempt
+from harness.engine.store import Kept
+from harness.grading.pass_at_k import mean_pass_at_k
+from harness.model import Status, Summary
+
+
+def summarize(
+    plan: Sequence[PlannedAttempt], kept: Mapping[tuple[str, int], Kept], ks: Sequence[int]
+) -> Summary:
+    """Count. Every planned task is in the denominator; an attempt that never ran counts as cancelled.
+
+    pass@k takes as n only attempts that have a verdict, so it is undefined where some are missing.
+    """
+    statuses: Counter[Status] = Counter()
+    verdicts: dict[str, list[int]] = {}
+    first: dict[str, bool] = {}
+    categories: dict[str, list[str]] = {}
+    for planned in plan:
+        task = planned.task
+        found = kept.get(planned.key)
+        status = Status.CANCELLED if found is None else found.status
+        statuses[status] += 1
+        counts = verdicts.setdefault(task.id, [0, 0])
+        if found is not None and status.has_score:
+            counts[0] += 1
+            counts[1] += found.resolved
+        if planned.number == 0:
+            first[task.id] = found is not None and found.resolved
+            if task.category is not None:
+                categories.setdefault(task.category, []).append(task.id)
+    total = len(verdicts)
+    resolved = sum(first.values())
+    counted = [(n, c) for n, c in verdicts.values()]
+    return Summary(
+        total=total,
+        attempts=len(plan),
+        resolved=resolved,
+        rate=resolved / total if total else 0.0,
+        pass_at_k={k: mean_pass_at_k(counted, k) for k in sorted(set(ks))},
+        statuses=dict(statuses),
+        by_category={
+            name: {
+                "total": len(ids),
+                "resolved": sum(first[task_id] for task_id in ids),
+                "rate": sum(first[task_id] for task_id in ids) / len(ids),
+            }
+            for name, ids in sorted(categories.items())
+        },
+    )
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """Return a summary as DESIGN section 7 writes it down."""
+    values = asdict(summary)
+    values["pass_at_k"] = {str(k): value for k, value in summary.pass_at_k.items()}
+    values["statuses"] = {status.value: count for status, count in summary.statuses.items()}
+    return values

@@ -1,0 +1,39 @@
+"""How numbers read: percentages, durations, rates and counts, the same in every report."""
+
+from __future__ import annotations
+
+
+def percent(share: float) -> str:
+    """A share (0 to 1) with one decimal, and never rounded to a claim of none or of all."""
+    if 0 < share < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= share < 1:
+        return ">99.9 %"
+    return f"{100 * share:.1f} %"
+
+
+def duration(seconds: float) -> str:
+    """A time span in seconds, to two units at most: `4.2 s`, `3 min 12 s`, `2 h 05 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min"
+
+
+def speed(per_second: float) -> str:
+    """A rate in events per second, told per minute or hour where that reads better."""
+    if per_second >= 0.95:
+        return f"{per_second:.1f}/s"
+    if per_second * 60 >= 0.95:
+        return f"{per_second * 60:.1f}/min"
+    return f"{per_second * 3600:.1f}/h"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things, `1 attempt` or `1,000 attempts`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

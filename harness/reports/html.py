@@ -1,0 +1,230 @@
+"""The report of a run as one static page: no script, nothing loaded, everything escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.model import AttemptRecord, Status, Summary
+from harness.reports.figures import count, duration, percent
+from harness.reports.interval import wilson_interval
+from harness.reports.markup import Markup, element, joined
+from harness.reports.text import printable
+
+_STYLE_FILE = Path(__file__).with_name("report.css")
+_WHY_LIMIT = 160
+
+
+def render_html(*, manifest: Mapping[str, Any], summary: Summary, attempts: Iterable[AttemptRecord]) -> str:
+    """Render the report of a run as a complete HTML document.
+
+    The heading takes `benchmark`, `agent` and `model` from `manifest["config"]`; every other fact is
+    shown under its path in the manifest. `by_category` of the summary needs `total`, `resolved` and
+    `rate` for each category. Attempts are shown in the order given; ten thousand are no trouble.
+    """
+    facts = dict(_flatten(manifest))
+    style = _stylesheet()
+    body = element(
+        "main",
+        _header(facts),
+        _cards(summary),
+        _statuses(summary),
+        _categories(summary),
+        _attempts(attempts, summary),
+        _facts(facts),
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(style)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{_title(facts)} - harness report"),
+        element("style", style),
+    )
+    return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
+
+
+def _policy(style: str) -> str:
+    """Let the page use its own style sheet and nothing else, should an escape ever be missed."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _stylesheet() -> Markup:
+    """The style sheet, and the rules by which a chosen status hides the attempts of all others."""
+    rules = [f"#only-{status}:checked ~ .list > :not(.{status}) {{ display: none; }}" for status in Status]
+    return Markup("\n".join([_STYLE_FILE.read_text(encoding="utf-8"), *rules, ""]))
+
+
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every leaf of a manifest with its path: `config.limits.memory_mb`, `1024`."""
+    if isinstance(value, Mapping) and value:
+        for key, child in value.items():
+            yield from _flatten(child, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _title(facts: Mapping[str, str]) -> str:
+    return facts.get("config.benchmark", "run")
+
+
+def _header(facts: Mapping[str, str]) -> Markup:
+    names = ("agent", "model")
+    chosen = [(name, facts.get(f"config.{name}", "null")) for name in names]
+    parts = [
+        element("h1", _title(facts)),
+        element("p", joined(_labelled(name, text) for name, text in chosen if text != "null"), class_="by"),
+    ]
+    # Wherever the manifest says so: better one warning too many than a sample taken for the benchmark.
+    if "bundled" in facts.values():
+        warning = "These are a few problems of our own in the benchmark's format, not the benchmark itself."
+        parts.append(element("p", element("strong", "Bundled sample. "), warning, class_="warning"))
+    return element("header", *parts)
+
+
+def _labelled(name: str, text: str) -> Markup:
+    return element("span", element("small", name), " ", text)
+
+
+def _cards(summary: Summary) -> Markup:
+    interval = wilson_interval(summary.resolved, summary.total)
+    spread = f"95 % interval {percent(interval[0])} to {percent(interval[1])}" if interval else "no tasks"
+    cards = [
+        _card("resolved", percent(summary.rate), spread, kind="main"),
+        _card("tasks", f"{summary.total:,}", f"{summary.resolved:,} resolved by the first attempt"),
+        _card("attempts", f"{summary.attempts:,}", f"{summary.statuses.get(Status.PASSED, 0):,} passed"),
+    ]
+    for k, value in sorted(summary.pass_at_k.items()):
+        if value is None:
+            cards.append(_card(f"pass@{k}", "-", f"undefined: needs n >= {k} attempts of each task"))
+        else:
+            cards.append(_card(f"pass@{k}", percent(value), f"chance of a pass in {count(k, 'attempt')}"))
+    lost = sum(summary.statuses.get(status, 0) for status in Status if not status.has_score)
+    if lost:
+        cards.append(_card("no verdict", f"{lost:,}", "infra errors and cancelled attempts", kind="lost"))
+    return element("section", *cards, class_="cards")
+
+
+def _card(label: str, figure: str, remark: str, *, kind: str = "") -> Markup:
+    return element(
+        "div",
+        element("small", label),
+        element("strong", figure),
+        element("span", remark),
+        class_=f"card {kind}".rstrip(),
+    )
+
+
+def _statuses(summary: Summary) -> Markup:
+    """One bar of all attempts, split by status, and its legend."""
+    present = _present(summary)
+    total = sum(number for _, number in present) or 1
+    bars, legend, start = [], [], 0
+    for status, number in present:
+        x, width = f"{100 * start / total:.3f}%", f"{100 * number / total:.3f}%"
+        bars.append(element("rect", x=x, width=width, height="100%", class_=status))
+        legend.append(
+            element("li", _pill(status), f" {number:,} ", element("small", percent(number / total)))
+        )
+        start += number
+    return element(
+        "section",
+        element("h2", "Statuses"),
+        element("svg", *bars, class_="bar", role="img", aria_label="attempts by status"),
+        element("ul", *legend, class_="legend"),
+    )
+
+
+def _present(summary: Summary) -> list[tuple[Status, int]]:
+    return [(status, summary.statuses[status]) for status in Status if summary.statuses.get(status)]
+
+
+def _pill(status: Status) -> Markup:
+    return element("span", status.replace("_", " "), class_=f"pill {status}")
+
+
+def _categories(summary: Summary) -> Markup:
+    if len(summary.by_category) < 2:
+        return Markup()
+    rows = [
+        element(
+            "tr",
+            element("th", name, scope="row"),
+            element("td", f"{row['resolved']:,} of {row['total']:,}"),
+            element("td", percent(row["rate"])),
+            element("td", _rate_bar(row["rate"])),
+        )
+        for name, row in summary.by_category.items()
+    ]
+    return element("section", element("h2", "Categories"), element("table", *rows))
+
+
+def _rate_bar(rate: float) -> Markup:
+    full = element("rect", width=f"{100 * rate:.3f}%", height="100%", class_="passed")
+    return element("svg", full, class_="bar", aria_hidden="true")
+
+
+def _attempts(attempts: Iterable[AttemptRecord], summary: Summary) -> Markup:
+    """The attempts, to be opened one by one; radio buttons and the style sheet do the filtering."""
+    filters = [_filter("all", "all", summary.attempts, checked=True)]
+    filters += [_filter(status, status.replace("_", " "), number) for status, number in _present(summary)]
+    rows = joined(_attempt(record) for record in attempts)
+    return element(
+        "section",
+        element("h2", "Attempts"),
+        *filters,
+        element("div", rows, class_="list"),
+        class_="attempts",
+    )
+
+
+def _filter(name: str, label: str, number: int, *, checked: bool = False) -> Markup:
+    state = {"checked": ""} if checked else {}
+    button = element("input", type="radio", name="only", id=f"only-{name}", **state)
+    return joined(
+        [button, element("label", label, " ", element("small", f"{number:,}"), for_=f"only-{name}")]
+    )
+
+
+def _attempt(record: AttemptRecord) -> Markup:
+    number = f" #{record.attempt}" if record.attempt else ""
+    title = element(
+        "summary",
+        _pill(record.status),
+        element("b", record.task_id, element("small", number), dir="auto"),
+        element("span", printable(record.error or "", _WHY_LIMIT, multiline=True), class_="why", dir="auto"),
+        element("small", record.category or "", dir="auto"),
+        element("small", duration(record.duration_seconds), class_="time"),
+    )
+    return element("details", title, *_evidence(record), class_=record.status)
+
+
+def _evidence(record: AttemptRecord) -> Iterator[Markup]:
+    blocks = {"error": record.error, "expected": record.expected_output, "agent output": record.agent_output}
+    for label, text in blocks.items():
+        if text:
+            yield element("h3", label)
+            yield element("pre", text, dir="auto")
+    facts = {"attempt": record.attempt, "score": record.score, "sample line": record.sample_line}
+    facts |= dict(record.metrics)
+    shown = [(name, text) for name, text in _flatten(facts) if text != "null"]
+    yield element("p", joined(_labelled(name, text) for name, text in shown), class_="metrics")
+
+
+def _facts(facts: Mapping[str, str]) -> Markup:
+    rows = [
+        element("tr", element("th", path, scope="row"), element("td", text, dir="auto"))
+        for path, text in facts.items()
+    ]
+    return element(
+        "section",
+        element("h2", "Manifest"),
+        element("details", element("summary", count(len(facts), "fact")), element("table", *rows)),
+        class_="manifest",
+    )

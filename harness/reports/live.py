@@ -1,0 +1,97 @@
+"""The live progress line of a run on a terminal. Loaded only where there is one."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+from typing import TextIO
+
+from rich.console import RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from harness.model import AttemptRecord
+from harness.reports.console import NOTE_LIMIT, encodable, open_console
+from harness.reports.tally import Tally
+from harness.reports.text import printable
+
+_DRAWS_PER_SECOND = 8
+_BAR_WIDTH = 20
+
+
+class LiveProgress:
+    """Draws one line over and over, with notes above it, and leaves the final one standing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._console = open_console(stream)
+        self._live: Live | None = None
+        self._tally = Tally(0)
+        self._started_at = 0.0
+        self._ended_at: float | None = None
+
+    def started(self, *, attempts: int, finished: int, concurrency: int) -> None:
+        self.ended()
+        self._tally = Tally(attempts, earlier=finished)
+        self._started_at, self._ended_at = time.monotonic(), None
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._line,
+            refresh_per_second=_DRAWS_PER_SECOND,
+            # What others print on this terminal goes above the line; other streams are left alone.
+            redirect_stdout=self._stream is sys.stdout,
+            redirect_stderr=self._stream is sys.stderr,
+        )
+        # The cursor is hidden from here on. Should `ended` never be called, it comes back at exit.
+        atexit.register(self.ended)
+        self._live.start()
+
+    def attempt_finished(self, record: AttemptRecord) -> None:
+        self._tally = self._tally.plus(record.status)
+
+    def note(self, text: str) -> None:
+        shown = encodable(printable(text, NOTE_LIMIT, multiline=True), self._stream)
+        self._console.print(Text(shown), soft_wrap=True)
+
+    def ended(self) -> None:
+        live, self._live = self._live, None
+        if live is None:
+            return
+        self._ended_at = time.monotonic()
+        try:
+            live.stop()
+        finally:
+            # A second interrupt may have cut the stop short.
+            self._console.show_cursor(True)
+            atexit.unregister(self.ended)
+
+    def _line(self) -> RenderableType:
+        """The line at this moment; called by the thread that draws, so it reads the tally once."""
+        tally = self._tally
+        if self._ended_at is None:
+            pace = tally.pace(time.monotonic() - self._started_at)
+        else:
+            pace = tally.result(self._ended_at - self._started_at)
+        text = Text.assemble(
+            (tally.progress(), "bold"),
+            "  ",
+            (f"passed {tally.passed}", "green"),
+            "  ",
+            (f"failed {tally.failed}", "red" if tally.failed else ""),
+            "  ",
+            (f"other {tally.other}", "yellow" if tally.other else ""),
+            "  ",
+            (pace, "dim"),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        if text.cell_len + _BAR_WIDTH + 2 > self._console.width:
+            return text
+        line = Table.grid(padding=(0, 2))
+        line.add_column(width=_BAR_WIDTH)
+        line.add_column(no_wrap=True, overflow="ellipsis")
+        line.add_row(ProgressBar(total=max(tally.attempts, 1), completed=tally.done, width=_BAR_WIDTH), text)
+        return line

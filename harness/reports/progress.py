@@ -1,0 +1,102 @@
+"""A run as it happens: one live line on a terminal, a few plain lines in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from harness.engine.observer import RunObserver
+from harness.model import AttemptRecord
+from harness.reports.console import NOTE_LIMIT, encodable, is_live
+from harness.reports.figures import count
+from harness.reports.tally import Tally
+from harness.reports.text import printable
+
+_SECONDS_BETWEEN_LINES = 5.0
+_LINES_PER_RUN = 10
+
+
+def progress_display(stream: TextIO, *, quiet: bool) -> RunObserver:
+    """The observer that shows a run on `stream`: live on a terminal, plain lines elsewhere.
+
+    `TERM=dumb` and `CI` ask for plain lines too, which hold no escape sequence. `quiet` leaves nothing
+    but the notes: a warning is no progress.
+    """
+    if quiet:
+        return NotesOnly(stream)
+    if is_live(stream):
+        from harness.reports.live import LiveProgress
+
+        return LiveProgress(stream)
+    return PlainProgress(stream)
+
+
+class NotesOnly:
+    """Shows the notes of a run and nothing else."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def started(self, *, attempts: int, finished: int, concurrency: int) -> None:
+        pass
+
+    def attempt_finished(self, record: AttemptRecord) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        _write_line(self._stream, printable(text, NOTE_LIMIT, multiline=True))
+
+    def ended(self) -> None:
+        pass
+
+
+class PlainProgress:
+    """Writes a line when the run starts, a few on its way and one when it ends.
+
+    On the way a line comes when both some seconds and a tenth of the run have passed since the last:
+    the first keeps short runs from flooding a log, the second long ones. `clock` counts seconds.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._tally: Tally | None = None
+        self._started_at = 0.0
+        self._line_at = 0.0
+        self._line_done = 0
+
+    def started(self, *, attempts: int, finished: int, concurrency: int) -> None:
+        self._tally = Tally(attempts, earlier=finished)
+        self._started_at = self._line_at = self._clock()
+        self._line_done = finished
+        earlier = f", {finished:,} of them done before" if finished else ""
+        _write_line(self._stream, f"{count(attempts, 'attempt')}{earlier}, {concurrency} at a time")
+
+    def attempt_finished(self, record: AttemptRecord) -> None:
+        if self._tally is None:
+            return
+        tally = self._tally = self._tally.plus(record.status)
+        now = self._clock()
+        waited = now - self._line_at >= _SECONDS_BETWEEN_LINES
+        moved = (tally.done - self._line_done) * _LINES_PER_RUN >= tally.attempts
+        if waited and moved and tally.done < tally.attempts:
+            self._line_at, self._line_done = now, tally.done
+            self._write(tally, tally.pace(now - self._started_at))
+
+    def note(self, text: str) -> None:
+        _write_line(self._stream, printable(text, NOTE_LIMIT, multiline=True))
+
+    def ended(self) -> None:
+        tally, self._tally = self._tally, None
+        if tally is not None:
+            self._write(tally, tally.result(self._clock() - self._started_at))
+
+    def _write(self, tally: Tally, pace: str) -> None:
+        outcome = f"passed {tally.passed}, failed {tally.failed}, other {tally.other}"
+        _write_line(self._stream, f"{tally.progress()}: {outcome}; {pace}")
+
+
+def _write_line(stream: TextIO, line: str) -> None:
+    stream.write(encodable(line, stream) + "\n")
+    stream.flush()

@@ -1,0 +1,57 @@
+"""How far a run is: counts that only ever grow, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from harness.model import Status
+from harness.reports.figures import duration, speed
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of attempts. `earlier` were finished by the run that this one resumes.
+
+    A value, not a counter: the thread that draws it reads one moment, never half of one.
+    """
+
+    attempts: int
+    earlier: int = 0
+    passed: int = 0
+    failed: int = 0
+    other: int = 0
+
+    def plus(self, status: Status) -> Tally:
+        """This tally and one more attempt that has ended."""
+        if status is Status.PASSED:
+            return replace(self, passed=self.passed + 1)
+        if status is Status.FAILED:
+            return replace(self, failed=self.failed + 1)
+        return replace(self, other=self.other + 1)
+
+    @property
+    def fresh(self) -> int:
+        """Attempts that ended in this run: the only ones that say how fast it is."""
+        return self.passed + self.failed + self.other
+
+    @property
+    def done(self) -> int:
+        return self.earlier + self.fresh
+
+    def progress(self) -> str:
+        """`412/974 attempts`, and how many of them are an earlier run's."""
+        earlier = f" ({self.earlier} from before)" if self.earlier else ""
+        return f"{self.done}/{self.attempts} attempts{earlier}"
+
+    def pace(self, seconds: float) -> str:
+        """Speed and time left after `seconds` of running; empty until there is something to go by."""
+        if not self.fresh or seconds <= 0:
+            return ""
+        per_second = self.fresh / seconds
+        left = max(self.attempts - self.done, 0) / per_second
+        return f"{speed(per_second)}, {duration(left)} left" if left else speed(per_second)
+
+    def result(self, seconds: float) -> str:
+        """Speed and time taken, once the run has ended."""
+        took = f"in {duration(seconds)}"
+        return f"{speed(self.fresh / seconds)}, {took}" if self.fresh and seconds > 0 else took

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import typer
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command()(benchmarks)
+app = typer.Typer()
 
 
+@app.command()
 def benchmarks() -> None:
     """List the benchmarks, their tasks and where they come from."""
     from harness.benchmarks import definitions

@@ -10,13 +10,10 @@ import typer
 MAX_OUTPUT_BYTES = 1024 * 1024
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command(
-        name="exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
-    )(execute)
+app = typer.Typer()
 
 
+@app.command(name="exec", context_settings={"allow_interspersed_args": False})
 def execute(
     command: Annotated[
         list[str] | None,

@@ -33,12 +33,10 @@ Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Each 
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the app."""
-    app.command()(run)
-    app.command()(grade)
+app = typer.Typer()
 
 
+@app.command()
 def run(
     benchmark: Benchmark = None,
     config: Annotated[
@@ -110,6 +108,7 @@ def run(
     carry_out(started_with.model_copy(update=_given(max_concurrent=max_concurrent)), wishes, resume=resume)
 
 
+@app.command()
 def grade(
     benchmark: Benchmark = None,
     samples: Samples = None,

@@ -55,7 +55,7 @@ def limits_of(**values: float | None) -> Limits:
     # A sleeping program reaches the wall limit, a busy one either: one option should be enough for both.
     given.setdefault("cpu_seconds", max(1, min(600, int(wall) + 1)))
     try:
-        return Limits(**given)  # type: ignore[arg-type]
+        return Limits.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])

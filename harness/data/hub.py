@@ -78,7 +78,7 @@ def _kept_file(cache_dir: Path, dataset: HubDataset) -> Path:
 
 
 def _location(dataset: HubDataset, kept: KeptRows) -> str:
-    return str(dataset).replace(" ", f"@{kept.note.get('revision')} ", 1)
+    return f"{dataset.repo}@{kept.note.get('revision')}{str(dataset).removeprefix(dataset.repo)}"
 
 
 def _require_hub(dataset: HubDataset, endpoint: str) -> None:

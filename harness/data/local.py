@@ -29,11 +29,8 @@ def read_rows(path: Path, *, max_bytes: int = MAX_BYTES) -> tuple[list[Row], str
     Returns the rows, at least one, and the SHA-256 (hex) of the file's raw bytes. A `.json` file
     holds one array of objects. Raises DataError for everything else, with the line if there is one.
     """
-    suffix = data_suffix(path)
-    if suffix is None:
-        raise DataError("not a known data file", path=path, hint=f"known endings: {', '.join(SUFFIXES)}")
     try:
-        _require_file(path)
+        suffix = _require_file(path)
         with path.open("rb") as raw:
             sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
             raw.seek(0)
@@ -57,15 +54,20 @@ def data_suffix(path: Path) -> str | None:
     return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
 
 
-def _require_file(path: Path) -> None:
+def _require_file(path: Path) -> str:
+    """Return the suffix of a file that is there and of a known kind. Raises DataError or OSError."""
     if path.is_dir():
         raise DataError("is a folder", path=path, hint="name one file in it")
     if not path.exists():
         names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, names, n=1)
         raise DataError("no such file", path=path, hint=f"did you mean '{near[0]}'?" if near else None)
+    suffix = data_suffix(path)
+    if suffix is None:
+        raise DataError("not a known data file", path=path, hint=f"known endings: {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise DataError("not a regular file", path=path)
+    return suffix
 
 
 def _json_lines(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[Row]:

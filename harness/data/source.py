@@ -50,7 +50,7 @@ def load_rows(
 
 def _not_the_benchmark(benchmark: str, rows: int, error: HubUnreachableError) -> str:
     return (
-        f"WARNING: THIS IS NOT {benchmark.upper()}. {error.message}. In its place run {rows} small problems "
+        f"WARNING: THIS IS NOT {benchmark.upper()}: {error.message}. In its place run {rows} small problems "
         f"of our own, whose score says nothing about {benchmark}. Use --data PATH for the real one."
     )
 
@@ -73,9 +73,9 @@ def _from_path(benchmark: str, data: str) -> tuple[list[Row], DataSource]:
     path = Path(os.path.expanduser(data))
     if not os.path.exists(path) and os.sep not in data and data_suffix(path) is None:
         near = difflib.get_close_matches(data.lower(), ["bundled", "hub"], n=1)
-        suggestion = f"did you mean '{near[0]}'? " if near else ""
-        raise UsageError(f"--data '{data}' is neither bundled nor hub nor a path", hint=suggestion or None)
-    if path.is_dir():
+        hint = f"did you mean '{near[0]}'?" if near else "a path has a folder or a known ending in it"
+        raise UsageError(f"--data '{data}' is neither bundled nor hub nor a path", hint=hint)
+    if os.path.isdir(path):
         path = _only_file(path, benchmark)
     rows, sha256 = read_rows(path)
     return rows, DataSource("path", os.path.abspath(path), sha256, len(rows))

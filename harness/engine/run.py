@@ -152,10 +152,7 @@ async def opened(
         orphans = await asyncio.to_thread(remove_orphans, client)
         if orphans:
             notify(f"removed {len(orphans)} container(s) that a dead run had left")
-        if resume is None:
-            folder = new_run_folder(Path(config.output_dir), config.benchmark)
-        else:
-            folder = resume
+        folder = resume or new_run_folder(Path(config.output_dir), config.benchmark)
         store = RunStore(folder)
         try:
             if resume is None:

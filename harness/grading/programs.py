@@ -70,7 +70,7 @@ def _status(report: TestReport) -> Status:
 def _evidence(report: TestReport, status: Status) -> str:
     match status:
         case Status.TIMEOUT:
-            said = f"the evaluator's limit {report.ended} ended the program after {report.duration_seconds:.1f} s"
+            said = f"the evaluator's limit {report.ended} was reached after {report.duration_seconds:.1f} s"
         case Status.CRASHED:
             said = f"the program was killed by signal {-report.exit_code}"
         case Status.MEMORY_LIMIT | Status.PROCESS_LIMIT | Status.OUTPUT_LIMIT:

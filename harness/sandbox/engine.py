@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import EngineUnavailableError, SandboxError
+from harness.errors import EngineUnavailableError, SandboxError, UsageError
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -103,6 +103,16 @@ def engine_facts(client: APIClient) -> EngineFacts:
     )
 
 
+def require_runtime(facts: EngineFacts, runtime: str) -> None:
+    """Raise UsageError, with what to do, where the engine does not know `runtime` (runc, runsc, ...)."""
+    if runtime in facts.runtimes:
+        return
+    hint = f"known: {', '.join(facts.runtimes)}"
+    if runtime == "runsc":
+        hint += '\ninstall gVisor, add runsc to "runtimes" in /etc/docker/daemon.json and restart Docker'
+    raise UsageError(f"the engine does not know the runtime '{runtime}'", hint=hint)
+
+
 def image_details(client: APIClient, reference: str) -> dict[str, Any] | None:
     """What the engine knows of an image (tag or id), in its own words; None where it has no such image."""
     from docker.errors import ImageNotFound
@@ -127,6 +137,11 @@ def is_debian_family() -> bool:
 def can_install_packages() -> bool:
     """Whether this process may install Debian packages: root on Debian or Ubuntu."""
     return os.geteuid() == 0 and is_debian_family()
+
+
+def system_path() -> str:
+    """PATH with the folders of system programs, which a user's, or root's after `su`, may lack."""
+    return ":".join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
 def chosen_endpoint() -> str | None:
@@ -206,8 +221,9 @@ def _hint(endpoint: str | None, denied: bool) -> str:
         return "run: harness setup   (installs Docker where it is missing, starts it, builds the images)"
     if sys.platform == "darwin":
         return "start Docker Desktop, or run: colima start"
-    if shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/usr/local/bin"):
-        return "run: sudo systemctl start docker"
+    if shutil.which("dockerd", path=system_path()):
+        systemd = os.path.isdir("/run/systemd/system")
+        return f"run: {'sudo systemctl start docker' if systemd else 'sudo dockerd &'}"
     if is_debian_family():
         return "run: sudo apt-get install -y docker.io && sudo usermod -aG docker $USER   then log in again"
     return "install Docker Engine 20.10 or newer (https://docs.docker.com/engine/install/) and start it"

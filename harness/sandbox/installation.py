@@ -8,10 +8,14 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import EngineUnavailableError, SandboxError
-from harness.sandbox.engine import can_install_packages, chosen_endpoint, connect
+from harness.sandbox.engine import can_install_packages, chosen_endpoint, connect, system_path
 from harness.sandbox.lock import exclusive
+
+if TYPE_CHECKING:
+    from docker import APIClient
 
 DAEMON_LOG = Path("/var/log/harness-dockerd.log")
 START_SECONDS = 60.0
@@ -20,36 +24,32 @@ LOG_TAIL_CHARACTERS = 2000
 GRACE_SECONDS = 5.0
 
 
-def ensure_engine(*, notify: Callable[[str], None]) -> None:
-    """Return once an engine answers: install Docker and start its daemon where that is missing and allowed.
+def ensure_engine(*, notify: Callable[[str], None]) -> APIClient:
+    """Connect to the engine; before that, install Docker and start its daemon where missing and allowed.
 
     `notify` gets a line for each step that takes time. Raises EngineUnavailableError, with what to
-    run, where this process may not do it or the daemon does not start.
+    run, where this process may not do it or the daemon does not start, and SandboxError where apt fails.
     """
     try:
-        connect().close()
-        return
+        return connect()
     except EngineUnavailableError:
         # An endpoint that the user chose is not ours to start, and may not even be on this machine.
         if chosen_endpoint() is not None or not can_install_packages():
             raise
     with exclusive("engine", notify=notify):
-        if _engine_answers():
-            return
-        if shutil.which("dockerd") is None:
-            notify("engine: installing docker.io")
-            # Recommended only, but without it no registry can be trusted.
-            apt_install("docker.io", "ca-certificates")
-        notify("engine: starting the daemon")
-        if Path("/run/systemd/system").is_dir():
-            _start_unit()
-        else:
-            _start_daemon()
+        if not _engine_answers():
+            _bring_up(notify)
+    return connect()
 
 
 def apt_install(*packages: str) -> None:
     """Install Debian packages, not what they recommend. Raises SandboxError with the end of the output."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    environment = {
+        **os.environ,
+        "PATH": system_path(),
+        "DEBIAN_FRONTEND": "noninteractive",
+        "LC_ALL": "C.UTF-8",
+    }
     output = ""
     # `update` fails when any one of the machine's sources does; what counts is whether `install` then works.
     for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
@@ -69,6 +69,18 @@ def apt_install(*packages: str) -> None:
             f"cannot install {' '.join(packages)}:\n{output[-LOG_TAIL_CHARACTERS:].strip()}",
             hint=f"find out why this fails: apt-get install {' '.join(packages)}",
         )
+
+
+def _bring_up(notify: Callable[[str], None]) -> None:
+    if shutil.which("dockerd", path=system_path()) is None:
+        notify("engine: installing docker.io")
+        # Recommended only, but without it no registry can be trusted.
+        apt_install("docker.io", "ca-certificates")
+    notify("engine: starting the daemon")
+    if Path("/run/systemd/system").is_dir():
+        _start_unit()
+    else:
+        _start_daemon()
 
 
 def _engine_answers() -> bool:
@@ -95,7 +107,13 @@ def _start_daemon() -> None:
     with DAEMON_LOG.open("ab") as log:
         start = log.tell()
         daemon = subprocess.Popen(
-            ["dockerd"], cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            ["dockerd"],
+            cwd="/",
+            env={**os.environ, "PATH": system_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     if not _answers_within(START_SECONDS, of=daemon):
         with DAEMON_LOG.open("rb") as log:

@@ -7,15 +7,17 @@ shared by several machines, or by CI jobs in containers) only a deadline long pa
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.sandbox.engine import engine_errors
 
@@ -29,7 +31,7 @@ PID = "harness.pid"
 PID_STARTED = "harness.pid_started"
 DEADLINE = "harness.deadline"
 
-# How far past its deadline a container of an owner that we cannot see must be: clocks differ, suspends happen.
+# How far past its deadline it must be if we cannot see its owner: clocks differ, machines are suspended.
 FOREIGN_MARGIN_SECONDS = 600.0
 REMOVALS_AT_ONCE = 8
 
@@ -69,7 +71,7 @@ def host_identity() -> str:
 
 
 def process_started(pid: int) -> str | None:
-    """When process `pid` started, in a form that is only good for comparing; None if it is gone or a zombie."""
+    """When process `pid` started, in a form only good for comparing; None if it is gone or a zombie."""
     try:
         # The name of the program stands in parentheses, and may itself hold any character.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -117,12 +119,12 @@ def remove_run(client: APIClient, run_id: str) -> int:
 
 def _why_orphaned(its: dict[str, str]) -> str | None:
     if its[HOST] != host_identity():
-        overdue = time.time() - _number(its, DEADLINE, float, default=float("inf"))
+        overdue = time.time() - _seconds(its.get(DEADLINE, ""))
         if overdue > FOREIGN_MARGIN_SECONDS:
             return f"owner elsewhere, {overdue / 60:.0f} minutes past its deadline"
         return None
-    pid = _number(its, PID, int, default=0)
-    if pid > 0 and not _is_alive(pid, its.get(PID_STARTED, "")):
+    pid = its.get(PID, "")
+    if re.fullmatch("[1-9][0-9]{0,8}", pid) and not _is_alive(int(pid), its.get(PID_STARTED, "")):
         return f"owner (pid {pid}) is dead"
     return None
 
@@ -135,17 +137,16 @@ def _is_alive(pid: int, started: str) -> bool:
         return False
     except PermissionError:
         # Another user's. Under hidepid its start cannot be read, which must not read as "gone".
-        now = process_started(pid)
-        return now is None or now == started
-    return process_started(pid) == started
+        return process_started(pid) in (None, started)
+    return not started or process_started(pid) == started
 
 
-def _number(its: dict[str, str], key: str, kind: Callable[[str], Any], *, default: Any) -> Any:
-    """A label as a number. Anyone can write labels: what cannot be read never makes an orphan."""
+def _seconds(label: str) -> float:
+    """A deadline. Anyone can write labels: one that cannot be read is never past."""
     try:
-        return kind(its[key])
-    except (KeyError, ValueError):
-        return default
+        return float(label)
+    except ValueError:
+        return math.inf
 
 
 def _remove_all(client: APIClient, container_ids: Iterable[str]) -> set[str]:

@@ -44,7 +44,7 @@ class Sandbox:
         self, client: APIClient, container_id: str, connection: Connection, spec: SandboxSpec
     ) -> None:
         self._client = client
-        self._container_id = container_id
+        self.container_id = container_id
         self._connection = connection
         self._limits = spec.limits
         self.clean = True
@@ -115,16 +115,15 @@ class Sandbox:
         """
         if not argv or any(type(part) is not str or "\0" in part for part in argv):
             raise UsageError("a command is a non-empty list of strings without NUL bytes")
+        limits = self._job_limits(timeout, keep_bytes)
         request = {
             "verb": "exec",
             "argv": list(argv),
             "environment": {**_job_environment(), "HOME": HOME, **(env or {})},
             "folder": cwd,
-            "limits": self._job_limits(timeout, keep_bytes),
+            "limits": limits,
         }
-        header, body = await self._request(
-            request, stdin, seconds=request["limits"]["wall_seconds"] + GRACE_SECONDS
-        )
+        header, body = await self._request(request, stdin, seconds=limits["wall_seconds"] + GRACE_SECONDS)
         result = exec_result(header, body)
         self.clean = self.clean and result.clean
         return result
@@ -197,7 +196,7 @@ class Sandbox:
         except FrameError as error:
             raise UsageError(f"too much for one request: {error}") from error
         except TimeoutError as error:
-            await asyncio.to_thread(remove, self._client, self._container_id)
+            await asyncio.to_thread(remove, self._client, self.container_id)
             raise SandboxUnresponsive(
                 f"the sandbox did not answer '{header['verb']}' in {seconds:.0f} s and was destroyed"
             ) from error
@@ -210,7 +209,7 @@ class Sandbox:
     async def _diagnosis(self, lost: ConnectionLost) -> SandboxError:
         """Say why the stream ended: what ran inside can have PID 1 killed for memory, and nothing else."""
         self.clean = False
-        out_of_memory, exit_code = await asyncio.to_thread(end_state, self._client, self._container_id)
+        out_of_memory, exit_code = await asyncio.to_thread(end_state, self._client, self.container_id)
         if out_of_memory:
             return SandboxOutOfMemory("the whole sandbox ran out of memory")
         detail = f"{lost}; exit code {exit_code}"

@@ -52,6 +52,8 @@ class SandboxSpec:
 
 def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
     """Return the arguments of `APIClient.create_container` for `spec`."""
+    from docker.types import LogConfig, Ulimit
+
     limits = spec.limits
     memory = limits.memory_mb * MIB
     disk = f"size={limits.disk_mb}m,nr_inodes={limits.inodes},nosuid,nodev"
@@ -81,10 +83,10 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
             memswap_limit=memory,
             pids_limit=limits.processes,
             nano_cpus=int(limits.cpus * 1e9),
-            ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}],
+            ulimits=[Ulimit(name="core", soft=0, hard=0)],
             ipc_mode="private",
             cgroupns="private",
-            log_config={"type": "none", "config": {}},
+            log_config=LogConfig(type="none"),
             runtime=spec.runtime,
             oom_kill_disable=False,
             init=False,

@@ -58,12 +58,16 @@ class Program:
         function, args, kwargs = decoder.decode(payload)
         known = decoder.containers
         before = [values.contents(container) for container in known]
-        result = function(*args, **kwargs)
+        answer, result = channel.VALUE, None
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            answer, result = channel.RAISED, _described(error)
         after = [values.contents(container) for container in known]
         encoder = values.Encoder(self.handle_of, known)
         if all(map(_same, before, after)):
-            return channel.VALUE, encoder.encode(result)
-        return channel.CHANGED, encoder.encode((result, tuple(after)))
+            return answer, encoder.encode(result)
+        return channel.CHANGED, encoder.encode((answer, result, tuple(after)))
 
     def next(self, iterator: Any) -> tuple[bytes, bytes]:
         try:
@@ -83,14 +87,6 @@ class Program:
             return channel.VALUE, self._encode(bool(argument))
         self.load(argument)
         return channel.VALUE, self._encode(None)
-
-    def raised(self, error: BaseException) -> bytes:
-        builtin = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
-        described = (builtin.__name__, type(error).__name__[:200])
-        try:
-            return values.Encoder(_refuse).encode((*described, tuple(error.args), str(error)[:MAX_TEXT]))
-        except Exception:
-            return values.Encoder(_refuse).encode((*described, None, _text_of(error)))
 
     def _encode(self, value: object) -> bytes:
         return values.Encoder(self.handle_of).encode(value)
@@ -112,6 +108,19 @@ def _same(before: Any, after: Any) -> bool:
 
 def _is(old: object, new: object) -> bool:
     return old is new
+
+
+def _described(error: BaseException) -> tuple[object, ...]:
+    """An exception as plain data: built-in base, own name, arguments where they are plain, text."""
+    error.__traceback__ = None
+    builtin = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    described = (builtin.__name__, type(error).__name__[:200])
+    try:
+        args = tuple(error.args)
+        values.Encoder(_refuse).encode(args)
+    except Exception:
+        return (*described, None, _text_of(error))
+    return (*described, args, _text_of(error))
 
 
 def _refuse(value: object) -> tuple[int, int]:
@@ -136,8 +145,7 @@ def serve(descriptor: int) -> None:
         try:
             reply = program.answer(letter, payload)
         except BaseException as error:
-            error.__traceback__ = None
-            reply = channel.RAISED, program.raised(error)
+            reply = channel.RAISED, values.Encoder(_refuse).encode(_described(error))
         channel.send(descriptor, *reply)
 
 
@@ -147,6 +155,6 @@ def prepare_interpreter(packages: Callable[[], list[str]]) -> None:
 
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
-    builtins.help = _sitebuiltins._Helper()  # type: ignore[assignment]
+    builtins.help = _sitebuiltins._Helper()
     sys.argv = [PROGRAM_NAME]
     sys.path[:] = [*packages(), ""]

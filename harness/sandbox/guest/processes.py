@@ -26,8 +26,9 @@ def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -
     os.setsid()
     with open("/proc/self/oom_score_adj", "w") as adjust:
         adjust.write("1000")
+    # The soft limit of CPU time kills with a signal of its own, the hard one who ignores that.
+    resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_seconds"], limits["cpu_seconds"] + 1))
     for kind, value in (
-        (resource.RLIMIT_CPU, limits["cpu_seconds"]),
         (resource.RLIMIT_FSIZE, limits["file_bytes"]),
         (resource.RLIMIT_NOFILE, limits["open_files"]),
         (resource.RLIMIT_CORE, 0),

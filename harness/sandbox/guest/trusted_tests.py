@@ -117,10 +117,10 @@ class Candidate:
             channel.send(self._descriptor, letter, payload)
             answer, data = channel.receive(self._descriptor)
             value = values.Decoder(self._remote, containers).decode(data)
+            if answer == channel.CHANGED:
+                answer, value = _apply(value, containers)
             if answer == channel.VALUE:
                 return value
-            if answer == channel.CHANGED:
-                return _apply(value, containers)
             if answer == channel.STOPPED and letter == channel.NEXT:
                 raise StopIteration(value)
             if answer != channel.RAISED:
@@ -145,19 +145,19 @@ class Candidate:
         return self._remotes[number]
 
 
-def _apply(value: Any, containers: list[object]) -> Any:
-    """Bring the caller's arguments to what the call left in them; return the call's result."""
-    if type(value) is not tuple or len(value) != 2 or type(value[1]) is not tuple:
+def _apply(value: Any, containers: list[object]) -> tuple[bytes, Any]:
+    """Bring the caller's arguments to what the call left in them; return how it ended, and with what."""
+    if type(value) is not tuple or len(value) != 3 or type(value[2]) is not tuple:
         raise channel.ChannelBreach("changed arguments of a wrong shape")
-    result, after = value
-    if len(after) > len(containers):
-        raise channel.ChannelBreach("more changed arguments than were passed")
+    answer, result, after = value
+    if answer not in (channel.VALUE, channel.RAISED) or len(after) > len(containers):
+        raise channel.ChannelBreach("changed arguments of no call of ours")
     for container, items in zip(containers, after):
         try:
             values.restore(container, items)
         except (TypeError, ValueError) as error:
             raise channel.ChannelBreach(f"changed arguments: {error}") from None
-    return result
+    return answer, result
 
 
 def _exception(value: Any) -> BaseException:

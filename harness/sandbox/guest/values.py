@@ -27,8 +27,9 @@ _FLOAT = struct.Struct(">d")
 _COMPLEX = struct.Struct(">dd")
 _HANDLE = struct.Struct(">BI")
 
-_PLAIN_BASES = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
-_KINDS = {list: b"l", tuple: b"t", dict: b"d", set: b"S", frozenset: b"Z"}
+_NUMBERS = (int, float, complex)
+_PLAIN_BASES = (*_NUMBERS, str, bytes, bytearray, list, tuple, dict, set, frozenset)
+_KINDS: dict[Any, bytes] = {list: b"l", tuple: b"t", dict: b"d", set: b"S", frozenset: b"Z"}
 # What a stdlib value type is rebuilt from. Its module is looked up only where it is already
 # imported: a value of the type cannot exist otherwise.
 _VALUE_TYPES = {
@@ -87,7 +88,7 @@ class Encoder:
         return b"".join(parts)
 
     def _write(
-        self, value: object, parts: list[bytes], open_immutables: set[int]
+        self, value: Any, parts: list[bytes], open_immutables: set[int]
     ) -> tuple[Iterator[object], int] | None:
         """Append the item of `value`; return its children where it has any."""
         kind = type(value)
@@ -103,8 +104,8 @@ class Encoder:
             if id(value) in open_immutables:
                 raise ValueRefused("a tuple that contains itself")
             open_immutables.add(id(value))
-            parts.append(_KINDS[kind] + _LENGTH.pack(len(value)))  # type: ignore[arg-type]
-            return iter(value), id(value)  # type: ignore[call-overload]
+            parts.append(_KINDS[kind] + _LENGTH.pack(len(value)))
+            return iter(value), id(value)
         if kind in (list, set, dict, bytearray):
             self._number(value)
             return self._write_mutable(value, kind, parts)
@@ -113,10 +114,10 @@ class Encoder:
             return self._write_value_type(value, tag, parts)
         if kind is range:
             parts.append(b"R")
-            return iter((value.start, value.stop, value.step)), 0  # type: ignore[attr-defined]
+            return iter((value.start, value.stop, value.step)), 0
         views = {type({}.keys()): b"k", type({}.values()): b"v", type({}.items()): b"e"}
         if kind in views:
-            items = tuple(value)  # type: ignore[call-overload]
+            items = tuple(value)
             parts.append(views[kind] + _LENGTH.pack(len(items)))
             return iter(items), 0
         plain = _as_plain(value, kind)
@@ -170,7 +171,8 @@ class Encoder:
         return iter((value.year, value.month, value.day, *clock)), 0
 
 
-def _scalar(value: Any, kind: type[object]) -> bytes | None:
+def _scalar(value: Any, kind: type[Any]) -> bytes | None:
+    raw: bytes
     if value is None:
         return b"N"
     if kind is bool:
@@ -186,7 +188,8 @@ def _scalar(value: Any, kind: type[object]) -> bytes | None:
     if kind is float:
         return b"f" + _FLOAT.pack(value)
     if kind is bytes:
-        return b"b" + _LENGTH.pack(len(value)) + value
+        raw = value
+        return b"b" + _LENGTH.pack(len(raw)) + raw
     if kind is complex:
         return b"c" + _COMPLEX.pack(value.real, value.imag)
     return None
@@ -196,24 +199,23 @@ def _flat(mapping: Any) -> Iterator[object]:
     return iter([part for item in list(mapping.items()) for part in item])
 
 
-def _as_plain(value: Any, kind: type[object]) -> object | None:
+def _as_plain(value: Any, kind: type[Any]) -> object | None:
     """Return the built-in data inside an instance of a subclass (a namedtuple, an IntEnum), or None."""
-    for base in kind.__mro__:
-        if base in _PLAIN_BASES:
-            break
+    base: Any = next((base for base in kind.__mro__ if base in _PLAIN_BASES), None)
+    plain: object
+    if base is None:
+        plain = None
+    elif base in _NUMBERS:
+        plain = base.__pos__(value)
+    elif base is str:
+        plain = str.__str__(value)
+    elif base in (bytes, bytearray):
+        plain = base(base.__getitem__(value, slice(None)))
+    elif base is dict:
+        plain = dict(dict.items(value))
     else:
-        return None
-    if base is dict:
-        return dict(dict.items(value))
-    if base in (int, float, complex):
-        return base.__pos__(value)  # type: ignore[attr-defined]
-    if base is str:
-        return str.__str__(value)
-    if base is bytes:
-        return bytes.__getitem__(value, slice(None))
-    if base is bytearray:
-        return bytearray(bytearray.__getitem__(value, slice(None)))
-    return base(base.__iter__(value))  # type: ignore[attr-defined]
+        plain = base(base.__iter__(value))
+    return plain
 
 
 class _Open:
@@ -428,15 +430,16 @@ def _zone(offset: Any) -> Any:
 def _time(items: list[Any]) -> object:
     import datetime
 
-    *clock, fold, offset = items
-    return datetime.time(*_integers(clock), tzinfo=_zone(offset), fold=_integers([fold])[0])
+    hour, minute, second, microsecond, fold = _integers(items[:5])
+    return datetime.time(hour, minute, second, microsecond, _zone(items[5]), fold=fold)
 
 
 def _datetime(items: list[Any]) -> object:
     import datetime
 
-    *clock, fold, offset = items
-    return datetime.datetime(*_integers(clock), tzinfo=_zone(offset), fold=_integers([fold])[0])
+    year, month, day, hour, minute, second, microsecond, fold = _integers(items[:8])
+    zone = _zone(items[8])
+    return datetime.datetime(year, month, day, hour, minute, second, microsecond, zone, fold=fold)
 
 
 _BUILDERS: dict[bytes, Callable[[list[Any]], object]] = {

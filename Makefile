@@ -1,0 +1,62 @@
+# make eval BENCH=mbpp   and   make test   are all that a fresh machine needs.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The first one that is new enough; only asked for when there is no virtual environment yet.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+  && echo $$python && break; done)
+
+BENCH ?=
+AGENT ?= oracle
+MODEL ?=
+N ?=
+DATA ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup eval test lint bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=...] [N=10] [DATA=path] [ARGS="--seed 1"]'
+
+setup: $(STAMP) ## virtual environment, package, Docker engine and images; quick when all is there
+	@$(BIN)/harness setup
+
+eval: ## run a benchmark: make eval BENCH=mbpp
+	@test -n "$(BENCH)" || { echo 'error: which benchmark? make eval BENCH=mbpp' >&2; exit 2; }
+	@$(MAKE) --no-print-directory setup
+	@$(BIN)/harness run -b $(BENCH) --agent $(AGENT) \
+	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) $(ARGS)
+
+test: setup ## all tests, against the real engine; ARGS="-k name" for some
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict harness
+
+bench: setup ## measure what isolation costs
+	$(BIN)/python tests/perf/bench.py $(ARGS)
+
+clean: ## remove what was made here; images stay (harness images prune)
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made again only when pyproject.toml changes. An older pip knows no --group.
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo 'environment: installing the package'
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && echo 'environment: installing python3-venv' && apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; } \
+	  || { echo 'error: no Python 3.11 or newer with the modules venv and ensurepip' >&2; \
+	    echo 'hint: install one (Debian/Ubuntu: sudo apt-get install python3-venv) or say make PYTHON=...' >&2; exit 2; }
+	@$(or $(PYTHON),python3) -m venv $(VENV)

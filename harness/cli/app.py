@@ -1,0 +1,80 @@
+"""The command `harness`: every group of commands, and what the user sees when one fails."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from harness import __version__
+from harness.cli import benchmarks, exec, images, run, setup
+from harness.errors import HarnessError
+
+INTERRUPTED = 130
+INTERNAL_ERROR = 3
+
+# Rich help costs more time than all else that `--help` does.
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+# To add a file of commands: import it above, name it here. The order is that of the help.
+for group in (run, exec, benchmarks, setup, images):
+    app.add_typer(group.app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"harness {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _harness(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Evaluate agents and model-written code in hardened Docker containers."""
+
+
+def main() -> None:
+    """Run the command line and end the process with the exit codes of DESIGN section 7.
+
+    Errors are printed as `error: ...` and `hint: ...`; with -vv or HARNESS_TRACEBACK=1 as a traceback.
+    """
+    try:
+        app()
+    except HarnessError as error:
+        _fail(error, error.message, error.hint, error.exit_code)
+    except KeyboardInterrupt as error:
+        _fail(error, "interrupted", None, INTERRUPTED)
+    except Exception as error:
+        hint = "a fault in harness itself: run it again with HARNESS_TRACEBACK=1 and report what it prints"
+        _fail(error, f"{type(error).__name__}: {error}", hint, INTERNAL_ERROR)
+
+
+def _fail(error: BaseException, message: str, hint: str | None, exit_code: int) -> None:
+    if _wants_traceback():
+        import traceback
+
+        traceback.print_exception(error)
+    print(_block("error", message), file=sys.stderr)
+    if hint:
+        print(_block("hint", hint), file=sys.stderr)
+    sys.exit(exit_code)
+
+
+def _wants_traceback() -> bool:
+    own = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    return "-vv" in own or os.environ.get("HARNESS_TRACEBACK") == "1"
+
+
+def _block(label: str, text: str) -> str:
+    """`label: text`, further lines aligned below. What would steer a terminal is shown, not sent."""
+    visible = "".join(
+        character if character.isprintable() or character == "\n" else repr(character)[1:-1]
+        for character in text
+    )
+    return f"{label}: " + visible.replace("\n", "\n" + " " * (len(label) + 2))

@@ -1,0 +1,47 @@
+"""`harness setup` and `harness gc`: bring the machine into order, and keep it there."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def setup(
+    runtime: Annotated[
+        str, typer.Option(help="The container runtime that runs will use; it must be known to the engine.")
+    ] = "runc",
+) -> None:
+    """Prepare this machine: the Docker engine, the images, nothing left over from dead runs."""
+    started = time.monotonic()
+    from harness.sandbox.engine import engine_facts, require_runtime
+    from harness.sandbox.images import build_images
+    from harness.sandbox.installation import ensure_engine
+    from harness.sandbox.reaper import remove_orphans
+
+    client = ensure_engine(notify=typer.echo)
+    facts = engine_facts(client)
+    require_runtime(facts, runtime)
+    typer.echo(f"engine: Docker {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
+    for image in build_images(client, notify=typer.echo):
+        typer.echo(f"image {image.name}: {image.tag}")
+    typer.echo(f"leftovers: {len(remove_orphans(client))} removed")
+    typer.echo(f"ready in {time.monotonic() - started:.1f} s")
+
+
+@app.command()
+def gc() -> None:
+    """Remove the containers of runs whose process is dead, and nobody else's."""
+    from harness.sandbox.engine import connect
+    from harness.sandbox.reaper import remove_orphans
+
+    orphans = remove_orphans(connect())
+    for orphan in orphans:
+        typer.echo(
+            f"removed {orphan.container_id[:12]} ({orphan.role} of run {orphan.run_id}): {orphan.reason}"
+        )
+    typer.echo(f"{len(orphans)} container(s) removed")

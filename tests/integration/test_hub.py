@@ -1,0 +1,302 @@
+"""The real `datasets` library against a local hub: first load, kept copy, and every way to fail.
+
+The hub's address is read when `datasets` is imported, so each load runs in a process of its own; an
+audit hook there refuses every address but the loopback's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.data.local import read_rows
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from hub_server import HubRepo, HubServer
+
+pytestmark = pytest.mark.hub
+
+BUNDLED = Path(__file__).parents[2] / "harness/data/bundled"
+HUMANEVAL = [dict(row.values) for row in read_rows(BUNDLED / "humaneval.jsonl")[0]]
+MBPP = [dict(row.values) for row in read_rows(BUNDLED / "mbpp.json")[0]]
+SPLITS = {"prompt": MBPP[:2], "test": MBPP[2:12], "validation": MBPP[12:15], "train": MBPP[15:]}
+MBPP_REPO = "google-research-datasets/mbpp"
+FULL_FIELDS = ["task_id", "text", "code", "test_list", "test_setup_code", "challenge_test_list"]
+
+LOAD = """
+import json, sys, time
+
+outside = []
+
+def refuse(event, arguments):
+    if event == "socket.connect":
+        host = arguments[1][0] if isinstance(arguments[1], tuple) else "127.0.0.1"
+    elif event == "socket.getaddrinfo":
+        host = arguments[0]
+    else:
+        return
+    if host not in ("127.0.0.1", "::1", "localhost", b"127.0.0.1", b"localhost"):
+        outside.append(str(host))
+        raise OSError(f"{host} is not on this machine")
+
+sys.addaudithook(refuse)
+
+from harness.data.hub import HubDataset
+from harness.data.source import load_rows
+from harness.errors import HarnessError
+
+def load(repo, config, split, data):
+    notes = []
+    started = time.monotonic()
+    try:
+        rows, source = load_rows(
+            benchmark="sample", data=data, hub=HubDataset(repo, config, split), bundled="humaneval.jsonl",
+            notify=notes.append,
+        )
+        result = {
+            "values": [dict(row.values) for row in rows], "places": [(row.path, row.line) for row in rows],
+            "kind": source.kind, "sha256": source.sha256, "location": source.location, "rows": source.rows,
+        }
+    except HarnessError as error:
+        result = {"error": type(error).__name__, "message": str(error), "hint": error.hint}
+    seconds = time.monotonic() - started
+    return {**result, "notes": notes, "seconds": seconds, "imported": "datasets" in sys.modules}
+
+print(json.dumps([[load(*asked) for asked in json.loads(sys.argv[1])], outside]))
+"""
+
+
+def parquet(rows: list[dict[str, Any]], types: dict[str, pa.DataType]) -> bytes:
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in rows[0]])
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def card(configs: dict[str, list[str]]) -> bytes:
+    lines = ["---", "license: mit", "configs:"]
+    for config, splits in configs.items():
+        lines += [f"- config_name: {config}", "  data_files:"]
+        for split in splits:
+            lines += [f"  - split: {split}", f"    path: {config}/{split}-*"]
+    return "\n".join([*lines, "---", "# A dataset", ""]).encode()
+
+
+def humaneval_repo() -> HubRepo:
+    return HubRepo(
+        {
+            "README.md": card({"openai_humaneval": ["test"]}),
+            ".gitattributes": b"*.parquet filter=lfs diff=lfs merge=lfs -text\n",
+            "openai_humaneval/test-00000-of-00001.parquet": parquet(HUMANEVAL, {}),
+        }
+    )
+
+
+def mbpp_repo() -> HubRepo:
+    texts = pa.list_(pa.string())
+    types = {"task_id": pa.int32(), "test_list": texts, "test_imports": texts, "challenge_test_list": texts}
+    files = {"README.md": card({"full": list(SPLITS), "sanitized": list(SPLITS)})}
+    for split, rows in SPLITS.items():
+        full = [full_row(row) for row in rows]
+        files[f"full/{split}-00000-of-00001.parquet"] = parquet(full, types)
+        files[f"sanitized/{split}-00000-of-00001.parquet"] = parquet(rows, types)
+    return HubRepo(files)
+
+
+def full_row(row: dict[str, Any]) -> dict[str, Any]:
+    imports = "\n".join(row["test_imports"])
+    values = [row["task_id"], row["prompt"], row["code"], row["test_list"], imports, []]
+    return dict(zip(FULL_FIELDS, values, strict=True))
+
+
+@dataclass
+class Client:
+    """Loads a dataset in a fresh process, with its own home and cache."""
+
+    folder: Path
+    endpoint: str
+    working_folder: Path = Path(__file__).parents[2]
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "data"
+
+    def load(self, *asked: tuple[str, str | None, str, str | None], **variables: str) -> list[dict[str, Any]]:
+        """Load each (repo, config, split, data) in turn, in one process with these variables set."""
+        unset = ("HF_", "HARNESS_", "TRANSFORMERS_", "XDG_", "HTTP", "NO_PROXY", "ALL_PROXY")
+        inherited = {key: value for key, value in os.environ.items() if not key.upper().startswith(unset)}
+        environment = {
+            **inherited,
+            "HOME": str(self.folder),
+            "HF_HOME": str(self.folder / "hf"),
+            "HF_ENDPOINT": self.endpoint,
+            "HF_HUB_DISABLE_XET": "1",
+            "HARNESS_DATA": str(self.cache),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            **variables,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", LOAD, json.dumps(asked)],
+            env=environment,
+            cwd=self.working_folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == "", "something writes to the terminal"
+        results, outside = json.loads(done.stdout)
+        assert outside == [], "something asks another machine"
+        return list(results)
+
+    def humaneval(self, data: str | None = "hub", **variables: str) -> dict[str, Any]:
+        (result,) = self.load(("openai/openai_humaneval", "openai_humaneval", "test", data), **variables)
+        return result
+
+
+@pytest.fixture
+def hub() -> Iterator[HubServer]:
+    repos = {
+        "openai/openai_humaneval": humaneval_repo(),
+        MBPP_REPO: mbpp_repo(),
+        "someone/gated": HubRepo({"README.md": b"# closed"}, gated=True),
+        "someone/empty": HubRepo({"README.md": b"# nothing here"}),
+    }
+    with HubServer(repos) as server:
+        yield server
+
+
+@pytest.fixture
+def client(hub: HubServer, tmp_path: Path) -> Client:
+    return Client(tmp_path, hub.url)
+
+
+def test_fetches_once_and_then_reads_its_own_copy(hub: HubServer, client: Client) -> None:
+    first = client.humaneval()
+    assert first["values"] == HUMANEVAL
+    assert (first["kind"], first["rows"]) == ("hub", len(HUMANEVAL))
+    commit = hub.repos["openai/openai_humaneval"].commit
+    assert first["location"] == f"openai/openai_humaneval@{commit} (openai_humaneval, test)"
+    assert first["notes"] == [f"fetching openai/openai_humaneval (openai_humaneval, test) from {hub.url}"]
+    assert first["imported"]
+    assert [line for _, line in first["places"]] == list(range(1, len(HUMANEVAL) + 1))
+
+    hub.requests.clear()
+    second = client.humaneval()
+    assert hub.requests == []
+    assert not second["imported"]
+    assert second["notes"] == []
+    assert second["seconds"] < 1
+    same = ("values", "places", "sha256", "location", "kind", "rows")
+    assert [second[key] for key in same] == [first[key] for key in same]
+
+
+def test_the_copy_needs_no_server(hub: HubServer, client: Client) -> None:
+    first = client.humaneval()
+    hub.__exit__()
+    for data in ("hub", None):
+        again = client.humaneval(data=data)
+        assert (again["kind"], again["sha256"]) == ("hub", first["sha256"])
+
+
+def test_joined_splits_come_in_the_order_asked_for(client: Client) -> None:
+    every, some = client.load(
+        (MBPP_REPO, "sanitized", "+".join(SPLITS), "hub"), (MBPP_REPO, "full", "train+prompt", "hub")
+    )
+    assert every["values"] == MBPP
+    assert some["values"] == [full_row(row) for row in SPLITS["train"] + SPLITS["prompt"]]
+
+
+def test_a_damaged_copy_is_fetched_again(client: Client) -> None:
+    first = client.humaneval()
+    (rows,) = client.cache.rglob("*.jsonl")
+    rows.write_bytes(rows.read_bytes().replace(b"return", b"RETURN", 1))
+    again = client.humaneval()
+    assert again["values"] == HUMANEVAL
+    assert again["sha256"] == first["sha256"]
+    assert "damaged" in again["notes"][0]
+    assert {path.name for path in rows.parent.iterdir()} == {rows.name, f"{rows.name}.note.json"}
+
+
+def test_what_the_hub_cannot_give_is_told_apart_from_an_unreachable_hub(client: Client) -> None:
+    missing, gated, empty, config, split = client.load(
+        ("nobody/nothing", None, "test", None),
+        ("someone/gated", None, "test", None),
+        ("someone/empty", None, "test", None),
+        (MBPP_REPO, "sanitised", "test", None),
+        (MBPP_REPO, "sanitized", "test+dev", None),
+    )
+    assert {result["error"] for result in (missing, gated, empty, config, split)} == {"DataError"}
+    assert "has no dataset nobody/nothing that may be read" in missing["message"]
+    assert "HF_TOKEN" in missing["hint"]
+    assert "has no dataset someone/gated that may be read" in gated["message"]
+    assert "someone/empty (test) cannot be loaded" in empty["message"]
+    assert "'sanitized'" in config["message"]
+    assert "validation" in split["message"]
+    assert not list(client.cache.rglob("*.jsonl"))
+
+
+def test_a_closed_port_is_unreachable_at_once(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        client = Client(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
+    result = client.humaneval()
+    assert result["error"] == "HubUnreachableError"
+    assert "Connection refused" in result["message"]
+    assert result["seconds"] < 1
+    assert not result["imported"]
+
+
+def test_unreachable_without_a_choice_falls_back_loudly(tmp_path: Path) -> None:
+    result = Client(tmp_path, "http://127.0.0.1:9").humaneval(data=None)
+    assert result["kind"] == "bundled"
+    assert result["values"] == HUMANEVAL
+    (note,) = result["notes"]
+    assert note.startswith("WARNING: THIS IS NOT SAMPLE:")
+    assert result["seconds"] < 1
+
+
+def test_offline_switch_asks_nobody(hub: HubServer, client: Client) -> None:
+    result = client.humaneval(HF_HUB_OFFLINE="1")
+    assert result["error"] == "HubUnreachableError"
+    assert "HF_HUB_OFFLINE is set" in result["message"]
+    assert hub.requests == []
+    assert not result["imported"]
+
+
+def test_offline_switch_still_uses_what_datasets_keeps_itself(hub: HubServer, client: Client) -> None:
+    client.humaneval()
+    hub.requests.clear()
+    elsewhere = str(client.folder / "other")
+    result = client.humaneval(HF_HUB_OFFLINE="1", HARNESS_DATA=elsewhere)
+    assert result["values"] == HUMANEVAL
+    assert hub.requests == []
+
+
+def test_a_hub_that_fails_after_the_probe_is_unreachable(hub: HubServer, client: Client) -> None:
+    hub.hang_up_on = "/datasets"
+    assert client.humaneval()["error"] == "HubUnreachableError"
+    hub.hang_up_on = None
+    assert client.humaneval()["values"] == HUMANEVAL
+
+
+def test_a_local_folder_of_the_same_name_is_never_loaded(client: Client, tmp_path: Path) -> None:
+    client.working_folder = tmp_path / "work"
+    decoy = client.working_folder / "openai" / "openai_humaneval"
+    decoy.mkdir(parents=True)
+    (decoy / "test.jsonl").write_text('{"task_id": "forged"}\n')
+    result = client.humaneval()
+    assert result["error"] == "DataError"
+    assert "local folder" in result["message"]

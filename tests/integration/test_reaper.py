@@ -1,0 +1,168 @@
+"""Containers of dead owners go, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from docker import APIClient
+from docker.errors import NotFound
+
+from harness.sandbox import reaper
+from harness.sandbox.engine import connect
+from harness.sandbox.images import build_images, require_image
+
+OWNER = """
+import sys, time
+from harness.sandbox import reaper
+from harness.sandbox.engine import connect
+from harness.sandbox.images import require_image
+
+client = connect()
+container = client.create_container(
+    require_image(client, "python"),
+    entrypoint=[],
+    command=["sleep", "600"],
+    labels=reaper.labels(sys.argv[1], role="sandbox", deadline_seconds=600),
+)
+client.start(container)
+print(container["Id"], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[APIClient]:
+    client = connect()
+    build_images(client, ["python"], notify=print)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def run_id(client: APIClient) -> Iterator[str]:
+    """A run of this test's own, of which nothing is left behind."""
+    run_id = f"test-{secrets.token_hex(6)}"
+    yield run_id
+    reaper.remove_run(client, run_id)
+
+
+def create(client: APIClient, run_id: str, **changes: str) -> str:
+    """Create (not start) a container of this live process, with some of its labels changed."""
+    labels = reaper.labels(run_id, role="sandbox", deadline_seconds=60) | {
+        f"harness.{name}": value for name, value in changes.items()
+    }
+    container = client.create_container(require_image(client, "python"), command=["true"], labels=labels)
+    return str(container["Id"])
+
+
+def orphans(client: APIClient, run_id: str) -> list[str]:
+    return [orphan.container_id for orphan in reaper.find_orphans(client) if orphan.run_id == run_id]
+
+
+def exists(client: APIClient, container_id: str) -> bool:
+    try:
+        client.inspect_container(container_id)
+    except NotFound:
+        return False
+    return True
+
+
+def test_killed_owner_leaves_an_orphan_and_live_neighbour_does_not(client: APIClient, run_id: str) -> None:
+    owners = [
+        subprocess.Popen([sys.executable, "-c", OWNER, run_id], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        containers = [owner.stdout.readline().strip() for owner in owners if owner.stdout]
+        assert orphans(client, run_id) == []
+        owners[0].send_signal(signal.SIGKILL)
+        # Not waited for yet: a zombie cannot clean up, so it counts as dead.
+        deadline = time.monotonic() + 10
+        while not (found := orphans(client, run_id)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert found == [containers[0]]
+        owners[0].wait()
+        assert orphans(client, run_id) == [containers[0]]
+
+        removed = [orphan for orphan in reaper.remove_orphans(client) if orphan.run_id == run_id]
+
+        assert [(orphan.container_id, orphan.role) for orphan in removed] == [(containers[0], "sandbox")]
+        assert f"pid {owners[0].pid}" in removed[0].reason
+        assert [exists(client, container) for container in containers] == [False, True]
+        assert client.inspect_container(containers[1])["State"]["Running"]
+    finally:
+        for owner in owners:
+            owner.kill()
+            owner.communicate()
+
+
+def test_pid_that_was_given_out_again_is_not_the_owner(client: APIClient, run_id: str) -> None:
+    container = create(client, run_id, pid_started="1")
+    assert orphans(client, run_id) == [container]
+
+
+@pytest.mark.parametrize(
+    ("past_seconds", "is_orphan"),
+    [(-3600, False), (60, False), (reaper.FOREIGN_MARGIN_SECONDS + 60, True)],
+)
+def test_owner_elsewhere_is_judged_by_its_deadline(
+    client: APIClient, run_id: str, past_seconds: float, is_orphan: bool
+) -> None:
+    deadline = str(int(time.time() - past_seconds))
+    container = create(client, run_id, host="another-boot:4026531836", pid="999999999", deadline=deadline)
+    assert orphans(client, run_id) == ([container] if is_orphan else [])
+
+
+def test_live_owner_keeps_its_container_past_the_deadline(client: APIClient, run_id: str) -> None:
+    create(client, run_id, deadline="1")
+    assert orphans(client, run_id) == []
+
+
+@pytest.mark.parametrize("pid", ["", "0", "-1", "abc", "9" * 30, "1 "])
+def test_unreadable_labels_never_make_an_orphan(client: APIClient, run_id: str, pid: str) -> None:
+    create(client, run_id, pid=pid)
+    create(client, run_id, host="elsewhere", deadline="soon" + pid)
+    assert orphans(client, run_id) == []
+
+
+def test_another_users_live_process_is_alive() -> None:
+    process = subprocess.Popen(["sleep", "60"], user=65534 if os.getuid() == 0 else None)
+    try:
+        started = reaper.process_started(process.pid)
+        assert started is not None
+        pid = os.fork()
+        if pid == 0:
+            os.setuid(65533) if os.getuid() == 0 else None
+            os._exit(0 if reaper._is_alive(process.pid, started) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_two_clean_ups_at_once_remove_each_orphan_once(client: APIClient, run_id: str) -> None:
+    containers = {create(client, run_id, pid_started="1") for _ in range(6)}
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: reaper.remove_orphans(client), range(4)))
+    removed = [o.container_id for result in results for o in result if o.run_id == run_id]
+    assert sorted(removed) == sorted(containers)
+    assert not any(exists(client, container) for container in containers)
+
+
+def test_remove_run_removes_all_of_one_run(client: APIClient, run_id: str) -> None:
+    mine = [create(client, run_id) for _ in range(3)]
+    other = create(client, run_id + "-other")
+    try:
+        assert reaper.remove_run(client, run_id) == 3
+        assert not any(exists(client, container) for container in mine)
+        assert exists(client, other)
+    finally:
+        reaper.remove_run(client, run_id + "-other")

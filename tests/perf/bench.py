@@ -1,0 +1,111 @@
+"""What isolation costs: `make bench` prints our times beside the bare engine's, all from one run.
+
+(a) the engine alone: create, start, remove one container a task, with our settings and no work.
+(b) HumanEval with one and with ten attempts at each task.
+(c) a command in a running sandbox, beside `docker exec` through the API.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness import Sandbox, run
+from harness.engine.concurrency import default_concurrency
+from harness.sandbox.engine import connect
+from harness.sandbox.images import require_image
+from harness.sandbox.limits import Limits
+from harness.sandbox.spec import SandboxSpec, container_config
+
+SHARED = Path(os.environ.get("HARNESS_SHARED_DATA", "../shared/data"))
+HUMANEVAL = SHARED / "humaneval" / "HumanEval.jsonl.gz"
+
+
+def bare_engine(tasks: int, workers: int) -> float:
+    """Seconds for `tasks` containers that sleep, made and removed by `workers` threads."""
+    client = connect()
+    spec = SandboxSpec(require_image(client, "python"), Limits(), seccomp="strict")
+    config = container_config(client, spec) | {"entrypoint": ["/bin/sleep", "600"]}
+
+    def one(_number: int) -> None:
+        container = client.create_container(**config)["Id"]
+        client.start(container)
+        client.remove_container(container, force=True)
+
+    started = time.monotonic()
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(one, range(tasks)))
+    return time.monotonic() - started
+
+
+def humaneval(data: str, attempts: int, workers: int) -> tuple[float, int]:
+    """Seconds of a whole run, and how many tasks it had. Every attempt must pass."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        result = asyncio.run(
+            run("humaneval", data=data, n_samples=attempts, max_concurrent=workers, output_dir=folder)
+        )
+        seconds = time.monotonic() - started
+    if not all(record.resolved for record in result.attempts):
+        raise SystemExit("not every reference passed: these times mean nothing")
+    return seconds, result.summary.total
+
+
+async def round_trips(times: int) -> tuple[float, float]:
+    """Median seconds of `exec true` over our stream, and of `docker exec true` in the same container."""
+    client = connect()
+    async with Sandbox.open("python", client=client) as sandbox:
+        await sandbox.exec(["true"])
+        ours, engines = [], []
+        for _ in range(times):
+            started = time.monotonic()
+            await sandbox.exec(["true"])
+            ours.append(time.monotonic() - started)
+            engines.append(
+                await asyncio.to_thread(_timed, lambda: _docker_exec(client, sandbox.container_id))
+            )
+    return statistics.median(ours), statistics.median(engines)
+
+
+def _docker_exec(client: object, container: str) -> None:
+    job = client.exec_create(container, ["true"])["Id"]  # type: ignore[attr-defined]
+    client.exec_start(job)  # type: ignore[attr-defined]
+
+
+def _timed(work: Callable[[], None]) -> float:
+    started = time.monotonic()
+    work()
+    return time.monotonic() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default=str(HUMANEVAL) if HUMANEVAL.exists() else "bundled")
+    parser.add_argument("--workers", type=int, default=default_concurrency(Limits()))
+    arguments = parser.parse_args()
+
+    once, tasks = humaneval(arguments.data, 1, arguments.workers)
+    bare = bare_engine(tasks, arguments.workers)
+    ten, _ = humaneval(arguments.data, 10, arguments.workers)
+    # The machine is noisy: the yardstick is measured on both sides of what it measures.
+    bare = (bare + bare_engine(tasks, arguments.workers)) / 2
+    ours, engines = asyncio.run(round_trips(30))
+
+    print(f"HumanEval ({arguments.data}): {tasks} tasks, {arguments.workers} at a time\n")
+    print(f"{'':44}{'seconds':>9}{'ratio':>8}  mark")
+    print(f"{'(a) bare engine: create, start, remove':44}{bare:9.2f}{1:8.2f}")
+    print(f"{f'(b) harness, {tasks} x 1':44}{once:9.2f}{once / bare:8.2f}  <= 1.3")
+    print(f"{f'(b) harness, {tasks} x 10':44}{ten:9.2f}{ten / bare:8.2f}  <= 2")
+    print(f"{'(c) docker exec true, through the API':44}{engines:9.4f}{1:8.2f}")
+    print(f"{'(c) Sandbox.exec true':44}{ours:9.4f}{ours / engines:8.2f}  <= 0.2")
+
+
+if __name__ == "__main__":
+    main()

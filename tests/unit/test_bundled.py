@@ -1,0 +1,144 @@
+"""The bundled samples: each reference passes, and nothing that answers without looking does."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from harness.data.hub import HubDataset
+from harness.data.rows import Row
+from harness.data.source import load_rows
+
+HUMANEVAL_FIELDS = ["task_id", "prompt", "entry_point", "canonical_solution", "test"]
+MBPP_FIELDS = ["source_file", "task_id", "prompt", "code", "test_imports", "test_list"]
+CONSTANTS = ["None", "0", "''", "[]", "True"]
+SECONDS = 0.1
+
+# Runs each program in a namespace of its own, as a plain script would, and reports how it ended.
+RUNNER = """
+import contextlib, doctest, io, json, sys, time
+for program in json.load(sys.stdin):
+    namespace = {"__name__": "candidate"}
+    started = time.process_time()
+    try:
+        exec(program, namespace)
+        failure = None
+    except BaseException as error:
+        failure = repr(error)
+    seconds = time.process_time() - started
+    examples = 0
+    report = io.StringIO()
+    for name, value in list(namespace.items()):
+        if getattr(value, "__doc__", None) and getattr(value, "__module__", None) == "candidate":
+            with contextlib.redirect_stdout(report):
+                for test in doctest.DocTestFinder(recurse=False).find(value, name, None, namespace):
+                    runner = doctest.DocTestRunner()
+                    runner.run(test)
+                    examples += runner.tries
+    print(json.dumps([failure, seconds, examples, report.getvalue()]))
+"""
+
+
+def bundled(benchmark: str, file: str) -> list[Row]:
+    nowhere = HubDataset("nobody/nothing", None, "test")
+    return load_rows(benchmark=benchmark, data="bundled", hub=nowhere, bundled=file, notify=pytest.fail)[0]
+
+
+HUMANEVAL = bundled("humaneval", "humaneval.jsonl")
+MBPP = bundled("mbpp", "mbpp.json")
+
+
+def humaneval_program(row: Row, body: str) -> str:
+    return f"{row.text('prompt')}{body}\n{row.text('test')}\ncheck({row.text('entry_point')})\n"
+
+
+def mbpp_program(row: Row, code: str) -> str:
+    return "\n".join([code, *row.texts("test_imports"), *row.texts("test_list")])
+
+
+def defined(row: Row) -> list[str]:
+    return [node.name for node in ast.parse(row.text("code")).body if isinstance(node, ast.FunctionDef)]
+
+
+def used_helpers(row: Row) -> set[str]:
+    """Return the functions of the prompt, beside the one to write, that its tests call."""
+    functions = ast.parse(row.text("prompt") + "    pass").body
+    helpers = {node.name for node in functions if isinstance(node, ast.FunctionDef)} - {
+        row.text("entry_point")
+    }
+    return {name for name in helpers if f"{name}(" in row.text("test")}
+
+
+def outcomes(programs: list[str]) -> list[list[Any]]:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", RUNNER],
+        input=json.dumps(programs),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_outcomes(reference: str, wrong: list[str]) -> int:
+    (failure, seconds, examples, report), *others = outcomes([reference, *wrong])
+    assert failure is None
+    assert seconds < SECONDS
+    assert report == ""
+    assert len(others) == len(wrong)
+    for program, other in zip(wrong, others, strict=True):
+        assert other[0] is not None, f"passes without looking:\n{program}"
+        assert other[1] < SECONDS
+    return int(examples)
+
+
+def asserts(source: str) -> int:
+    return sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(source)))
+
+
+@pytest.mark.parametrize("row", HUMANEVAL, ids=lambda row: row.text("entry_point"))
+def test_humaneval_sample_is_sound(row: Row) -> None:
+    assert list(row.values) == HUMANEVAL_FIELDS
+    assert all(isinstance(value, str) for value in row.values.values())
+    assert asserts(row.text("test")) >= 4
+    wrong = ["    pass", *(f"    return {constant}" for constant in CONSTANTS)]
+    examples = check_outcomes(
+        humaneval_program(row, row.text("canonical_solution")),
+        [humaneval_program(row, body) for body in wrong],
+    )
+    assert examples > 0, "the prompt shows no example"
+
+
+@pytest.mark.parametrize("row", MBPP, ids=lambda row: defined(row)[0])
+def test_mbpp_sample_is_sound(row: Row) -> None:
+    assert list(row.values) == MBPP_FIELDS
+    assert sum(asserts(test) for test in row.texts("test_list")) >= 4
+    assert len(row.texts("test_list")) >= 3
+    programs = [
+        "\n".join(f"def {name}(*a, **k): return {constant}" for name in defined(row))
+        for constant in CONSTANTS
+    ]
+    check_outcomes(mbpp_program(row, row.text("code")), [mbpp_program(row, code) for code in programs])
+
+
+def test_ids_are_unique_and_apart_from_the_real_ones() -> None:
+    assert [row.text("task_id") for row in HUMANEVAL] == [
+        f"HumanEval-sample/{number}" for number in range(len(HUMANEVAL))
+    ]
+    assert [row.integer("task_id") for row in MBPP] == list(range(9001, 9001 + len(MBPP)))
+    assert len(HUMANEVAL) >= 14
+    assert len(MBPP) >= 14
+
+
+def test_samples_cover_what_graders_get_wrong() -> None:
+    tests = [row.text("test") for row in HUMANEVAL] + ["\n".join(row.texts("test_list")) for row in MBPP]
+    needed = ["next(", "except ValueError", "except KeyError", "Counter", "is None", "bytearray", "1e-9"]
+    assert [word for word in needed if not any(word in test for test in tests)] == []
+    assert sum(bool(row.texts("test_imports")) for row in MBPP) >= 3
+    assert [row.text("entry_point") for row in HUMANEVAL if used_helpers(row)] == ["unweave", "loop_length"]

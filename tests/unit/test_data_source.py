@@ -1,0 +1,197 @@
+"""Where rows come from: a path, the hub or our kept copy of it, or the bundled sample."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from harness.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
+from harness.data.kept import read_kept, write_kept
+from harness.data.rows import Row
+from harness.data.source import load_rows
+from harness.errors import DataError, UsageError
+from harness.model import DataSource
+
+HUB = HubDataset("owner/name", "config", "test+train")
+ROWS = [{"id": 1, "text": "é\u2028"}, {"id": 2, "text": None}]
+ORIGIN = asdict(HUB)
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HARNESS_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def kept_file(cache: Path) -> Path:
+    return cache / "hub" / "owner" / "name" / "config" / "test+train.jsonl"
+
+
+def load(
+    data: str | None, cache: Path, notes: list[str] | None = None, benchmark: str = "mbpp"
+) -> tuple[list[Row], DataSource]:
+    notify = pytest.fail if notes is None else notes.append
+    return load_rows(
+        benchmark=benchmark, data=data, hub=HUB, bundled="mbpp.json", notify=notify, cache_dir=cache
+    )
+
+
+def jsonl(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def test_a_path_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = jsonl(tmp_path / "mine.jsonl")
+    monkeypatch.chdir(tmp_path)
+    rows, source = load("mine.jsonl", tmp_path)
+    assert [row.values for row in rows] == ROWS
+    assert source == DataSource("path", str(path), hashlib.sha256(path.read_bytes()).hexdigest(), 2)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load("~/mine.jsonl", tmp_path)[1] == source
+
+
+@pytest.mark.parametrize(
+    ("files", "chosen"),
+    [
+        (["HumanEval.jsonl.gz", "samples_with_verdicts.jsonl", "README.md"], "HumanEval.jsonl.gz"),
+        (["human-eval_v2.jsonl"], "human-eval_v2.jsonl"),
+        (["data.json", "notes.txt"], "data.json"),
+        (["HumanEval.jsonl", "HumanEval.json"], None),
+        (["a.jsonl", "b.jsonl"], None),
+        (["README.md"], None),
+        ([], None),
+    ],
+)
+def test_a_folder_gives_its_one_file(tmp_path: Path, files: list[str], chosen: str | None) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    with pytest.raises(DataError) as caught:
+        load(str(tmp_path), tmp_path, benchmark="humaneval")
+    if chosen is None:
+        assert "a folder without exactly one file for humaneval" in str(caught.value)
+        assert all(name in str(caught.value) for name in files if name != "README.md")
+    else:
+        assert str(tmp_path / chosen) in str(caught.value)
+
+
+def test_a_wrong_word_is_told_from_a_wrong_path(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as usage:
+        load("bundeld", tmp_path)
+    assert usage.value.hint == "did you mean 'bundled'?"
+    for empty in ("", " "):
+        with pytest.raises(UsageError, match="empty"):
+            load(empty, tmp_path)
+    for path in (f"no{os.sep}such", "nothing.jsonl", "x" * 5000 + ".json"):
+        with pytest.raises(DataError):
+            load(path, tmp_path)
+
+
+def test_bundled_by_name_is_quiet(tmp_path: Path) -> None:
+    rows, source = load("bundled", tmp_path)
+    assert (source.kind, source.location) == ("bundled", "harness/data/bundled/mbpp.json")
+    assert source.rows == len(rows) >= 14
+    assert len(source.sha256) == 64
+
+
+def test_without_a_hub_the_sample_runs_and_says_what_it_is(tmp_path: Path) -> None:
+    notes: list[str] = []
+    started = time.monotonic()
+    rows, source = load(None, tmp_path, notes)
+    assert time.monotonic() - started < 1
+    assert source == load("bundled", tmp_path)[1]
+    assert notes == [
+        "WARNING: THIS IS NOT MBPP: the hub http://127.0.0.1:1 cannot be reached: Connection refused. In its "
+        f"place run {len(rows)} small problems of our own, whose score says nothing about mbpp. "
+        "Use --data PATH for the real one."
+    ]
+    assert "datasets" not in sys.modules
+
+
+def test_hub_alone_never_falls_back(tmp_path: Path) -> None:
+    with pytest.raises(HubUnreachableError) as caught:
+        load("hub", tmp_path)
+    assert "--data PATH" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("data", ["hub", None])
+def test_a_kept_copy_needs_no_hub(tmp_path: Path, data: str | None) -> None:
+    write_kept(kept_file(tmp_path), ROWS, ORIGIN, revision="abc", endpoint="http://hub")
+    rows, source = load(data, tmp_path)
+    assert [row.values for row in rows] == ROWS
+    assert [(row.path, row.line) for row in rows] == [(str(kept_file(tmp_path)), n) for n in (1, 2)]
+    sha256 = hashlib.sha256(kept_file(tmp_path).read_bytes()).hexdigest()
+    assert source == DataSource("hub", "owner/name@abc (config, test+train)", sha256, 2)
+
+
+def test_a_copy_of_something_else_is_not_taken(tmp_path: Path) -> None:
+    write_kept(kept_file(tmp_path), ROWS, {**ORIGIN, "split": "test"}, revision="abc")
+    notes: list[str] = []
+    with pytest.raises(HubUnreachableError):
+        load("hub", tmp_path, notes)
+    assert "damaged" in notes[0]
+
+
+def test_refresh_asks_the_hub_even_so(tmp_path: Path) -> None:
+    write_kept(kept_file(tmp_path), ROWS, ORIGIN)
+    with pytest.raises(HubUnreachableError):
+        load_hub_rows(HUB, cache_dir=tmp_path, notify=pytest.fail, refresh=True)
+    assert read_kept(kept_file(tmp_path), ORIGIN) is not None
+
+
+def test_where_copies_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_cache_dir() == tmp_path / ".harness" / "data"
+    monkeypatch.setenv("HARNESS_DATA", "~/elsewhere")
+    assert default_cache_dir() == tmp_path / "elsewhere"
+    write_kept(kept_file(tmp_path / "elsewhere"), ROWS, ORIGIN, revision="abc")
+    assert len(load_hub_rows(HUB, notify=pytest.fail)[0]) == 2
+
+
+@pytest.mark.parametrize("split", ["../../../etc", "train[:10%]", "a/b", "..", "x\0y"])
+def test_no_name_leaves_the_cache_folder(tmp_path: Path, split: str) -> None:
+    with pytest.raises(HubUnreachableError):
+        load_hub_rows(HubDataset("o/n", None, split), cache_dir=tmp_path, notify=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda rows, note: rows.write_bytes(rows.read_bytes() + b'{"id": 3}\n'),
+        lambda rows, note: rows.write_bytes(b""),
+        lambda rows, note: rows.unlink(),
+        lambda rows, note: note.unlink(),
+        lambda rows, note: note.write_bytes(b"[]"),
+        lambda rows, note: note.write_bytes(b"\xff{"),
+        lambda rows, note: note.write_bytes(note.read_bytes().replace(b'"rows": 2', b'"rows": 3')),
+    ],
+)
+def test_a_damaged_copy_is_no_copy(tmp_path: Path, damage: object) -> None:
+    file = tmp_path / "kept.jsonl"
+    write_kept(file, ROWS, ORIGIN)
+    assert read_kept(file, ORIGIN) is not None
+    damage(file, tmp_path / "kept.jsonl.note.json")  # type: ignore[operator]
+    assert read_kept(file, ORIGIN) is None
+
+
+def test_values_that_are_not_plain_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a bytes"):
+        write_kept(tmp_path / "kept.jsonl", [{"image": b"\x89PNG"}], ORIGIN)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError) as caught:
+        write_kept(tmp_path / "file" / "kept.jsonl", ROWS, ORIGIN)
+    assert "HARNESS_DATA" in (caught.value.hint or "")

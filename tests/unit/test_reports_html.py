@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from harness.model import AttemptRecord, Status, Summary
+from harness.reports.html import render_html
+from harness.reports.markup import Markup, element, joined
+
+MANIFEST = {
+    "harness_version": "0.1.0",
+    "config": {
+        "benchmark": "humaneval",
+        "agent": "chat",
+        "model": "some-model",
+        "limits": {"memory_mb": 1024},
+    },
+    "source": {"kind": "hub", "location": "openai/openai_humaneval", "sha256": "ab" * 32, "rows": 164},
+}
+SUMMARY = Summary(
+    total=4,
+    attempts=4,
+    resolved=1,
+    rate=0.25,
+    pass_at_k={1: 0.25, 10: None},
+    statuses={Status.PASSED: 1, Status.FAILED: 2, Status.INFRA_ERROR: 1},
+    by_category={
+        "string": {"total": 2, "resolved": 1, "rate": 0.5},
+        "maths": {"total": 2, "resolved": 0, "rate": 0.0},
+    },
+)
+FAILED = AttemptRecord(
+    task_id="HumanEval/0",
+    attempt=1,
+    sample_line=7,
+    category="string",
+    resolved=False,
+    status=Status.FAILED,
+    score=0.0,
+    metrics={"phase": "evaluator", "tests": {"passed": 3}},
+    agent_output="def f():\n    return 1",
+    expected_output="2",
+    duration_seconds=0.31,
+    error="assert f() == 2",
+)
+HOSTILE = (
+    "</pre></details></main><script>alert(1)</script><img src=x onerror=alert(1)>"
+    "\" onclick='alert(1)' x=\"</style><style>*{display:none}</style><!-- &lt; \x1b[31m\u202e\ud800\x00"
+)
+VOID = {"meta", "input"}
+
+
+class Page(HTMLParser):
+    """Every element of a page, and whether each was closed in its turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def render(
+    manifest: dict[str, Any] = MANIFEST,
+    summary: Summary = SUMMARY,
+    attempts: Iterable[AttemptRecord] = (FAILED,),
+) -> str:
+    return render_html(manifest=manifest, summary=summary, attempts=attempts)
+
+
+def test_the_page_is_well_formed_and_says_it_all() -> None:
+    page = Page(render())
+    for text in (
+        "humaneval",
+        "some-model",
+        "25.0 %",
+        "95 % interval 4.6 % to 69.9 %",
+        "needs n >= 10",
+        "no verdict",
+        "HumanEval/0 #1",
+        "assert f() == 2",
+        "def f():\n    return 1",
+        "tests.passed 3",
+        "sample line 7",
+        "config.limits.memory_mb",
+        "maths",
+    ):
+        assert text in page.text
+
+
+def test_the_page_loads_nothing_and_runs_nothing() -> None:
+    page = Page(render())
+    assert {tag for tag, _ in page.elements}.isdisjoint(
+        {"script", "link", "img", "iframe", "object", "base", "form"}
+    )
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert names.isdisjoint({"src", "href", "style", "srcset", "action"})
+    assert not any(name.startswith("on") for name in names)
+    assert "url(" not in render()
+    assert "@import" not in render()
+
+
+def test_the_policy_allows_this_style_sheet_and_nothing_else() -> None:
+    text = render()
+    style = text[text.index("<style>") + len("<style>") : text.index("</style>")]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policies = [meta["content"] for meta in Page(text).all("meta") if "http-equiv" in meta]
+    assert policies == [
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    ]
+
+
+def test_hostile_text_changes_nothing_but_text() -> None:
+    def skeleton(text: str) -> list[tuple[str, tuple[str, ...]]]:
+        return [(tag, tuple(sorted(attributes))) for tag, attributes in Page(text).elements]
+
+    def attempt(text: str) -> AttemptRecord:
+        return replace(
+            FAILED,
+            task_id=text,
+            category=text,
+            metrics={text: text},
+            agent_output=text,
+            expected_output=text,
+            error=text,
+        )
+
+    row = {"total": 2, "resolved": 1, "rate": 0.5}
+    before = render(
+        {"config": {"benchmark": "x", "agent": "x", "model": "x"}, "k": "x"},
+        replace(SUMMARY, by_category={"x": row, "y": row}),
+        [attempt("x")],
+    )
+    after = render(
+        {"config": {"benchmark": HOSTILE, "agent": HOSTILE, "model": HOSTILE}, HOSTILE: HOSTILE},
+        replace(SUMMARY, by_category={HOSTILE: row, "y": row}),
+        [attempt(HOSTILE)],
+    )
+    assert skeleton(after) == skeleton(before)
+    assert all(char == "\n" or char.isprintable() for char in after)
+    assert r"\x1b[31m\u202e\ud800\x00" in Page(after).text
+    after.encode()
+
+
+def test_huge_texts_are_cut() -> None:
+    assert (
+        len(render(attempts=[replace(FAILED, agent_output="<" * 1_000_000, error="&" * 1_000_000)])) < 80_000
+    )
+
+
+@pytest.mark.parametrize(
+    "manifest", [{"source": "bundled"}, {"source": {"kind": "bundled"}}, {"data": {"source": "bundled"}}]
+)
+def test_the_bundled_sample_is_loud(manifest: dict[str, Any]) -> None:
+    assert "Bundled sample" in Page(render(manifest)).text
+    assert "Bundled sample" not in Page(render()).text
+
+
+def test_there_is_a_filter_for_each_status_that_occurs() -> None:
+    page = Page(render())
+    ids = [button["id"] for button in page.all("input")]
+    assert ids == ["only-all", "only-passed", "only-failed", "only-infra_error"]
+    assert [label["for"] for label in page.all("label")] == ids
+    style = page.text
+    assert all(f"#only-{status}:checked ~ .list > :not(.{status})" in style for status in Status)
+    assert page.all("details")[0]["class"] == "failed"
+
+
+def test_every_status_has_a_colour() -> None:
+    style = render()
+    assert all(f".{status}" in style[: style.index("#only-")] for status in Status)
+
+
+def test_an_empty_run_has_a_page() -> None:
+    assert "no tasks" in Page(render({}, Summary(0, 0, 0, 0.0, {}, {}, {}), [])).text
+
+
+def test_ten_thousand_attempts_are_no_trouble() -> None:
+    started = time.monotonic()
+    text = render(attempts=(replace(FAILED, task_id=f"t/{number}") for number in range(10_000)))
+    assert time.monotonic() - started < 30
+    assert len(text) < 15_000_000
+    # Rows out of sight are not laid out.
+    assert "content-visibility: auto" in text
+
+
+def test_a_plain_text_is_never_taken_for_markup() -> None:
+    assert element("p", "<b>", title='"') == '<p title="&quot;">&lt;b&gt;</p>'
+    assert (
+        element("p", element("b", "x"), class_="a", aria_label="y")
+        == '<p class="a" aria-label="y"><b>x</b></p>'
+    )
+    assert joined(["<", Markup("<br>")]) == "&lt;<br>"
+    # What is made of markup by way of `str` is plain text again.
+    assert element("p", element("b").lower()) == "<p>&lt;b&gt;&lt;/b&gt;</p>"

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from harness.engine.observer import RunObserver
+from harness.model import AttemptRecord, Status
+from harness.reports.console import is_live, is_terminal
+from harness.reports.progress import NotesOnly, PlainProgress, progress_display
+from harness.reports.tally import Tally
+
+REPO = Path(__file__).parents[2]
+HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def record(status: Status = Status.PASSED) -> AttemptRecord:
+    return AttemptRecord(
+        task_id="t/1",
+        attempt=0,
+        sample_line=None,
+        category=None,
+        resolved=status is Status.PASSED,
+        status=status,
+        score=None,
+        metrics={},
+        agent_output="",
+        expected_output="",
+        duration_seconds=0.1,
+        error=None,
+    )
+
+
+def run_plain(attempts: int, seconds_each: float, *, finished: int = 0) -> list[str]:
+    stream, clock = io.StringIO(), Clock()
+    progress = PlainProgress(stream, clock)
+    progress.started(attempts=attempts, finished=finished, concurrency=4)
+    for _ in range(attempts - finished):
+        clock.now += seconds_each
+        progress.attempt_finished(record())
+    progress.ended()
+    return stream.getvalue().splitlines()
+
+
+def test_a_short_run_has_a_first_and_a_last_line_only() -> None:
+    assert run_plain(1000, 0.001) == [
+        "1,000 attempts, 4 at a time",
+        "1000/1000 attempts: passed 1000, failed 0, other 0; 1000.0/s, in 1.0 s",
+    ]
+
+
+def test_a_long_run_has_a_line_for_each_tenth() -> None:
+    lines = run_plain(1000, 60)
+    assert len(lines) == 11
+    assert lines[1] == "100/1000 attempts: passed 100, failed 0, other 0; 1.0/min, 15 h 00 min left"
+
+
+def test_lines_are_seconds_apart_however_many_tenths_pass() -> None:
+    lines = run_plain(100, 0.2)
+    assert [line.split("/")[0] for line in lines[1:]] == ["25", "50", "75", "100"]
+
+
+def test_speed_and_time_left_are_those_of_this_run() -> None:
+    lines = run_plain(200, 1, finished=100)
+    assert lines[0] == "200 attempts, 100 of them done before, 4 at a time"
+    assert (
+        lines[1] == "120/200 attempts (100 from before): passed 20, failed 0, other 0; 1.0/s, 1 min 20 s left"
+    )
+    assert lines[-1].endswith("passed 100, failed 0, other 0; 1.0/s, in 1 min 40 s")
+
+
+def test_an_interrupted_run_ends_in_what_was_done() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = PlainProgress(stream, clock)
+    progress.started(attempts=10, finished=0, concurrency=1)
+    for status in (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR):
+        progress.attempt_finished(record(status))
+    clock.now += 2
+    progress.ended()
+    progress.ended()
+    assert stream.getvalue().splitlines()[1:] == [
+        "4/10 attempts: passed 1, failed 1, other 2; 2.0/s, in 2.0 s"
+    ]
+
+
+@pytest.mark.parametrize("finished", [0, 5])
+def test_a_run_with_nothing_to_do_divides_by_nothing(finished: int) -> None:
+    assert len(run_plain(finished, 1, finished=finished)) == 2
+
+
+def test_notes_are_shown_safely() -> None:
+    stream = io.StringIO()
+    PlainProgress(stream).note("image \x1b[31m[red]pull[/red]\u202e")
+    assert stream.getvalue() == "image \\x1b[31m[red]pull[/red]\\u202e\n"
+
+
+def test_a_note_that_the_stream_cannot_encode_is_escaped() -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding="ascii")
+    PlainProgress(stream).note("grün")
+    assert written.getvalue() == b"gr\\xfcn\n"
+
+
+def test_quiet_leaves_the_notes() -> None:
+    stream = io.StringIO()
+    observer = progress_display(stream, quiet=True)
+    assert isinstance(observer, NotesOnly)
+    observer.started(attempts=1, finished=0, concurrency=1)
+    observer.attempt_finished(record())
+    observer.note("the hub cannot be reached")
+    observer.ended()
+    assert stream.getvalue() == "the hub cannot be reached\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "terminal", "live"),
+    [
+        ({"TERM": "xterm"}, True, True),
+        ({"TERM": "dumb"}, False, False),
+        ({}, False, False),
+        ({"TERM": "xterm", "CI": "true"}, True, False),
+        ({"TERM": "xterm", "CI": "false"}, True, True),
+    ],
+)
+def test_what_counts_as_a_terminal(environ: dict[str, str], terminal: bool, live: bool) -> None:
+    assert is_terminal(Terminal(), environ) is terminal
+    assert is_live(Terminal(), environ) is live
+    assert not is_terminal(io.StringIO(), environ)
+
+
+def test_a_closed_stream_is_no_terminal() -> None:
+    stream = io.StringIO()
+    stream.close()
+    assert not is_terminal(stream, {"TERM": "xterm"})
+
+
+def test_the_display_follows_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+    observers: list[RunObserver] = [progress_display(s, quiet=False) for s in (Terminal(), io.StringIO())]
+    assert [type(observer).__name__ for observer in observers] == ["LiveProgress", "PlainProgress"]
+
+
+def test_a_tally_never_promises_a_negative_time() -> None:
+    assert Tally(1).plus(Status.PASSED).plus(Status.PASSED).pace(1.0) == "2.0/s"
+
+
+LIVE_RUN = """
+    import sys, time
+    from harness.model import AttemptRecord, Status
+    from harness.reports.progress import progress_display
+
+    observer = progress_display(sys.stderr, quiet=False)
+    observer.started(attempts=6, finished=2, concurrency=1)
+    for status in (Status.PASSED, Status.FAILED, Status.CRASHED):
+        observer.attempt_finished(
+            AttemptRecord("t", 0, None, None, False, status, None, {}, "", "", 0.1, None)
+        )
+    observer.note("a note \\x1b[2J [red]as it is[/red]")
+    ENDING
+"""
+
+
+def run_in_terminal(
+    ending: str, environ: Mapping[str, str] | None = None, *, interrupt: bool = False
+) -> bytes:
+    """What a run that ends in `ending` writes to a real terminal of its own."""
+    master, slave = pty.openpty()
+    script = textwrap.dedent(LIVE_RUN).replace("ENDING", ending)
+    inherited = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=REPO,
+        env={**inherited, "TERM": "xterm-256color", "COLUMNS": "120", **(environ or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+    ) as process:
+        os.close(slave)
+        written = bytearray()
+        try:
+            while chunk := os.read(master, 65536):
+                written += chunk
+                if interrupt and b"as it is" in written:
+                    process.send_signal(signal.SIGINT)
+                    interrupt = False
+        except OSError:  # the other side of a terminal is gone: EIO
+            pass
+        os.close(master)
+    return bytes(written)
+
+
+@pytest.mark.parametrize(
+    ("ending", "interrupt"),
+    [
+        ("observer.ended()", False),
+        ("raise RuntimeError", False),
+        ("sys.exit(3)", False),
+        ("time.sleep(60)", True),
+        ("try:\n    time.sleep(60)\nfinally:\n    observer.ended()", True),
+    ],
+    ids=["ended", "error", "exit", "interrupt", "interrupt-and-ended"],
+)
+def test_the_cursor_comes_back_however_the_run_ends(ending: str, interrupt: bool) -> None:
+    written = run_in_terminal(ending, interrupt=interrupt)
+    assert HIDE_CURSOR in written
+    assert written.rfind(SHOW_CURSOR) > written.rfind(HIDE_CURSOR)
+
+
+def test_the_live_line_tells_all_and_notes_stand_above_it() -> None:
+    written = run_in_terminal("time.sleep(0.3); observer.ended()", {"NO_COLOR": "1"}).decode()
+    assert "a note \\x1b[2J [red]as it is[/red]" in written
+    last = written[written.index("as it is") :]
+    for part in ("5/6 attempts (2 from before)", "passed 1", "failed 1", "other 1", "/s, in 0."):
+        assert part in last
+    # One line: each drawing goes back to its start, none moves the cursor up.
+    assert "\x1b[1A" not in written
+
+
+def test_no_color_means_no_colour() -> None:
+    assert b"\x1b[32m" in run_in_terminal("observer.ended()")
+    assert b"\x1b[3" not in run_in_terminal("observer.ended()", {"NO_COLOR": "1"})
+
+
+@pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("CI", "1")])
+def test_no_escape_sequences_where_they_are_not_understood(name: str, value: str) -> None:
+    written = run_in_terminal("observer.ended()", {name: value})
+    assert b"5/6 attempts" in written
+    assert b"\x1b" not in written

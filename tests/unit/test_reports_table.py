@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.model import AttemptRecord, DataSource, Status, Summary
+from harness.reports.table import print_record_details, print_summary
+
+HUB = DataSource(kind="hub", location="google-research-datasets/mbpp", sha256="ab" * 32, rows=974)
+SUMMARY = Summary(
+    total=100,
+    attempts=100,
+    resolved=40,
+    rate=0.4,
+    pass_at_k={10: None, 1: 0.4},
+    statuses={Status.PASSED: 40, Status.FAILED: 57, Status.INFRA_ERROR: 2, Status.CANCELLED: 1},
+    by_category={"only": {"total": 100, "resolved": 40, "rate": 0.4}},
+)
+FAILED = AttemptRecord(
+    task_id="mbpp/11",
+    attempt=0,
+    sample_line=None,
+    category="only",
+    resolved=False,
+    status=Status.FAILED,
+    score=0.0,
+    metrics={},
+    agent_output="def f():\n    return 1\n",
+    expected_output="2",
+    duration_seconds=0.31,
+    error="assert f() == 2",
+)
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/] [/nope] :skull: \u202e\ud800" + "A" * 100_000
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(summary: Summary = SUMMARY, *, stream: io.StringIO | None = None, **arguments: Any) -> str:
+    stream = stream or io.StringIO()
+    defaults = {"title": "mbpp, agent oracle", "source": HUB, "duration_seconds": 192.3}
+    print_summary(summary, stream=stream, **{**defaults, **arguments})
+    return stream.getvalue()
+
+
+def test_the_whole_table_as_a_log_shows_it() -> None:
+    text = shown(notes=["a note"], run_dir=Path("runs/1"), attempts=[FAILED])
+    assert (
+        text
+        == """
+mbpp, agent oracle
+==================
+source    hub: google-research-datasets/mbpp
+          974 rows, sha256 abababababab
+tasks     100
+attempts  100
+resolved  40
+rate      40.0 %  (95 % interval 30.9 % to 49.8 %, Wilson)
+pass@1    40.0 %
+pass@10   undefined: needs n >= 10
+duration  3 min 12 s
+
+status       attempts   share
+passed             40  40.0 %
+failed             57  57.0 %
+infra_error         2   2.0 %
+cancelled           1   1.0 %
+
+unresolved  status  error
+mbpp/11     failed  assert f() == 2
+
+2 attempts ended in an infra error: no verdict, counted as unresolved.
+1 attempt cancelled: no verdict, counted as unresolved.
+note: a note
+run folder: runs/1
+"""
+    )
+
+
+def test_the_bundled_sample_is_loud() -> None:
+    text = shown(source=replace(HUB, kind="bundled"))
+    assert text.count("!!!") == 4
+    assert "BUNDLED SAMPLE" in text
+    assert "BUNDLED" not in shown()
+
+
+def test_categories_only_where_there_are_several() -> None:
+    row = {"total": 50, "resolved": 20, "rate": 0.4}
+    text = shown(replace(SUMMARY, by_category={"string": row, "[red]math": row}))
+    assert "[red]math     50        20  40.0 %" in text
+    assert "category" not in shown()
+
+
+def test_few_unresolved_attempts_are_listed_infra_errors_first() -> None:
+    lost = replace(FAILED, task_id="lost", attempt=3, status=Status.INFRA_ERROR, error="engine gone")
+    passed = replace(FAILED, task_id="passed one", resolved=True, status=Status.PASSED)
+    text = shown(attempts=[passed] * 3 + [FAILED] * 30 + [lost])
+    lines = text[text.index("unresolved (10 of 31)") :].splitlines()
+    assert lines[1].split() == ["lost", "#3", "infra_error", "engine", "gone"]
+    assert text.count("mbpp/11") == 9
+    assert "passed one" not in text
+
+
+def test_a_run_of_nothing() -> None:
+    text = shown(Summary(0, 0, 0, 0.0, {1: None}, {}, {}))
+    assert "rate      0.0 %\n" in text
+
+
+def test_hostile_text_stays_text() -> None:
+    hostile = replace(FAILED, task_id=HOSTILE, error=HOSTILE)
+    text = shown(
+        title=HOSTILE,
+        source=replace(HUB, location=HOSTILE),
+        notes=[HOSTILE],
+        run_dir=Path(HOSTILE.replace("\ud800", "\udc80")),
+        attempts=[hostile],
+    )
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert "[bold red]x[/] [/nope] :skull: \\u202e" in text
+    assert len(text) < 20_000
+    text.encode()
+
+
+def test_a_stream_that_lacks_a_letter_gets_an_escape() -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding="latin-1")
+    print_summary(SUMMARY, title="日本", source=HUB, duration_seconds=1, stream=stream)
+    assert b"\\u65e5\\u672c" in written.getvalue()
+
+
+def test_eighty_columns_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    long = replace(FAILED, task_id="agentbench/os-interaction/" + "x" * 30, error="long " * 100)
+    text = shown(stream=Terminal(), attempts=[long], source=replace(HUB, kind="bundled"))
+    lines = [
+        line.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "") for line in text.split("\n")
+    ]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_colour_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[32mpassed" in shown(stream=Terminal())
+    assert "\x1b" not in shown()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in shown(stream=Terminal())
+
+
+def test_details_of_one_attempt() -> None:
+    stream = io.StringIO()
+    print_record_details(replace(FAILED, error="two\nlines \x1b[31m[red]"), stream=stream)
+    assert (
+        stream.getvalue()
+        == """\
+mbpp/11: failed, 0.3 s
+  error:
+    two
+    lines \\x1b[31m[red]
+  expected:
+    2
+  agent:
+    def f():
+        return 1
+"""
+    )

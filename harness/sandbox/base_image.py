@@ -67,8 +67,8 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
         raise ImageMissingError(f"cannot make image base: {reason}", hint=_other_ways())
     if shutil.which("mmdebstrap") is None:
         notify("image base: installing mmdebstrap")
-        # The keyring is what Ubuntu needs to believe Debian's packages; on Debian it is there already.
-        apt_install("mmdebstrap", "debian-archive-keyring")
+        # Ubuntu believes Debian's packages only with Debian's keyring, which mmdebstrap finds through gpg.
+        apt_install("mmdebstrap", "debian-archive-keyring", "gpg")
     notify("image base: making it from Debian packages with mmdebstrap (takes a minute or less)")
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
@@ -149,7 +149,7 @@ def _other_ways() -> str:
     return (
         f"either let the engine reach a registry and run: docker pull {DEBIAN}\n"
         f"or, where there is one, copy it: docker save {DEBIAN} | ssh THIS-MACHINE docker load\n"
-        "or on Debian/Ubuntu run: sudo apt-get install -y mmdebstrap debian-archive-keyring && "
+        "or on Debian/Ubuntu run: sudo apt-get install -y mmdebstrap debian-archive-keyring gpg && "
         f"sudo mmdebstrap --variant=minbase bookworm - | docker import - {DEBIAN}\n"
         "then run: harness images build"
     )

@@ -1,0 +1,287 @@
+"""Images on a real engine: built once, rebuilt when a source changes, nothing left behind by a failure."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from docker import APIClient
+from docker.errors import ImageNotFound
+
+from harness.errors import ImageMissingError, SandboxError, UsageError
+from harness.sandbox import base_image, image_sources
+from harness.sandbox.engine import connect
+from harness.sandbox.images import build_images, image_tag, list_images, prune_images, require_image
+
+Edit = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[APIClient]:
+    client = connect()
+    build_images(client, notify=print)
+    yield client
+    client.close()
+
+
+def forget_sources() -> None:
+    image_sources.image_sources.cache_clear()
+    image_sources.image_tag.cache_clear()
+
+
+@pytest.fixture
+def edit_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Append a line to the Dockerfile of image python, in a copy; returns the tag that it has then."""
+    folder = tmp_path / "images"
+    shutil.copytree(image_sources.images_dir(), folder)
+
+    def edit(line: str) -> str:
+        with (folder / "python" / "Dockerfile").open("a") as dockerfile:
+            dockerfile.write(f"{line}\n")
+        monkeypatch.setattr(image_sources, "images_dir", lambda: folder)
+        forget_sources()
+        return image_tag("python")
+
+    yield edit
+    monkeypatch.undo()
+    forget_sources()
+
+
+def all_image_ids(client: APIClient) -> set[str]:
+    return {image["Id"] for image in client.images(all=True)}
+
+
+def test_nothing_is_done_when_all_is_there(client: APIClient) -> None:
+    said: list[str] = []
+    started = time.perf_counter()
+    images = build_images(client, notify=said.append)
+    assert time.perf_counter() - started < 0.5
+    assert said == []
+    assert [image.tag for image in images] == [image_tag("base"), image_tag("python")]
+    assert [image.id for image in images] == [require_image(client, "base"), require_image(client, "python")]
+    assert set(images) <= set(list_images(client))
+
+
+def test_tag_follows_the_sources(edit_python: Edit) -> None:
+    base, python = image_tag("base"), image_tag("python")
+    assert edit_python("# one more line") != python
+    assert image_tag("base") == base
+
+
+def test_context_is_the_same_bytes_each_time() -> None:
+    first = image_sources.build_context("python").getvalue()
+    forget_sources()
+    assert image_sources.build_context("python").getvalue() == first
+    with tarfile.open(fileobj=io.BytesIO(first)) as tar:
+        names = tar.getnames()
+    assert "Dockerfile" in names
+    assert all(name.endswith(".py") for name in names if name.startswith("guest/"))
+
+
+def test_image_is_as_promised(client: APIClient) -> None:
+    """The guest is root's and compiled, and no file lends privilege."""
+    script = """
+cd /opt/harness/guest
+find . -name '*.py' | wc -l; find . -name '*.pyc' | wc -l
+find /opt/harness ! -user root -o -perm /022 | grep -c .; find / -xdev -type f -perm /6000 | grep -c .
+"""
+    container = client.create_container(
+        require_image(client, "python"), command=["sh", "-c", script], network_disabled=True
+    )
+    try:
+        client.start(container)
+        client.wait(container)
+        sources, compiled, foreign, privileged = map(int, client.logs(container).split())
+    finally:
+        client.remove_container(container, force=True)
+    assert sources == compiled > 0
+    assert (foreign, privileged) == (0, 0)
+
+
+def test_missing_image_says_what_to_run(client: APIClient, edit_python: Edit) -> None:
+    tag = edit_python("LABEL never=built")
+    with pytest.raises(ImageMissingError, match=tag) as caught:
+        require_image(client, "python")
+    assert "harness setup" in str(caught.value.hint)
+
+
+def test_unknown_image_names_the_known_ones(client: APIClient) -> None:
+    with pytest.raises(UsageError) as caught:
+        require_image(client, "pyhton")
+    assert "did you mean 'python'" in str(caught.value.hint)
+
+
+def test_failed_build_shows_its_log_and_leaves_nothing(client: APIClient, edit_python: Edit) -> None:
+    edit_python(f"RUN touch /{time.time()}\nRUN echo on the way && sh -c 'echo the cause >&2; exit 3'")
+    images = all_image_ids(client)
+    containers = {container["Id"] for container in client.containers(all=True)}
+    with pytest.raises(SandboxError, match=r"(?s)on the way.*the cause.*returned a non-zero code: 3"):
+        build_images(client, ["python"], notify=print)
+    assert all_image_ids(client) <= images
+    left = {container["Id"] for container in client.containers(all=True, filters={"status": "exited"})}
+    assert left <= containers
+
+
+def test_stale_image_goes_once_no_container_uses_it(client: APIClient, edit_python: Edit) -> None:
+    tag = edit_python(f"LABEL test={time.time()}")
+    (built,) = build_images(client, ["python"], notify=print)
+    assert (built.tag, built.current) == (tag, True)
+    assert prune_images(client, notify=print).count(tag) == 0
+    user = client.create_container(tag, command=["true"])
+    try:
+        edit_python("LABEL newer=yes")
+        assert [image.current for image in list_images(client) if image.tag == tag] == [False]
+        assert tag not in prune_images(client, notify=print)
+    finally:
+        client.remove_container(user, force=True)
+    assert tag in prune_images(client, notify=print)
+    with pytest.raises(ImageNotFound):
+        client.inspect_image(tag)
+
+
+def test_two_builds_at_once_build_once(client: APIClient, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    shutil.copytree(image_sources.images_dir(), folder)
+    with (folder / "python" / "Dockerfile").open("a") as dockerfile:
+        dockerfile.write(f"LABEL test={time.time()}\nRUN sleep 1\n")
+    program = f"""
+from pathlib import Path
+from harness.sandbox import image_sources
+image_sources.images_dir = lambda: Path({str(folder)!r})
+from harness.sandbox.engine import connect
+from harness.sandbox.images import build_images
+print(build_images(connect(), ["python"], notify=print)[0].id)
+"""
+    builds = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    said = [build.communicate()[0].splitlines() for build in builds]
+    try:
+        assert [build.returncode for build in builds] == [0, 0]
+        assert said[0][-1] == said[1][-1]
+        assert sum("building" in line for lines in said for line in lines) == 1
+    finally:
+        client.remove_image(said[0][-1], force=True)
+
+
+class Registry(BaseHTTPRequestHandler):
+    """As much of a registry as a pull of one image needs. `blobs`: digest -> content; `manifest`: the image."""
+
+    blobs: dict[str, bytes]
+    manifest: bytes
+
+    def do_GET(self) -> None:
+        parts = self.path.strip("/").split("/")
+        if parts == ["v2"]:
+            self.answer(b"{}", "application/json")
+        elif "manifests" in parts:
+            self.answer(self.manifest, "application/vnd.docker.distribution.manifest.v2+json")
+        else:
+            self.answer(self.blobs[parts[-1]], "application/octet-stream")
+
+    do_HEAD = do_GET
+
+    def answer(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Docker-Content-Digest", digest_of(body))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def one_layer_image() -> tuple[bytes, dict[str, bytes]]:
+    """The manifest and blobs of a tiny image, which no other pull has seen."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        member = tarfile.TarInfo(f"made-{time.time_ns()}")
+        tar.addfile(member)
+    blob = layer.getvalue()
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(blob)]},
+        }
+    ).encode()
+    vendor = "application/vnd.docker"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{vendor}.distribution.manifest.v2+json",
+        "config": {
+            "mediaType": f"{vendor}.container.image.v1+json",
+            "size": len(config),
+            "digest": digest_of(config),
+        },
+        "layers": [
+            {"mediaType": f"{vendor}.image.rootfs.diff.tar", "size": len(blob), "digest": digest_of(blob)}
+        ],
+    }
+    return json.dumps(manifest).encode(), {digest_of(blob): blob, digest_of(config): config}
+
+
+def test_pulls_what_a_registry_has(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    Registry.manifest, Registry.blobs = one_layer_image()
+    # The engine talks plain HTTP to registries on 127.0.0.0/8.
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    reference = f"127.0.0.1:{server.server_port}/debian:bookworm-slim"
+    monkeypatch.setattr(base_image, "DEBIAN", reference)
+    said: list[str] = []
+    try:
+        assert base_image.pull_debian(client, notify=said.append) is None
+        assert len(said) == 1
+        client.inspect_image(reference)
+        assert base_image.pull_debian(client, notify=said.append) is None
+        assert len(said) == 1, "what is there is not pulled again"
+    finally:
+        server.shutdown()
+        client.remove_image(reference, force=True)
+
+
+def test_silent_registry_counts_as_out_of_reach(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(Registry):
+        def do_GET(self) -> None:
+            time.sleep(30)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(base_image, "DEBIAN", f"127.0.0.1:{server.server_port}/debian:bookworm-slim")
+    monkeypatch.setattr(base_image, "PULL_SILENCE_SECONDS", 1)
+    started = time.monotonic()
+    reason = base_image.pull_debian(client, notify=print)
+    server.shutdown()
+    assert time.monotonic() - started < 5
+    assert reason is not None
+    assert "cannot be reached" in reason
+
+
+def test_nothing_to_pull_and_no_root_says_what_to_do(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_image, "can_install_packages", lambda: False)
+    with pytest.raises(ImageMissingError, match="no route") as caught:
+        base_image.bootstrap_base(client, "harness/base:test", reason="no route", notify=print)
+    assert "docker pull" in str(caught.value.hint)
+    assert "mmdebstrap" in str(caught.value.hint)

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -77,13 +78,16 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
+            # It and all that it starts are to be ended together, and without us.
+            start_new_session=True,
         )
         assert process.stdout is not None  # noqa: S101  a pipe was asked for
         try:
             image = _import(client, process.stdout)
             failed = process.wait() != 0
         finally:
-            process.terminate()  # on an error or Ctrl-C; it then removes its temporary tree
+            if process.poll() is None:  # an error or Ctrl-C; mmdebstrap then removes its temporary tree
+                os.killpg(process.pid, signal.SIGTERM)
             process.stdout.close()
             process.wait()
         if failed or image is None:

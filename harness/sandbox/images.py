@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ __all__ = [
 
 LABEL = "harness.image"
 LOG_TAIL_LINES = 30
+LEFTOVER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +168,10 @@ def _build(client: APIClient, name: str, *, notify: Callable[[str], None], force
                 forcerm=True,
                 decode=True,
             )
-            for event in events:
-                _read_event(name, event, log, layers)
+            # Closed on Ctrl-C too: the engine ends a build whose client has gone.
+            with closing(events):
+                for event in events:
+                    _read_event(name, event, log, layers)
         done = True
     finally:
         if not done:
@@ -187,9 +191,19 @@ def _read_event(name: str, event: dict[str, Any], log: deque[str], layers: list[
 
 def _remove_leftovers(client: APIClient, layers: list[str]) -> None:
     """Remove what a failed build left: the untagged image of its last step, and with it those before."""
+    from docker.errors import APIError
+
+    deadline = time.monotonic() + LEFTOVER_SECONDS
     # The error that is on its way says more than one from here.
     with suppress(SandboxError), engine_errors("remove what the build left"):
-        for layer in reversed(layers):
-            details = image_details(client, layer)
-            if details is not None and not details["RepoTags"]:
-                client.remove_image(layer)
+        while layers:
+            details = image_details(client, layers[-1])
+            try:
+                if details is not None and not details["RepoTags"]:
+                    client.remove_image(layers[-1])
+                layers.pop()
+            except APIError as error:
+                # The container of an interrupted step still runs on it.
+                if error.status_code != 409 or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)

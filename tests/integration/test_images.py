@@ -58,10 +58,6 @@ def edit_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     forget_sources()
 
 
-def all_image_ids(client: APIClient) -> set[str]:
-    return {image["Id"] for image in client.images(all=True)}
-
-
 def test_nothing_is_done_when_all_is_there(client: APIClient) -> None:
     said: list[str] = []
     started = time.perf_counter()
@@ -123,14 +119,14 @@ def test_unknown_image_names_the_known_ones(client: APIClient) -> None:
 
 
 def test_failed_build_shows_its_log_and_leaves_nothing(client: APIClient, edit_python: Edit) -> None:
-    edit_python(f"RUN touch /{time.time()}\nRUN echo on the way && sh -c 'echo the cause >&2; exit 3'")
-    images = all_image_ids(client)
-    containers = {container["Id"] for container in client.containers(all=True)}
+    mark = f"/mark-{time.time_ns()}"
+    edit_python(f"RUN touch {mark}\nRUN echo on the way && sh -c 'ls {mark}; echo the cause >&2; exit 3'")
+    images = {image["Id"] for image in client.images(all=True)}
     with pytest.raises(SandboxError, match=r"(?s)on the way.*the cause.*returned a non-zero code: 3"):
         build_images(client, ["python"], notify=print)
-    assert all_image_ids(client) <= images
-    left = {container["Id"] for container in client.containers(all=True, filters={"status": "exited"})}
-    assert left <= containers
+    new = {image["Id"] for image in client.images(all=True)} - images
+    assert not any(mark in layer["CreatedBy"] for image in new for layer in client.history(image))
+    assert not any(mark in container["Command"] for container in client.containers(all=True))
 
 
 def test_stale_image_goes_once_no_container_uses_it(client: APIClient, edit_python: Edit) -> None:
@@ -176,7 +172,7 @@ print(build_images(connect(), ["python"], notify=print)[0].id)
 
 
 class Registry(BaseHTTPRequestHandler):
-    """As much of a registry as a pull of one image needs. `blobs`: digest -> content; `manifest`: the image."""
+    """As much of a registry as a pull of one image needs: its manifest, and its blobs by digest."""
 
     blobs: dict[str, bytes]
     manifest: bytes

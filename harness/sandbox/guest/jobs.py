@@ -155,14 +155,32 @@ class CommandJob(Job):
             folder = os.path.join(self._user.folder, request.get("folder") or "")
             processes.become(self._user.uid, self._user.folder, self.limits, [])
             os.chdir(folder)
-            os.execvpe(argv[0], argv, request["environment"])
-        except FileNotFoundError as error:
+            _execute(argv, request["environment"])
+        except FileNotFoundError:
             status = 127
-            os.write(2, f"{error.filename or argv[0]}: not found\n".encode("utf-8", "backslashreplace"))
+            os.write(2, f"{argv[0]}: not found\n".encode("utf-8", "backslashreplace"))
         except BaseException as error:
             os.write(2, f"{argv[0]}: {error}\n".encode("utf-8", "backslashreplace"))
         finally:
             os._exit(status)
+
+
+def _execute(argv: list[str], environment: dict[str, str]) -> None:
+    """Become `argv`, looked for on its PATH. Not os.execvpe: that imports a module in every child.
+
+    Raises FileNotFoundError, or another OSError where what was found cannot be executed.
+    """
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, environment)
+    refused: OSError = FileNotFoundError(argv[0])
+    for folder in environment.get("PATH", "").split(":"):
+        try:
+            os.execve(f"{folder or '.'}/{argv[0]}", argv, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            refused = error
+    raise refused
 
 
 def _stdin_of(data: bytes) -> int:

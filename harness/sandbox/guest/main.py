@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -195,8 +196,11 @@ def main() -> None:
     null = os.open("/dev/null", os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
+    processes.default_signals()
     loop = Loop()
     spawned = spawner.start()
     guest = Guest(loop, spawned, output)
+    # A collection would write to every object, and so copy every page that a fork shares.
+    gc.freeze()
     guest._answer(0, {"ready": True, "startup_seconds": time.monotonic() - started})
     loop.run()

@@ -15,17 +15,26 @@ if TYPE_CHECKING:
 ENDED_STATES = ("Z", "X", "x")
 
 
+def default_signals() -> None:
+    """Undo what Python does to signals, once for all children to inherit.
+
+    The kernel spares PID 1 signals that it has no handler for, so it loses nothing by this.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -> None:
     """Turn this freshly forked child into a job: own session, limits, folder, user and descriptors.
 
     `keep` are the descriptors above 2 that stay open. Only ever called in a child.
     """
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    with open("/proc/self/oom_score_adj", "w") as adjust:
-        adjust.write("1000")
+    adjust = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    os.write(adjust, b"1000")
+    os.close(adjust)
     # The soft limit of CPU time kills with a signal of its own, the hard one who ignores that.
     resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_seconds"], limits["cpu_seconds"] + 1))
     for kind, value in (

@@ -1,0 +1,248 @@
+"""What the canaries do. Runs INSIDE a sandbox, as a job of its guest: stdlib only, Python >= 3.9.
+
+`python3 -c <this text> NAME ARGUMENTS` calls one of the functions (its arguments are a JSON list) and
+prints what it returns as JSON. Each goes on for longer than its limit should let it, and still ends by
+itself: where the limit is missing, the machine must not suffer from the proof.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MIB = 1024 * 1024
+PIECE = b"\1" * (MIB // 4)
+# The cgroup of this container, as versions 2 and 1 show it.
+CGROUP = "/sys/fs/cgroup"
+
+
+def memory(mebibytes: int) -> int:
+    """Allocate so much, every page of it written to; return how much that was."""
+    blocks = [b"\1" * MIB for _ in range(mebibytes)]
+    return len(blocks)
+
+
+def swap() -> dict[str, int | None]:
+    """How many bytes of swap this container may use (None: nobody counts), and how many there are."""
+    with open("/proc/meminfo") as file:
+        total = next(int(line.split()[1]) * 1024 for line in file if line.startswith("SwapTotal:"))
+    allowed = _number(f"{CGROUP}/memory.swap.max")
+    if allowed is None:
+        memory_and_swap = _number(f"{CGROUP}/memory/memory.memsw.limit_in_bytes")
+        limit = _number(f"{CGROUP}/memory/memory.limit_in_bytes")
+        if memory_and_swap is not None and limit is not None:
+            allowed = memory_and_swap - limit
+    return {"allowed": allowed, "total": total}
+
+
+def processes(most: int) -> dict[str, Any]:
+    """Fork up to `most` children that live on; return how many there were and what refused the next."""
+    children: list[int] = []
+    refused = None
+    try:
+        while len(children) < most:
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+                os._exit(0)
+            children.append(child)
+    except OSError as error:
+        refused = _name(error)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return {"started": len(children), "refused": refused}
+
+
+def burn(cpu_seconds: float) -> float:
+    """Be busy for so many seconds of CPU time; return how many it was."""
+    while time.process_time() < cpu_seconds:
+        pass
+    return time.process_time()
+
+
+def share(wall_seconds: float) -> dict[str, float | None]:
+    """Be busy for so long; return how many CPUs that took, and how many the cgroup says it may take."""
+    start, spent = time.monotonic(), time.process_time()
+    while time.monotonic() < start + wall_seconds:
+        pass
+    used = (time.process_time() - spent) / (time.monotonic() - start)
+    quota = _number(f"{CGROUP}/cpu/cpu.cfs_quota_us")
+    period = _number(f"{CGROUP}/cpu/cpu.cfs_period_us")
+    if quota is None:
+        quota = _number(f"{CGROUP}/cpu.max")
+        period = _number(f"{CGROUP}/cpu.max", word=1)
+    return {"used": used, "allowed": quota / period if quota is not None and period else None}
+
+
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def output(mebibytes: int) -> None:
+    """Write so much on stdout."""
+    for _ in range(mebibytes * MIB // len(PIECE)):
+        os.write(1, PIECE)
+
+
+def fill(folder: str, mebibytes: int) -> dict[str, Any]:
+    """Write up to so much into files of a folder; return the bytes that fit and what refused more."""
+    written, refused = 0, None
+    names: list[str] = []
+    try:
+        while written < mebibytes * MIB:
+            names.append(os.path.join(folder, f"fill-{len(names)}"))
+            with open(names[-1], "wb", buffering=0) as file:
+                written += file.write(PIECE)
+    except OSError as error:
+        refused = _name(error)
+    _remove(names)
+    return {"bytes": written, "refused": refused}
+
+
+def inodes(folder: str, most: int) -> dict[str, Any]:
+    """Make up to `most` empty files in a folder; return how many that were and what refused the next."""
+    names: list[str] = []
+    refused = None
+    try:
+        while len(names) < most:
+            name = os.path.join(folder, f"inode-{len(names)}")
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600))
+            names.append(name)
+    except OSError as error:
+        refused = _name(error)
+    _remove(names)
+    return {"files": len(names), "refused": refused}
+
+
+def file_size(path: str, mebibytes: int) -> dict[str, Any]:
+    """Write up to so much into one file; return the bytes that fit and what refused more."""
+    written, refused = 0, None
+    try:
+        with open(path, "wb", buffering=0) as file:
+            while written < mebibytes * MIB:
+                written += file.write(PIECE)
+    except OSError as error:
+        refused = _name(error)
+    _remove([path])
+    return {"bytes": written, "refused": refused}
+
+
+def open_files(most: int) -> dict[str, Any]:
+    """Open up to `most` files at once; return how many that were and what refused the next."""
+    descriptors: list[int] = []
+    refused = None
+    try:
+        while len(descriptors) < most:
+            descriptors.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError as error:
+        refused = _name(error)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return {"files": len(descriptors), "refused": refused}
+
+
+def create(folders: list[str]) -> dict[str, str | None]:
+    """Try to make a file in each folder; return what refused it (None: it was made)."""
+    answers: dict[str, str | None] = {}
+    for folder in folders:
+        path = os.path.join(folder, "harness-canary")
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            os.unlink(path)
+            answers[folder] = None
+        except OSError as error:
+            answers[folder] = _name(error)
+    return answers
+
+
+def network(addresses: list[str]) -> dict[str, Any]:
+    """Return the names of all interfaces, and what refused a way to each address (None: there is one)."""
+    ways: dict[str, str | None] = {}
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        # Connecting a datagram socket asks for a route, and sends nothing.
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((address, 9))
+            ways[address] = None
+        except OSError as error:
+            ways[address] = _name(error)
+    return {"interfaces": [name for _index, name in socket.if_nameindex()], "ways": ways}
+
+
+def status() -> dict[str, dict[str, str]]:
+    """What the kernel says of this process and of PID 1."""
+    return {"job": _status("self"), "guest": _status("1")}
+
+
+def system_calls() -> dict[str, str | None]:
+    """Try calls that have no business in a sandbox; return what refused each (None: it worked).
+
+    Without a filter none of them would meet EPERM: they are granted, or complain about their arguments.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    # The same numbers on every architecture.
+    calls = {"io_uring_setup": (425, 1, 0), "open_tree": (428, -1, 0, 0), "pidfd_getfd": (438, -1, 0, 0)}
+    keyctl = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
+    if keyctl is not None:
+        calls["keyctl"] = (keyctl, 0, -3, 0)
+    answers: dict[str, str | None] = {}
+    for name, arguments in calls.items():
+        failed = libc.syscall(*map(ctypes.c_long, arguments)) == -1
+        answers[name] = _name(OSError(ctypes.get_errno(), "")) if failed else None
+    try:
+        socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET, 0).close()
+        answers["socket(AF_ALG)"] = None
+    except OSError as error:
+        answers["socket(AF_ALG)"] = _name(error)
+    return answers
+
+
+def namespaces() -> dict[str, str]:
+    """The namespaces of this process: kind -> identity."""
+    folder = "/proc/self/ns"
+    return {kind: os.readlink(os.path.join(folder, kind)) for kind in os.listdir(folder)}
+
+
+def _number(path: str, word: int = 0) -> int | None:
+    """The number that a file of the kernel holds; a huge one for "no limit", None for no such file."""
+    try:
+        with open(path) as file:
+            text = file.read().split()[word]
+    except OSError:
+        return None
+    return sys.maxsize if text in ("max", "-1") else int(text)
+
+
+def _status(pid: str) -> dict[str, str]:
+    with open(f"/proc/{pid}/status") as file:
+        fields = (line.partition(":") for line in file)
+        return {name: value.strip() for name, _colon, value in fields}
+
+
+def _name(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, str(error))
+
+
+def _remove(paths: list[str]) -> None:
+    for path in paths:
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+if __name__ == "__main__":
+    probe: Callable[..., Any] = globals()[sys.argv[1]]
+    print(json.dumps(probe(*json.loads(sys.argv[2]))))

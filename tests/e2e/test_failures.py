@@ -1,0 +1,128 @@
+"""What the user sees when a command cannot do its work: an error, a hint, an exit code, and at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from harness.cli import app as command_line
+from harness.errors import SandboxError, UsageError
+
+
+def harness(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from harness.cli.app import main; main()", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Let main() run a command that raises `error`; returns the exit code."""
+
+    def fail(error: BaseException, *arguments: str) -> int:
+        def command() -> None:
+            raise error
+
+        monkeypatch.setattr(command_line, "app", command)
+        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            command_line.main()
+        return int(caught.value.code or 0)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reason"),
+    [
+        ("unix:///nowhere/docker.sock", "there is no socket"),
+        ("tcp://127.0.0.1:1", "nothing listens there"),
+        ("garbage", "Invalid bind address"),
+    ],
+)
+def test_no_engine(endpoint: str, reason: str) -> None:
+    result = harness("gc", DOCKER_HOST=endpoint)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    error, hint = result.stderr.splitlines()
+    assert error.startswith(f"error: no Docker engine answers at DOCKER_HOST={endpoint}: ")
+    assert reason in error
+    assert hint.startswith("hint: ")
+    assert "DOCKER_HOST" in hint
+
+
+def test_engine_that_never_answers_is_given_up_within_seconds() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        started = time.monotonic()
+        result = harness("gc", DOCKER_HOST=f"tcp://127.0.0.1:{mute.getsockname()[1]}")
+    assert time.monotonic() - started < 10
+    assert result.returncode == 2
+    assert "no answer in 2 s" in result.stderr
+
+
+def test_docker_context_that_does_not_exist() -> None:
+    result = harness("gc", DOCKER_CONTEXT="nowhere", DOCKER_HOST="")
+    assert result.returncode == 2
+    assert "docker context 'nowhere' does not exist" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"), [(("imges",), "images"), (("images", "bild"), "build"), (("stup",), "setup")]
+)
+def test_unknown_command_names_the_nearest(arguments: tuple[str, ...], suggestion: str) -> None:
+    result = harness(*arguments)
+    assert result.returncode == 2
+    assert f"Did you mean '{suggestion}'?" in result.stderr
+
+
+def test_error_and_hint_without_traceback(
+    fail_with: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fail_with(UsageError("what is wrong", hint="do this\nor that")) == 2
+    assert capsys.readouterr().err == "error: what is wrong\nhint: do this\n      or that\n"
+    assert fail_with(SandboxError("engine gone")) == 3
+    assert capsys.readouterr().err == "error: engine gone\n"
+
+
+def test_traceback_on_request(
+    fail_with: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fail_with(UsageError("wrong"), "run", "-vv") == 2
+    assert "Traceback" in capsys.readouterr().err
+    assert fail_with(UsageError("wrong"), "exec", "--", "tool", "-vv") == 2
+    assert "Traceback" not in capsys.readouterr().err
+    monkeypatch.setenv("HARNESS_TRACEBACK", "1")
+    assert fail_with(UsageError("wrong")) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_fault_of_our_own_is_told_as_such(
+    fail_with: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fail_with(KeyError("row")) == 3
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: KeyError: 'row'"
+    assert "HARNESS_TRACEBACK=1" in hint
+
+
+def test_interrupt(fail_with: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert fail_with(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+def test_escape_sequences_never_reach_the_terminal(
+    fail_with: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(SandboxError("log: \x1b[2Jgone\r\x07"))
+    assert capsys.readouterr().err == "error: log: \\x1b[2Jgone\\r\\x07\n"

@@ -13,6 +13,7 @@ from harness.sandbox.checks import probe
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
 
+RUN_ID = "doctor"
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 
 

@@ -88,9 +88,7 @@ async def output_mb(sandbox: Sandbox, limits: Limits) -> Finding:
     """A job that writes too much is ended."""
     asked = 4 * limits.output_mb
     result = await attempt(sandbox, probe.output, asked)
-    return _ended(
-        result, "output_mb", f"{asked} MiB to be written where {limits.output_mb} MiB are allowed"
-    )
+    return _ended(result, "output_mb", f"{asked} MiB to be written where {limits.output_mb} MiB are allowed")
 
 
 async def disk_mb(sandbox: Sandbox, limits: Limits) -> Finding:

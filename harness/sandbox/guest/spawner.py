@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import typing  # noqa: F401 - most programs import it, and so do tests: once here, not twice in each sample
 
 from . import candidate, processes
 

@@ -55,9 +55,15 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> RunConfig:
     values: dict[str, Any] = {} if path is None else _read(path)
     values.update(overrides)
     try:
-        return RunConfig.model_validate(values)
+        config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise _explain(error, path, overrides) from error
+    return config.model_copy(update={"data": _absolute(config.data), "samples": _absolute(config.samples)})
+
+
+def _absolute(path: str | None) -> str | None:
+    """Make a path good for a run that is resumed from another folder; names of sources stay."""
+    return os.path.abspath(path) if path and os.path.exists(path) else path
 
 
 def _read(path: Path) -> dict[str, Any]:

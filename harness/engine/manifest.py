@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 import time
@@ -38,6 +39,7 @@ def build_manifest(
         "agent": config.agent,
         "source": source.kind,
         "data": asdict(source),
+        "samples_sha256": samples_sha256(config),
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
         "images": images,
@@ -50,6 +52,14 @@ def build_manifest(
             "memory_bytes": psutil.virtual_memory().total,
         },
     }
+
+
+def samples_sha256(config: RunConfig) -> str | None:
+    """Return the SHA-256 of the samples file, None where the run has none."""
+    if config.samples is None:
+        return None
+    with open(config.samples, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _git_revision() -> str | None:

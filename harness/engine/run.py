@@ -18,7 +18,7 @@ from harness.completion import completed
 from harness.config import RunConfig
 from harness.engine.concurrency import default_concurrency
 from harness.engine.execute import Execution, execute
-from harness.engine.manifest import SCHEMA_VERSION, build_manifest
+from harness.engine.manifest import SCHEMA_VERSION, build_manifest, samples_sha256
 from harness.engine.observer import RunObserver
 from harness.engine.plan import PlannedAttempt, plan_attempts, select_tasks
 from harness.engine.records import to_json
@@ -187,6 +187,11 @@ def _resumed(folder: Path, selection: Selection, images: dict[str, str]) -> dict
         raise UsageError(
             f"{folder}: the data has changed since this run started: {source.location}",
             hint="put the data back, or start a new run",
+        )
+    if manifest.get("samples_sha256") != samples_sha256(selection.config):
+        raise UsageError(
+            f"{folder}: the samples have changed since this run started: {selection.config.samples}",
+            hint="put the file back, or start a new run",
         )
     if manifest["images"] != images:
         raise UsageError(

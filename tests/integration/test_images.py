@@ -205,7 +205,7 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def one_layer_image() -> tuple[bytes, dict[str, bytes]]:
+def one_layer_image(architecture: str) -> tuple[bytes, dict[str, bytes]]:
     """The manifest and blobs of a tiny image, which no other pull has seen."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
@@ -214,7 +214,7 @@ def one_layer_image() -> tuple[bytes, dict[str, bytes]]:
     blob = layer.getvalue()
     config = json.dumps(
         {
-            "architecture": "amd64",
+            "architecture": architecture,
             "os": "linux",
             "config": {},
             "rootfs": {"type": "layers", "diff_ids": [digest_of(blob)]},
@@ -237,7 +237,7 @@ def one_layer_image() -> tuple[bytes, dict[str, bytes]]:
 
 
 def test_pulls_what_a_registry_has(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    Registry.manifest, Registry.blobs = one_layer_image()
+    Registry.manifest, Registry.blobs = one_layer_image(client.version()["Arch"])
     # The engine talks plain HTTP to registries on 127.0.0.0/8.
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -21,7 +21,9 @@ PRIVATE_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 MACHINE_NAMESPACES = frozenset(
     {"cgroup:[4026531835]", "pid:[4026531836]", "uts:[4026531838]", "ipc:[4026531839]"}
 )
-NO_CAPABILITIES = 0
+CAPABILITY_SETS = ("CapEff", "CapPrm", "CapInh", "CapAmb")
+# What a kernel that does not tell counts as.
+ALL_CAPABILITIES = "f" * 16
 SECCOMP_FILTER = "2"
 
 
@@ -35,7 +37,7 @@ async def read_only_root(sandbox: Sandbox, limits: Limits) -> Finding:
 
 
 async def network(sandbox: Sandbox, limits: Limits) -> Finding:
-    """There is no interface but loopback, and no route to anywhere."""
+    """No interface is up but loopback, and there is no route to anywhere."""
     facts = await answer(sandbox, probe.network, ADDRESSES)
     reached = [address for address, refusal in facts["ways"].items() if refusal is None]
     interfaces = f"interfaces: {', '.join(facts['interfaces'])}"
@@ -47,9 +49,8 @@ async def network(sandbox: Sandbox, limits: Limits) -> Finding:
 async def capabilities(sandbox: Sandbox, limits: Limits) -> Finding:
     """A job has none, and PID 1 no more than it is meant to have."""
     facts = await answer(sandbox, probe.status)
-    job = {kind: int(facts["job"][kind], 16) for kind in ("CapEff", "CapPrm", "CapInh", "CapAmb")}
-    held = [kind for kind, mask in job.items() if mask != NO_CAPABILITIES]
-    within_reach = int(facts["guest"]["CapBnd"], 16).bit_count()
+    held = [kind for kind in CAPABILITY_SETS if int(facts["job"].get(kind, ALL_CAPABILITIES), 16) != 0]
+    within_reach = int(facts["guest"].get("CapBnd", ALL_CAPABILITIES), 16).bit_count()
     return judged(
         not held and within_reach <= len(CAPABILITIES),
         f"the job has {', '.join(held) or 'none'}, PID 1 has {within_reach} (meant are {len(CAPABILITIES)})",
@@ -64,7 +65,7 @@ async def no_new_privileges(sandbox: Sandbox, limits: Limits) -> Finding:
 
 
 async def seccomp(sandbox: Sandbox, limits: Limits) -> Finding:
-    """The filter of system calls is in force, and it is ours: the engine's own lets some of these pass."""
+    """The filter of system calls is in force, and it is ours: an old engine's own lets some of these pass."""
     mode = (await answer(sandbox, probe.status))["job"].get("Seccomp")
     answers = await answer(sandbox, probe.system_calls)
     other = {call: refusal for call, refusal in answers.items() if refusal != "EPERM"}

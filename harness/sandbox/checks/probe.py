@@ -167,7 +167,7 @@ def create(folders: list[str]) -> dict[str, str | None]:
 
 
 def network(addresses: list[str]) -> dict[str, Any]:
-    """Return the names of all interfaces, and what refused a way to each address (None: there is one)."""
+    """Return the interfaces that are up, and what refused a way to each address (None: there is one)."""
     ways: dict[str, str | None] = {}
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -178,7 +178,7 @@ def network(addresses: list[str]) -> dict[str, Any]:
             ways[address] = None
         except OSError as error:
             ways[address] = _name(error)
-    return {"interfaces": [name for _index, name in socket.if_nameindex()], "ways": ways}
+    return {"interfaces": [name for _index, name in socket.if_nameindex() if _is_up(name)], "ways": ways}
 
 
 def status() -> dict[str, dict[str, str]]:
@@ -215,6 +215,15 @@ def namespaces() -> dict[str, str]:
     """The namespaces of this process: kind -> identity."""
     folder = "/proc/self/ns"
     return {kind: os.readlink(os.path.join(folder, kind)) for kind in os.listdir(folder)}
+
+
+def _is_up(interface: str) -> bool:
+    """Whether an interface is more than one of those (tunl0, sit0) that some kernels put everywhere."""
+    try:
+        with open(f"/sys/class/net/{interface}/flags") as file:
+            return bool(int(file.read(), 16) & 1)
+    except OSError:
+        return True
 
 
 def _number(path: str, word: int = 0) -> int | None:

@@ -49,9 +49,7 @@ async def processes(sandbox: Sandbox, limits: Limits) -> Finding:
     """A fork too many is refused."""
     facts = await answer(sandbox, probe.processes, limits.processes)
     found = f"{facts['started']} forks beside the guest where {limits.processes} are allowed in all"
-    return judged(
-        facts["refused"] == "EAGAIN", f"{found}, then {facts['refused'] or 'the probe was content'}"
-    )
+    return judged(facts["refused"] == "EAGAIN", f"{found}, then {facts['refused'] or 'no refusal'}")
 
 
 async def cpu_seconds(sandbox: Sandbox, limits: Limits) -> Finding:

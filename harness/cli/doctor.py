@@ -1,0 +1,78 @@
+"""`harness doctor`: whether this machine can be relied on, and what to do where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from harness.sandbox.checks import Check
+
+FAILED = 2
+FOUND_LIMIT = 400
+FIX_LIMIT = 1000
+COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
+NAME_WIDTH = 18
+
+app = typer.Typer()
+
+
+@app.command()
+def doctor(
+    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    output_dir: Annotated[Path, typer.Option("--output-dir", help="Where run folders go.")] = Path("runs"),
+) -> None:
+    """Check engine, images and room, and prove every limit and wall of a sandbox by trying it.
+
+    One line a check: ok, warn or FAIL. The exit code is 0 where nothing fails, else 2.
+    """
+    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.engine.concurrency import default_concurrency
+    from harness.errors import EngineUnavailableError
+    from harness.sandbox.checks import Check, Level, diagnose
+    from harness.sandbox.engine import connect
+    from harness.sandbox.limits import Limits
+
+    try:
+        client = connect()
+    except EngineUnavailableError as error:
+        _show(Check("engine", Level.FAIL, error.message, error.hint))
+        raise typer.Exit(FAILED) from None
+    try:
+        checks = run_until_signal(
+            diagnose(
+                client,
+                runtime=runtime,
+                runs_folder=output_dir,
+                concurrency=default_concurrency(Limits()),
+                notify=_show,
+            )
+        )
+    except Interrupted as interrupted:
+        raise typer.Exit(interrupted.exit_code) from None
+    if any(check.level is Level.FAIL for check in checks):
+        raise typer.Exit(FAILED)
+
+
+def _show(check: Check) -> None:
+    """Print a check on one line, and below it how to mend what is wrong."""
+    import sys
+
+    from rich.text import Text
+
+    from harness.reports.console import encodable, open_console
+    from harness.reports.text import printable
+
+    console = open_console(sys.stdout)
+    line = Text(f"{check.level:4}", COLOURS[check.level])
+    line.append(
+        f"  {check.name:{NAME_WIDTH}}  {encodable(printable(check.found, FOUND_LIMIT), sys.stdout)}",
+        "default",
+    )
+    console.print(line, soft_wrap=True)
+    if check.fix is not None:
+        margin = " " * (NAME_WIDTH + 8)
+        fix = encodable(printable(check.fix, FIX_LIMIT, multiline=True), sys.stdout)
+        console.print(Text(f"{margin}fix: " + fix.replace("\n", f"\n{margin}     ")), soft_wrap=True)

@@ -89,7 +89,8 @@ class Run:
             self.duration_seconds = time.monotonic() - started
             observer.ended()
             await completed(asyncio.to_thread(remove_run, self.client, self.manifest["run_id"]))
-            self.store.write_json(SUMMARY, {"source": self.manifest["source"], **summary_json(self.summary)})
+            facts = {"source": self.manifest["source"], "duration_seconds": round(self.duration_seconds, 3)}
+            self.store.write_json(SUMMARY, {**facts, **summary_json(self.summary)})
 
     def write_results(self, path: Path) -> None:
         """Write `results.json`, one attempt at a time. Raises StorageError."""

@@ -8,12 +8,13 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
   $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
   && echo $$python && break; done)
 
-BENCH ?=
-AGENT ?= oracle
-MODEL ?=
-N ?=
-DATA ?=
-ARGS ?=
+# From the command line only: a MODEL or DATA of the environment means something else.
+BENCH :=
+AGENT :=
+MODEL :=
+N :=
+DATA :=
+ARGS :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup eval test lint bench clean
@@ -28,7 +29,7 @@ setup: $(STAMP) ## virtual environment, package, Docker engine and images; quick
 eval: ## run a benchmark: make eval BENCH=mbpp
 	@test -n "$(BENCH)" || { echo 'error: which benchmark? make eval BENCH=mbpp' >&2; exit 2; }
 	@$(MAKE) --no-print-directory setup
-	@$(BIN)/harness run -b $(BENCH) --agent $(AGENT) \
+	@$(BIN)/harness run -b $(BENCH) --agent $(or $(AGENT),oracle) \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: setup ## all tests, against the real engine; ARGS="-k name" for some
@@ -49,7 +50,7 @@ clean: ## remove what was made here; images stay (harness images prune)
 # Made again only when pyproject.toml changes. An older pip knows no --group.
 $(STAMP): pyproject.toml | $(BIN)/python
 	@echo 'environment: installing the package'
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from functools import cache
 
 from harness.agents.agent import Agent, AgentError, AgentSettings
+from harness.discovery import declared
 from harness.errors import unknown_name
 
 __all__ = ["Agent", "AgentError", "AgentSettings", "agents", "build_agent"]
@@ -16,10 +15,7 @@ __all__ = ["Agent", "AgentError", "AgentSettings", "agents", "build_agent"]
 @cache
 def agents() -> dict[str, Callable[[AgentSettings], Agent]]:
     """Return every agent that there is, by name."""
-    found: dict[str, Callable[[AgentSettings], Agent]] = {}
-    for module in pkgutil.iter_modules(__path__):
-        found.update(getattr(importlib.import_module(f"{__name__}.{module.name}"), "AGENTS", {}))
-    return found
+    return dict(declared(__name__, "AGENTS"))
 
 
 def build_agent(name: str, settings: AgentSettings) -> Agent:

@@ -19,4 +19,4 @@ class Null:
         return self._settings.benchmark.submission(task, "completion", "")
 
 
-AGENTS = {"null": Null}
+AGENTS = (("null", Null),)

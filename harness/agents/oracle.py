@@ -20,4 +20,4 @@ class Oracle:
         return benchmark.submission(task, "solution", benchmark.references[task.id].solution)
 
 
-AGENTS = {"oracle": Oracle}
+AGENTS = (("oracle", Oracle),)

@@ -66,4 +66,4 @@ def _unknown_task(row: Row, task_id: str, known: set[str]) -> Exception:
     )
 
 
-AGENTS = {"predictions": Predictions}
+AGENTS = (("predictions", Predictions),)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 from harness.benchmarks.benchmark import Benchmark, Definition, read_all
 from harness.data.source import load_rows
+from harness.discovery import declared
 from harness.errors import unknown_name
 
 __all__ = ["Benchmark", "Definition", "definitions", "load_benchmark"]
@@ -18,11 +17,7 @@ __all__ = ["Benchmark", "Definition", "definitions", "load_benchmark"]
 @cache
 def definitions() -> dict[str, Definition]:
     """Return every benchmark that there is, by name."""
-    found: dict[str, Definition] = {}
-    for module in pkgutil.iter_modules(__path__):
-        for definition in getattr(importlib.import_module(f"{__name__}.{module.name}"), "BENCHMARKS", ()):
-            found[definition.name] = definition
-    return found
+    return {definition.name: definition for definition in declared(__name__, "BENCHMARKS")}
 
 
 def load_benchmark(

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
+from harness.environments import environment
 from harness.errors import UsageError
 from harness.reports.text import printable_bytes
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
@@ -19,6 +20,8 @@ from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
 
 LIMIT_EXIT_CODE = 124
 PROGRAM = "program.py"
+# Between the start of the container and that of the command.
+START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,14 @@ def limits_of(**values: float | None) -> Limits:
         raise UsageError(f"--{option}: {first['msg']}, not {first['input']}") from error
 
 
-async def carry_out(order: Order, environment: str, limits: Limits, *, runtime: str, keep_bytes: int) -> int:
+async def carry_out(order: Order, world: str, limits: Limits, *, runtime: str, keep_bytes: int) -> int:
     """Run the order in a fresh sandbox, pass its output on, and return the exit code."""
     try:
         async with Sandbox.open(
-            environment, limits=limits, runtime=runtime, deadline_seconds=limits.wall_seconds + 60
+            environment(world).image,
+            limits=limits,
+            runtime=runtime,
+            deadline_seconds=limits.wall_seconds + 60,
         ) as sandbox:
             if order.program is not None:
                 await sandbox.write_file(PROGRAM, order.program)

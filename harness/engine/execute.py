@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from harness.engine.observer import RunObserver
 from harness.engine.plan import PlannedAttempt
 from harness.engine.records import record_of
 from harness.engine.store import RunStore
+from harness.environments import Environment
 from harness.errors import SandboxError
 from harness.grading.programs import grade_program
 from harness.model import Reference, Status, Submission, Verdict
@@ -36,6 +37,7 @@ class Execution:
     """What every attempt of a run is carried out with. `timeout_seconds` is for one attempt."""
 
     benchmark: Benchmark
+    environment: Environment
     agent: Agent
     client: APIClient
     store: RunStore
@@ -63,8 +65,9 @@ async def execute(execution: Execution, plan: Sequence[PlannedAttempt]) -> None:
         async with asyncio.TaskGroup() as workers:
             for _ in range(execution.concurrency):
                 workers.create_task(_work(execution, groups))
-    except* SandboxError as errors:
-        raise errors.exceptions[0] from None
+    except ExceptionGroup as failures:
+        # The first has cancelled the other workers, or they met the same.
+        raise failures.exceptions[0] from None
 
 
 async def _work(execution: Execution, groups: Iterator[list[PlannedAttempt]]) -> None:
@@ -137,26 +140,28 @@ class _GradingSandbox:
     """The sandbox in which the attempts of one task are graded: opened late, replaced when in doubt."""
 
     def __init__(self, execution: Execution, *, attempts: int) -> None:
-        self._open: Callable[[], contextlib.AbstractAsyncContextManager[Sandbox]] = lambda: Sandbox.open(
-            execution.benchmark.definition.environment,
-            limits=execution.limits,
-            runtime=execution.runtime,
-            seccomp="strict",
-            deadline_seconds=execution.timeout_seconds * (attempts + 1),
-            run_id=execution.run_id,
-            client=execution.client,
-        )
+        self._execution = execution
+        self._deadline_seconds = execution.timeout_seconds * (attempts + 1)
         self._stack = contextlib.AsyncExitStack()
         self._sandbox: Sandbox | None = None
 
     async def get(self) -> Sandbox:
         if self._sandbox is None:
-            self._sandbox = await self._stack.enter_async_context(self._open())
+            execution = self._execution
+            opening = execution.environment.open_for_grading(
+                limits=execution.limits,
+                runtime=execution.runtime,
+                deadline_seconds=self._deadline_seconds,
+                run_id=execution.run_id,
+                client=execution.client,
+            )
+            self._sandbox = await self._stack.enter_async_context(opening)
         return self._sandbox
 
     async def discard(self) -> None:
         self._sandbox = None
-        await self._stack.aclose()
+        with contextlib.suppress(SandboxError):  # what cannot be removed now is removed at the run's end
+            await self._stack.aclose()
 
     async def __aenter__(self) -> _GradingSandbox:
         return self
@@ -164,5 +169,4 @@ class _GradingSandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(SandboxError):  # what cannot be removed now is removed at the run's end
-            await self.discard()
+        await self.discard()

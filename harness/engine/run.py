@@ -24,6 +24,7 @@ from harness.engine.plan import PlannedAttempt, plan_attempts, select_tasks
 from harness.engine.records import to_json
 from harness.engine.store import MANIFEST, SUMMARY, RunStore, new_run_folder, read_manifest, replaced
 from harness.engine.summary import summarize, summary_json
+from harness.environments import Environment, environment
 from harness.errors import UsageError
 from harness.model import AttemptRecord, Summary
 from harness.sandbox.engine import connect
@@ -42,6 +43,10 @@ class Selection:
     benchmark: Benchmark
     agent: Agent
     plan: list[PlannedAttempt]
+
+    @property
+    def environment(self) -> Environment:
+        return environment(self.benchmark.definition.environment)
 
 
 @dataclass(slots=True)
@@ -72,6 +77,7 @@ class Run:
         config = self.selection.config
         execution = Execution(
             benchmark=self.selection.benchmark,
+            environment=self.selection.environment,
             agent=self.selection.agent,
             client=self.client,
             store=self.store,
@@ -148,8 +154,8 @@ async def opened(
     config = selection.config
     client = await asyncio.to_thread(connect)
     try:
-        environment = selection.benchmark.definition.environment
-        images = {environment: await asyncio.to_thread(require_image, client, environment)}
+        image = selection.environment.image
+        images = {image: await asyncio.to_thread(require_image, client, image)}
         orphans = await asyncio.to_thread(remove_orphans, client)
         if orphans:
             notify(f"removed {len(orphans)} container(s) that a dead run had left")

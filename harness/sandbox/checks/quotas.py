@@ -54,7 +54,7 @@ async def processes(sandbox: Sandbox, limits: Limits) -> Finding:
 
 async def cpu_seconds(sandbox: Sandbox, limits: Limits) -> Finding:
     """A busy loop is ended by the CPU time that it has used."""
-    result = await attempt(sandbox, probe.burn, limits.cpu_seconds + 2)
+    result = await attempt(sandbox, probe.burn, limits.cpu_seconds + 1)
     return _ended(result, "cpu_seconds", f"a busy loop used {result.cpu_seconds:.1f} s of CPU")
 
 

@@ -1,0 +1,285 @@
+"""The diagnosis: all is well here, and every check fails where its cause is there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker import APIClient
+
+from harness.sandbox import container, reaper, seccomp
+from harness.sandbox.checks import (
+    Check,
+    Level,
+    canary,
+    diagnose,
+    diagnosis,
+    endings,
+    isolation,
+    machine,
+    quotas,
+)
+from harness.sandbox.checks.check import Finding
+from harness.sandbox.engine import connect, engine_facts
+from harness.sandbox.images import build_images, require_image
+from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.sandbox import Sandbox
+
+CANARIES = {name: canary for trial in diagnosis.TRIALS for name, canary in trial.canaries.items()}
+LIMITS = {name: trial.limits for trial in diagnosis.TRIALS for name in trial.canaries}
+SECCOMP = f"seccomp={seccomp.profile('default')}"
+TMPFS = {folder: "size=2m,nr_inodes=64,exec,mode=1777" for folder in ("/work", "/tmp")}
+
+# What each canary must find: (its name, what of the host config is weaker than it should be).
+WEAKER: list[tuple[str, dict[str, Any]]] = [
+    ("memory_mb", {"Memory": 0, "MemorySwap": 0}),
+    ("swap", {"MemorySwap": -1}),
+    ("processes", {"PidsLimit": 0}),
+    ("disk_mb", {"ShmSize": 64 * MIB}),
+    ("disk_mb", {"Tmpfs": {**TMPFS, "/tmp": "size=3m,nr_inodes=64,mode=1777"}}),
+    ("inodes", {"Tmpfs": {**TMPFS, "/work": "size=2m,mode=1777"}}),
+    ("read-only root", {"ReadonlyRootfs": False}),
+    ("network", {"NetworkMode": "bridge"}),
+    ("capabilities", {"CapAdd": ["CHOWN", "KILL", "SETGID", "SETUID", "NET_RAW"]}),
+    ("no new privileges", {"SecurityOpt": [SECCOMP]}),
+    ("seccomp", {"SecurityOpt": ["no-new-privileges:true", "seccomp=unconfined"]}),
+    ("namespaces", {"IpcMode": "host"}),
+    ("namespaces", {"CgroupnsMode": "host"}),
+]
+# The limits of which the guest is in charge: what holds in the sandbox, beside what it was told.
+LARGER = {
+    "cpu_seconds": Limits(cpu_seconds=10),
+    "output_mb": Limits(output_mb=64),
+    "file_mb": Limits(file_mb=64, disk_mb=4),
+    "open_files": Limits(open_files=256),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[APIClient]:
+    client = connect()
+    build_images(client, ["base", "python"], notify=print)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def here(client: APIClient, tmp_path: Path) -> machine.Machine:
+    return machine.Machine(client, engine_facts(client), "runc", tmp_path, 1, Limits())
+
+
+def weaken(monkeypatch: pytest.MonkeyPatch, host: dict[str, Any], **changes: Any) -> None:
+    """Have containers made with a part of their configuration changed."""
+    whole = container.container_config
+
+    def weaker(*arguments: Any) -> dict[str, Any]:
+        config = whole(*arguments)
+        return {**config, **changes, "host_config": {**config["host_config"], **host}}
+
+    monkeypatch.setattr(container, "container_config", weaker)
+
+
+async def finding_of(client: APIClient, name: str, limits: Limits | None = None) -> Finding:
+    """What a canary says of a sandbox with these limits, or else with those that it expects."""
+    async with Sandbox.open(limits=limits or LIMITS[name], client=client) as sandbox:
+        return await CANARIES[name](sandbox, LIMITS[name])
+
+
+async def test_this_machine_holds_and_nothing_is_left(client: APIClient, tmp_path: Path) -> None:
+    told: list[Check] = []
+    checks = await diagnose(client, runs_folder=tmp_path, notify=told.append)
+    assert [check for check in checks if check.level is Level.FAIL] == []
+    assert told == checks
+    names = [check.name for check in checks]
+    assert sorted(names) == sorted({*machine.CHECKS, *CANARIES, "host gone"})
+    assert client.containers(all=True, filters={"label": f"{reaper.PID}={os.getpid()}"}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "host"), WEAKER, ids=[f"{name}-{next(iter(host))}" for name, host in WEAKER]
+)
+async def test_weaker_container_is_found_out(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch, name: str, host: dict[str, Any]
+) -> None:
+    weaken(monkeypatch, host)
+    finding = await finding_of(client, name)
+    assert finding.level is Level.FAIL, finding.found
+
+
+async def test_missing_quota_of_cpus_is_never_well(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weaken(monkeypatch, {"NanoCpus": 0})
+    finding = await finding_of(client, "cpus")
+    # On a busy machine nobody gets more than half a core anyway.
+    assert finding.level is not Level.OK, finding.found
+
+
+@pytest.mark.parametrize("name", LARGER)
+async def test_larger_limit_is_found_out(client: APIClient, name: str) -> None:
+    finding = await finding_of(client, name, LARGER[name])
+    assert finding.level is Level.FAIL, finding.found
+
+
+async def test_missing_wall_limit_is_found_out(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without_timeout(*arguments: Any, timeout: float) -> Any:
+        return await canary.attempt(*arguments)
+
+    monkeypatch.setattr(quotas, "attempt", without_timeout)
+    finding = await finding_of(client, "wall_seconds")
+    assert finding.level is Level.FAIL, finding.found
+
+
+async def test_missed_deadline_is_found_out(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "DEADLINE_SECONDS", 0.3)
+    finding = await finding_of(client, "deadline")
+    assert finding.level is Level.FAIL, finding.found
+
+
+async def test_early_end_is_not_taken_for_the_deadline(client: APIClient) -> None:
+    async with Sandbox.open(client=client) as sandbox:
+        container.remove(client, sandbox.container_id)
+        check = await diagnosis._concluded("deadline", endings.deadline(sandbox, Limits()))
+    assert check.level is Level.FAIL
+
+
+async def test_guest_that_outlives_its_host_is_found_out(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The engine then keeps the guest's stdin open for the next one who attaches.
+    weaken(monkeypatch, {}, detach=True)
+    finding = await endings.host_gone(client, "runc", seconds=1.0)
+    assert finding.level is Level.FAIL, finding.found
+
+
+async def test_lost_sandbox_fails_its_canaries_and_no_others(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(sandbox: Sandbox, limits: Limits) -> Finding:
+        container.remove(client, sandbox.container_id)
+        return await isolation.network(sandbox, limits)
+
+    lost = diagnosis.Trial({"lost": lose, "next": isolation.network})
+    other = diagnosis.Trial({"other": isolation.network})
+    monkeypatch.setattr(diagnosis, "TRIALS", (lost, other))
+    checks = {check.name: check for check in await diagnose(client)}
+    assert [checks[name].level for name in ("lost", "next", "other")] == [Level.FAIL, Level.FAIL, Level.OK]
+    assert all(checks[name].fix for name in ("lost", "next"))
+
+
+async def test_sandbox_that_does_not_start_fails_all_of_its_canaries(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weaken(monkeypatch, {}, entrypoint=["/no/such/program"])
+    checks = await diagnose(client)
+    failed = {check.name for check in checks if check.level is Level.FAIL}
+    assert failed == {*CANARIES, "host gone"}
+
+
+async def test_engine_that_is_gone_is_the_only_check() -> None:
+    gone = APIClient(base_url="tcp://127.0.0.1:1", version="1.41")
+    (check,) = await diagnose(gone)
+    assert (check.name, check.level) == ("engine", Level.FAIL)
+
+
+async def test_unknown_runtime_says_what_to_do_and_starts_nothing(client: APIClient) -> None:
+    checks = {check.name: check for check in await diagnose(client, runtime="nonesuch")}
+    assert checks["runtime"].level is checks["sandbox"].level is Level.FAIL
+    assert "known: " in str(checks["runtime"].fix)
+    assert not checks.keys() & CANARIES.keys()
+
+
+async def test_missing_image_says_what_to_do_and_starts_nothing(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "image_tag", lambda name: f"harness/{name}:000000000000")
+    checks = {check.name: check for check in await diagnose(client)}
+    assert "harness/python:000000000000" in checks["images"].found
+    assert (checks["images"].level, checks["images"].fix) == (Level.FAIL, "run: harness setup")
+    assert checks["sandbox"].level is Level.FAIL
+    assert not checks.keys() & CANARIES.keys()
+
+
+def test_orphan_is_found(client: APIClient, here: machine.Machine) -> None:
+    run_id = f"test-{secrets.token_hex(6)}"
+    labels = reaper.labels(run_id, role="sandbox", deadline_seconds=60) | {reaper.PID_STARTED: "1"}
+    client.create_container(require_image(client, "python"), command=["true"], labels=labels)
+    try:
+        finding = machine.orphans(here)
+    finally:
+        reaper.remove_run(client, run_id)
+    assert (finding.level, finding.fix) == (Level.WARN, "run: harness gc")
+    assert run_id in finding.found
+
+
+@pytest.mark.parametrize(
+    ("version", "holes"),
+    [
+        ("1.1.5+ds1-1+deb12u1", ["2024-21626", "2025-31133", "2025-52565", "2025-52881"]),
+        ("1.1.12", ["2025-31133", "2025-52565", "2025-52881"]),
+        ("1.2.7", ["2025-31133", "2025-52565", "2025-52881"]),
+        ("1.3.2", ["2025-31133", "2025-52565", "2025-52881"]),
+        ("1.4.0-rc.2", ["2025-31133", "2025-52565", "2025-52881"]),
+        ("1.2.8", []),
+        ("v1.3.3", []),
+        ("1.4.0-rc.3", []),
+        ("1.4.0", []),
+        ("2.0.1", []),
+    ],
+)
+def test_holes_of_runc_are_named(here: machine.Machine, version: str, holes: list[str]) -> None:
+    finding = machine.runc(replace(here, facts=replace(here.facts, runc_version=version)))
+    assert (finding.level is Level.WARN) == bool(holes)
+    assert finding.found.count("CVE-") == len(holes)
+    assert all(f"CVE-{hole}" in finding.found for hole in holes)
+    assert ("distribution" in finding.found) == ("+" in version)
+
+
+@pytest.mark.parametrize("version", [None, "unknown"])
+def test_unknown_runc_is_a_warning(here: machine.Machine, version: str | None) -> None:
+    assert machine.runc(replace(here, facts=replace(here.facts, runc_version=version))).level is Level.WARN
+
+
+@pytest.mark.parametrize(
+    ("check", "facts"),
+    [
+        (machine.engine, {"version": "19.03.15"}),
+        (machine.cgroups, {"cgroup_driver": "none"}),
+        (machine.security, {"security_options": ("name=apparmor",)}),
+    ],
+)
+def test_unfit_engine_is_found_out(here: machine.Machine, check: Any, facts: dict[str, Any]) -> None:
+    assert check(here).level is Level.OK
+    finding = check(replace(here, facts=replace(here.facts, **facts)))
+    assert finding.level is Level.FAIL
+    assert finding.fix
+
+
+@pytest.mark.parametrize(("bound", "level"), [("TOO_FEW_BYTES", Level.FAIL), ("SCARCE_BYTES", Level.WARN)])
+def test_little_room_is_found_out(
+    here: machine.Machine, monkeypatch: pytest.MonkeyPatch, bound: str, level: Level
+) -> None:
+    monkeypatch.setattr(machine, bound, 1 << 62)
+    assert machine.runs_disk(here).level is machine.engine_disk(here).level is level
+
+
+def test_disk_of_an_engine_elsewhere_is_not_looked_at(here: machine.Machine) -> None:
+    elsewhere = replace(here, facts=replace(here.facts, kernel="another"))
+    assert "not looked at" in machine.engine_disk(elsewhere).found
+    assert "in all" in machine.free_memory(elsewhere).found
+
+
+def test_runs_folder_that_cannot_be_is_found_out(here: machine.Machine, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    finding = machine.runs_disk(replace(here, runs_folder=tmp_path / "file" / "runs"))
+    assert finding.level is Level.FAIL
+    assert machine.runs_disk(replace(here, runs_folder=tmp_path / "not" / "yet")).level is Level.OK
+
+
+def test_more_sandboxes_than_memory_is_a_warning(here: machine.Machine) -> None:
+    assert machine.free_memory(replace(here, concurrency=100_000)).level is Level.WARN

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import typer
 from harness.cli.interrupts import Interrupted, run_until_signal
 from harness.config import RunConfig
 from harness.engine.run import Run, Selection, opened, select
+from harness.engine.store import StorageError
 from harness.errors import UsageError
 from harness.model import Status
 from harness.reports.progress import progress_display
@@ -51,8 +53,11 @@ def carry_out(config: RunConfig, wishes: Wishes, *, resume: Path | None = None) 
         async with opened(selection, resume=resume, notify=notify) as run:
             try:
                 await run.execute(display)
-            finally:
-                _finish(run, wishes)
+            except BaseException:
+                with contextlib.suppress(StorageError):  # told is the first fault, not what it led to
+                    _finish(run, wishes)
+                raise
+            _finish(run, wishes)
             return _exit_code(run, wishes)
 
     try:
@@ -70,14 +75,26 @@ def check_results_path(path: Path, *, force: bool) -> None:
     folder = path.parent
     if not folder.is_dir():
         raise UsageError(f"{folder}: is not a folder", hint=f"run: mkdir -p {folder}")
-    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"{path}: cannot be written")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder", hint="name a file")
+    try:
+        # Tried, for permissions do not tell: read-only file systems, /proc, a full disk.
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}.") as trial:
+            trial.write(b"{}")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _finish(run: Run, wishes: Wishes) -> None:
-    write_report(run)
-    if wishes.results is not None:
-        run.write_results(wishes.results)
+    try:
+        write_report(run)
+        if wishes.results is not None:
+            run.write_results(wishes.results)
+    finally:
+        _show(run, wishes)
+
+
+def _show(run: Run, wishes: Wishes) -> None:
     config = run.selection.config
     unfinished = len(run.selection.plan) - len(run.store.finished)
     notes = [f"{unfinished} attempt(s) left: harness run --resume {run.folder}"] if unfinished else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,21 +59,16 @@ def doctor(
 
 def _show(check: Check) -> None:
     """Print a check on one line, and below it how to mend what is wrong."""
-    import sys
-
     from rich.text import Text
 
     from harness.reports.console import encodable, open_console
     from harness.reports.text import printable
 
     console = open_console(sys.stdout)
-    line = Text(f"{check.level:4}", COLOURS[check.level])
-    line.append(
-        f"  {check.name:{NAME_WIDTH}}  {encodable(printable(check.found, FOUND_LIMIT), sys.stdout)}",
-        "default",
-    )
-    console.print(line, soft_wrap=True)
+    found = encodable(printable(check.found, FOUND_LIMIT), sys.stdout)
+    level = (f"{check.level:4}", COLOURS[check.level])
+    console.print(Text.assemble(level, f"  {check.name:{NAME_WIDTH}}  {found}"), soft_wrap=True)
     if check.fix is not None:
-        margin = " " * (NAME_WIDTH + 8)
         fix = encodable(printable(check.fix, FIX_LIMIT, multiline=True), sys.stdout)
+        margin = " " * (NAME_WIDTH + 8)
         console.print(Text(f"{margin}fix: " + fix.replace("\n", f"\n{margin}     ")), soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -24,44 +24,45 @@ class Interrupted(Exception):
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
     """Run `work`; the first signal cancels it, further ones change nothing. Raises Interrupted.
 
-    A signal that is ignored already stays so: `nohup` means it. Once interrupted the process is on
+    A signal that is ignored already stays so: `nohup` means it. Once one has come, the process is on
     its way out, and signals stay without effect.
     """
-    received: list[int] = []
-    cancel: list[Callable[[], object]] = []
+    interrupts = _Interrupts()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    caught = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
+    for number in caught:
+        # Not with the loop's own handlers: those are gone before the process is.
+        signal.signal(number, interrupts.receive)
+    try:
+        return asyncio.run(interrupts.watch(work))
+    finally:
+        if interrupts.first is None:
+            for number in caught:
+                signal.signal(number, before[number])
 
-    # Not the loop's own handlers, for they are gone before the process is.
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-        if len(received) == 1:
-            for call in cancel:
-                call()
 
-    async def watched() -> T:
-        loop = asyncio.get_running_loop()
+class _Interrupts:
+    """The first signal that came, and the task that it cancels."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def receive(self, number: int, _frame: FrameType | None) -> None:
+        if self.first is None:
+            self.first = number
+            if self._task is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
+                    self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    async def watch(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(work)
-
-        def cancel_task() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: there is nothing left to cancel
-                loop.call_soon_threadsafe(task.cancel)
-
-        cancel.append(cancel_task)
-        if received:
+        self._task = task
+        if self.first is not None:
             task.cancel()
         try:
             return await task
         except asyncio.CancelledError:
-            if received:
-                raise Interrupted(received[0]) from None
+            if self.first is not None:
+                raise Interrupted(self.first) from None
             raise
-
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    caught = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
-    for number in caught:
-        signal.signal(number, interrupt)
-    try:
-        return asyncio.run(watched())
-    finally:
-        if not received:
-            for number in caught:
-                signal.signal(number, before[number])

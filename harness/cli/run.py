@@ -27,7 +27,8 @@ OutputDir = Annotated[Path | None, typer.Option("--output-dir", help="Where run 
 Results = Annotated[Path | None, typer.Option("-o", "--results", help="Write results.json here.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing results file.")]
 FailUnder = Annotated[
-    float | None, typer.Option("--fail-under", help="Exit with 1 where the rate is lower (0 to 1).")
+    float | None,
+    typer.Option("--fail-under", min=0, max=1, help="Exit with 1 where the rate is lower (0 to 1)."),
 ]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Each attempt; twice: tracebacks.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]

@@ -25,7 +25,7 @@ from harness.engine.records import to_json
 from harness.engine.store import MANIFEST, SUMMARY, RunStore, new_run_folder, read_manifest, replaced
 from harness.engine.summary import summarize, summary_json
 from harness.environments import Environment, environment
-from harness.errors import UsageError
+from harness.errors import SandboxError, UsageError
 from harness.model import AttemptRecord, Summary
 from harness.sandbox.engine import connect
 from harness.sandbox.images import require_image
@@ -156,9 +156,7 @@ async def opened(
     try:
         image = selection.environment.image
         images = {image: await asyncio.to_thread(require_image, client, image)}
-        orphans = await asyncio.to_thread(remove_orphans, client)
-        if orphans:
-            notify(f"removed {len(orphans)} container(s) that a dead run had left")
+        await asyncio.to_thread(_clean_up, client, notify)
         folder = resume or new_run_folder(Path(config.output_dir), config.benchmark)
         store = RunStore(folder)
         try:
@@ -184,6 +182,17 @@ def resumed_config(folder: Path) -> RunConfig:
         return RunConfig.model_validate(manifest["config"], strict=False)
     except (KeyError, ValueError) as error:
         raise UsageError(f"{folder / MANIFEST}: its config cannot be used: {error}") from error
+
+
+def _clean_up(client: APIClient, notify: Callable[[str], None]) -> None:
+    """Remove what dead runs left. One that will not go must not keep this run from starting."""
+    try:
+        orphans = remove_orphans(client)
+    except SandboxError as error:
+        notify(f"{error.message} (left by a dead run; harness gc tries again)")
+    else:
+        if orphans:
+            notify(f"removed {len(orphans)} container(s) that a dead run had left")
 
 
 def _resumed(folder: Path, selection: Selection, images: dict[str, str]) -> dict[str, Any]:

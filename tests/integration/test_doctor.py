@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from harness.sandbox.checks import (
     endings,
     isolation,
     machine,
+    probe,
     quotas,
 )
 from harness.sandbox.checks.check import Finding
@@ -33,7 +35,7 @@ from harness.sandbox.sandbox import Sandbox
 CANARIES = {name: canary for trial in diagnosis.TRIALS for name, canary in trial.canaries.items()}
 LIMITS = {name: trial.limits for trial in diagnosis.TRIALS for name in trial.canaries}
 SECCOMP = f"seccomp={seccomp.profile('default')}"
-TMPFS = {folder: "size=2m,nr_inodes=64,exec,mode=1777" for folder in ("/work", "/tmp")}
+TMPFS = dict.fromkeys(("/work", "/tmp"), "size=2m,nr_inodes=64,exec,mode=1777")
 
 # What each canary must find: (its name, what of the host config is weaker than it should be).
 WEAKER: list[tuple[str, dict[str, Any]]] = [
@@ -258,6 +260,27 @@ def test_unfit_engine_is_found_out(here: machine.Machine, check: Any, facts: dic
     finding = check(replace(here, facts=replace(here.facts, **facts)))
     assert finding.level is Level.FAIL
     assert finding.fix
+
+
+def test_what_the_kernel_lacks_is_told(here: machine.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = ["WARNING: No swap limit support", "WARNING: No blkio throttle.read_bps_device support"]
+    monkeypatch.setattr(here.client, "info", lambda: {"Warnings": others})
+    finding = machine.cgroups(here)
+    assert finding.level is Level.WARN
+    assert "swap limit" in finding.found
+    assert "blkio" not in finding.found
+
+
+def test_cgroup_v2_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "CGROUP", str(tmp_path))
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    (tmp_path / "memory.swap.max").write_text("0\n")
+    assert probe.share(0.01)["allowed"] == 0.5
+    assert probe.swap()["allowed"] == 0
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "memory.swap.max").write_text("max\n")
+    assert probe.share(0.01)["allowed"] != pytest.approx(0.5)
+    assert probe.swap()["allowed"] == sys.maxsize
 
 
 @pytest.mark.parametrize(("bound", "level"), [("TOO_FEW_BYTES", Level.FAIL), ("SCARCE_BYTES", Level.WARN)])

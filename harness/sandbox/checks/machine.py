@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -27,6 +27,9 @@ GIB = 1024 * MIB
 OLDEST_ENGINE = (20, 10)
 SCARCE_BYTES = 5 * GIB
 TOO_FEW_BYTES = GIB
+
+# How the engine's warnings begin that are about limits of ours; there are many others.
+LACKING = tuple(f"WARNING: No {what}" for what in ("memory limit", "swap limit", "cpu cfs", "pids limit"))
 
 # What lets a container out, and the releases that mended it: the first of each series of releases.
 FINAL = math.inf
@@ -71,6 +74,12 @@ def cgroups(machine: Machine) -> Finding:
             "a rootless engine needs cgroup v2 and systemd: https://docs.docker.com/engine/security/rootless"
         )
         return Finding(Level.FAIL, f"{found}: the engine cannot set limits", fix)
+    lacking = [warning for warning in _info(machine)["Warnings"] or () if warning.startswith(LACKING)]
+    if lacking:
+        fix = (
+            "boot with cgroup_enable=memory swapaccount=1 on the kernel's command line, or use another kernel"
+        )
+        return Finding(Level.WARN, f"{found}; the engine says: {'; '.join(lacking)}", fix)
     return Finding(Level.OK, found)
 
 
@@ -143,8 +152,7 @@ def images(machine: Machine) -> Finding:
 
 def engine_disk(machine: Machine) -> Finding:
     """There is room where the engine keeps images and containers."""
-    with engine_errors("ask the engine about itself"):
-        root = Path(machine.client.info()["DockerRootDir"])
+    root = Path(_info(machine)["DockerRootDir"])
     if not (_is_here(machine) and root.is_dir()):
         return Finding(Level.OK, f"not looked at: {root} is on the engine's machine")
     return _room(root, "run: harness images prune   docker system prune")
@@ -198,6 +206,12 @@ CHECKS: Mapping[str, Callable[[Machine], Finding]] = {
     "memory": free_memory,
     "orphans": orphans,
 }
+
+
+def _info(machine: Machine) -> dict[str, Any]:
+    with engine_errors("ask the engine about itself"):
+        info: dict[str, Any] = machine.client.info()
+    return info
 
 
 def _is_here(machine: Machine) -> bool:

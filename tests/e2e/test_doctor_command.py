@@ -1,0 +1,92 @@
+"""`harness doctor` as the user meets it: lines, fixes, exit codes, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.sandbox import reaper
+from harness.sandbox.engine import connect
+
+COMMAND = [sys.executable, "-c", "from harness.cli.app import main; main()", "doctor"]
+LINE = re.compile(r"(ok  |warn|FAIL)  \S.*|\s+(fix: )?\S.*")
+
+
+def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_every_check_is_a_plain_line_and_all_is_well() -> None:
+    result = doctor()
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout
+    lines = result.stdout.splitlines()
+    assert len(lines) > 25
+    assert all(LINE.fullmatch(line) for line in lines)
+    assert not any(line.startswith("FAIL") for line in lines)
+    assert "\x1b" not in result.stdout
+
+
+def test_engine_that_does_not_answer_ends_it_at_once() -> None:
+    started = time.monotonic()
+    result = doctor(DOCKER_HOST="tcp://127.0.0.1:1")
+    assert time.monotonic() - started < 10
+    assert (result.returncode, result.stderr) == (2, "")
+    found, fix = result.stdout.splitlines()
+    assert re.match(
+        r"FAIL  engine +no Docker engine answers at DOCKER_HOST=tcp://127.0.0.1:1: nothing", found
+    )
+    assert fix.strip().startswith("fix: start the engine behind DOCKER_HOST")
+
+
+def test_what_would_steer_a_terminal_is_shown_not_sent() -> None:
+    result = doctor(DOCKER_HOST="tcp://127.0.0.1:1/\x1b[2J\u202e")
+    assert result.returncode == 2
+    assert "\\x1b[2J\\u202e" in result.stdout
+    assert not {"\x1b", "\u202e"} & set(result.stdout + result.stderr)
+
+
+def test_unknown_runtime_fails_with_its_fix_below() -> None:
+    result = doctor("--runtime", "nonesuch")
+    assert result.returncode == 2
+    lines = result.stdout.splitlines()
+    (place,) = (number for number, line in enumerate(lines) if re.match("FAIL  runtime ", line))
+    assert lines[place + 1].strip().startswith("fix: known: ")
+    assert re.match("FAIL  sandbox .*no limit was tried", lines[-2])
+
+
+def test_folder_of_runs_that_cannot_be_written_fails() -> None:
+    result = doctor("--output-dir", "/dev/null/runs", "--runtime", "nonesuch")
+    assert result.returncode == 2
+    assert re.search("(?m)^FAIL  runs disk .*/dev/null cannot be written", result.stdout)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_no_container(number: signal.Signals) -> None:
+    client = connect()
+    process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    its = {"label": f"{reaper.PID}={process.pid}"}
+    try:
+        deadline = time.monotonic() + 30
+        while not client.containers(filters=its) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+        process.communicate(timeout=30)
+        assert process.returncode == 128 + number
+        assert client.containers(all=True, filters=its) == []
+    finally:
+        process.kill()
+        process.communicate()
+        client.close()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from harness.completion import completed
+
+
+async def test_returns_what_the_work_returns() -> None:
+    async def work() -> int:
+        return 7
+
+    assert await completed(work()) == 7
+
+
+async def test_raises_what_the_work_raises() -> None:
+    async def work() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await completed(work())
+
+
+async def test_cancelled_work_still_ends_before_the_cancellation_goes_on() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    done: list[str] = []
+
+    async def work() -> None:
+        begun.set()
+        await may_end.wait()
+        done.append("work")
+
+    async def caller() -> None:
+        try:
+            await completed(work())
+        finally:
+            done.append("caller")
+
+    task = asyncio.create_task(caller())
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["work", "caller"]
+
+
+async def test_a_failure_after_a_cancellation_is_still_a_cancellation() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await may_end.wait()
+        raise ValueError("late")
+
+    task = asyncio.create_task(completed(work()))
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.agents import agents
+from harness.benchmarks import definitions
+from harness.discovery import declared
+from harness.environments import environment, environments
+from harness.errors import UsageError
+
+
+def test_a_new_file_is_all_that_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "made_up_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "first.py").write_text("THINGS = (1, 2)\n")
+    (package / "second.py").write_text("THINGS = (3,)\n")
+    (package / "without.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert sorted(declared("made_up_package", "THINGS")) == [1, 2, 3]
+
+
+def test_every_benchmark_lives_in_an_environment_that_there_is() -> None:
+    assert {definition.environment for definition in definitions().values()} <= set(environments())
+
+
+def test_the_names_are_those_of_the_design() -> None:
+    assert {"humaneval", "mbpp"} <= set(definitions())
+    assert {"oracle", "null", "predictions"} <= set(agents())
+
+
+def test_an_unknown_environment_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as error:
+        environment("pyhton")
+    assert "did you mean 'python'" in str(error.value.hint)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UsageError, unknown_name
 from harness.sandbox.limits import Limits
@@ -17,6 +18,14 @@ from harness.sandbox.limits import Limits
 MIN_TIMEOUT_SECONDS = 180
 MAX_TIMEOUT_SECONDS = 600
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def _text_of_id(value: Any) -> Any:
+    # MBPP's ids are integers in its data, and so they are in YAML.
+    return str(value) if type(value) is int else value
+
+
+TaskId = Annotated[str, BeforeValidator(_text_of_id)]
 
 
 class RunConfig(BaseModel):
@@ -31,7 +40,7 @@ class RunConfig(BaseModel):
     agent: str = "oracle"
     model: str | None = None
     sample_size: int | None = Field(default=None, ge=1)
-    task_ids: list[str] = Field(default_factory=list)
+    task_ids: list[TaskId] = Field(default_factory=list)
     filter_category: list[str] = Field(default_factory=list)
     timeout_seconds: int = Field(default=MIN_TIMEOUT_SECONDS, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)
     max_concurrent: int | None = Field(default=None, ge=1, le=1024)
@@ -44,6 +53,17 @@ class RunConfig(BaseModel):
     output_dir: str = "runs"
     limits: Limits = Field(default_factory=Limits)
     runtime: Literal["runc", "runsc"] = "runc"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _samples_want_their_agent(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("samples") is not None and "agent" not in values:
+            return {**values, "agent": "predictions"}
+        return values
+
+
+# The keys whose values are more than text.
+_TYPED = frozenset(("sample_size", "timeout_seconds", "max_concurrent", "n_samples", "k", "seed", "limits"))
 
 
 def load_config(path: Path | None, overrides: Mapping[str, Any]) -> RunConfig:
@@ -63,7 +83,9 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> RunConfig:
 
 def _absolute(path: str | None) -> str | None:
     """Make a path good for a run that is resumed from another folder; names of sources stay."""
-    return os.path.abspath(path) if path and os.path.exists(path) else path
+    if not path or path in ("hub", "bundled") or not os.path.exists(path):
+        return path
+    return os.path.abspath(path)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -78,21 +100,30 @@ def _read(path: Path) -> dict[str, Any]:
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
         raise UsageError(f"{where}: is not YAML: {getattr(error, 'problem', error)}") from error
     if not isinstance(values, dict):
-        raise UsageError(f"{path}: needs keys and values, found {type(values).__name__}")
-    expanded: dict[str, Any] = _expand(values, str(path))
-    return expanded
+        raise UsageError(f"{path}: needs keys and values, such as 'benchmark: mbpp'")
+    if "agent" in values and values["agent"] is None:
+        values["agent"] = "null"  # YAML reads the name of that agent as nothing
+    return {key: _expand(value, f"{path}: {key}", typed=key in _TYPED) for key, value in values.items()}
 
 
-def _expand(value: Any, where: str) -> Any:
-    """Replace variables in every string; a value that is one variable only is read as YAML again."""
+def _expand(value: Any, where: str, *, typed: bool) -> Any:
+    """Replace variables in every string.
+
+    A value that is one variable only is nothing where that is empty, and read as YAML where `typed`.
+    """
     if isinstance(value, dict):
-        return {key: _expand(inner, f"{where}: {key}") for key, inner in value.items()}
+        return {key: _expand(inner, f"{where}.{key}", typed=typed) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_expand(inner, where) for inner in value]
+        return [_expand(inner, where, typed=typed) for inner in value]
     if not isinstance(value, str) or "${" not in value:
         return value
     text = _VARIABLE.sub(lambda match: _variable(match, where), value)
-    return yaml.safe_load(text) if _VARIABLE.fullmatch(value) else text
+    if not _VARIABLE.fullmatch(value):
+        return text
+    if typed:
+        with contextlib.suppress(yaml.YAMLError):  # as text it will be refused, with its key
+            return yaml.safe_load(text)
+    return text or None
 
 
 def _variable(match: re.Match[str], where: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.benchmarks.benchmark import Benchmark
+from harness.errors import UsageError
 from harness.model import Submission, Task
 
 
@@ -31,3 +32,10 @@ class AgentSettings:
     benchmark: Benchmark
     n_samples: int
     samples: Path | None = None
+
+    def refuse_samples(self, agent: str) -> None:
+        """Raise UsageError where there are samples, which `agent` would silently leave unread."""
+        if self.samples is not None:
+            raise UsageError(
+                f"agent '{agent}' reads no samples", hint="leave out --samples, or say --agent predictions"
+            )

@@ -10,6 +10,7 @@ class Null:
     """Hands in an empty completion for every task."""
 
     def __init__(self, settings: AgentSettings) -> None:
+        settings.refuse_samples("null")
         self._settings = settings
 
     def sample_lines(self, task: Task) -> list[int | None]:

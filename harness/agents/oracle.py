@@ -10,6 +10,7 @@ class Oracle:
     """Knows every reference. Built on the host, it acts in no sandbox."""
 
     def __init__(self, settings: AgentSettings) -> None:
+        settings.refuse_samples("oracle")
         self._settings = settings
 
     def sample_lines(self, task: Task) -> list[int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from harness.model import ProgramTests, Reference, Submission, Task
 
 _HUB = "google-research-datasets/mbpp"
 _ALL_SPLITS = "prompt+test+validation+train"
+_INDENTATION = re.compile(r"^[ \t]+", re.MULTILINE)
 
 
 def read(row: Row) -> tuple[Task, Reference]:
@@ -67,20 +69,20 @@ def humaneval_shape(row: Row) -> dict[str, Any]:
     task, reference = read(row)
     entry_point = str(task.entry_point)
     text = row.text("prompt" if "prompt" in row.values else "text")
-    code = row.text("code").replace("\r\n", "\n").expandtabs(8)
+    code = _INDENTATION.sub(lambda blanks: blanks[0].expandtabs(8), row.text("code").replace("\r\n", "\n"))
     function = next(
         node
         for node in ast.parse(code).body
         if isinstance(node, ast.FunctionDef) and node.name == entry_point
     )
     lines = code.split("\n")
-    first = function.body[0]
-    if first.lineno == function.lineno:
-        # The body stands on the header's line: written out, so that it can be cut between the two.
-        lines[function.lineno - 1 : function.end_lineno] = ast.unparse(function).split("\n")
-        first_line, indent = function.lineno + 1, " " * 4
-    else:
-        first_line, indent = first.lineno, " " * first.col_offset
+    first_line = _first_line(function.body[0])
+    indent = lines[first_line - 1][: function.body[0].col_offset]
+    if indent.strip():
+        # The body stands on a line of the header: written out, so that it can be cut between the two.
+        top = _first_line(function)
+        lines[top - 1 : function.end_lineno] = ast.unparse(function).split("\n")
+        first_line, indent = top + len(function.decorator_list) + 1, " " * 4
     header = "\n".join(lines[: first_line - 1])
     docstring = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').strip()
     body = [
@@ -104,6 +106,12 @@ def read_humaneval_shape(row: Row) -> tuple[Task, Reference]:
     shaped = humaneval_shape(row)
     task_id = str(shaped["task_id"])
     return humaneval.read(replace(row, values={**shaped, "task_id": task_id}))
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """The line on which a statement begins, with its decorators."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 class _Renamed(ast.NodeTransformer):

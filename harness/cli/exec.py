@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def execute(
     argv = list(command or [])
     if argv[:1] == ["--"]:
         argv = argv[1:]
-    order = Order.of(argv, sys.stdin.buffer)
+    order = Order.of(argv, sys.stdin.buffer if sys.stdin else io.BytesIO())
     limits = limits_of(
         memory_mb=memory_mb,
         processes=processes,

@@ -81,7 +81,7 @@ def run(
 
     given = _given(
         benchmark=benchmark,
-        agent=agent or ("predictions" if samples and not config else None),
+        agent=agent,
         model=model,
         sample_size=sample_size,
         task_ids=task_ids,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from pydantic import ValidationError
 from harness.environments import environment
 from harness.errors import UsageError
 from harness.reports.text import printable_bytes
+from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ExecResult, Stream
@@ -34,7 +38,10 @@ class Order:
 
     @classmethod
     def of(cls, argv: Sequence[str], stdin: BinaryIO) -> Order:
-        """Understand a command line: `-` and `FILE.py` are Python programs, all else a command."""
+        """Understand a command line: `-` and `FILE.py` are Python programs, all else a command.
+
+        Raises UsageError where there is nothing to run, or it cannot be read.
+        """
         if not argv:
             raise UsageError(
                 "nothing to run", hint="harness exec -- CMD...   harness exec FILE.py   harness exec -"
@@ -42,7 +49,7 @@ class Order:
         if argv[0] == "-":
             return cls(("python3", PROGRAM, *argv[1:]), program=_read("standard input", stdin))
         path = Path(argv[0])
-        if path.suffix == ".py" and path.is_file():
+        if path.suffix == ".py":
             try:
                 program = path.read_bytes()
             except OSError as error:
@@ -55,8 +62,9 @@ def limits_of(**values: float | None) -> Limits:
     """Build limits from options. Raises UsageError that names the option."""
     given = {name: value for name, value in values.items() if value is not None}
     wall = given["wall_seconds"]
-    # A sleeping program reaches the wall limit, a busy one either: one option should be enough for both.
-    given.setdefault("cpu_seconds", max(1, min(600, int(wall) + 1)))
+    if math.isfinite(wall):
+        # A sleeping program reaches the wall limit, a busy one either: one option is enough for both.
+        given.setdefault("cpu_seconds", max(1, min(600, int(wall) + 1)))
     try:
         return Limits.model_validate(given)
     except ValidationError as error:
@@ -68,12 +76,14 @@ def limits_of(**values: float | None) -> Limits:
 
 async def carry_out(order: Order, world: str, limits: Limits, *, runtime: str, keep_bytes: int) -> int:
     """Run the order in a fresh sandbox, pass its output on, and return the exit code."""
+    image = environment(world).image
+    await asyncio.to_thread(_require_runtime, runtime)
     try:
         async with Sandbox.open(
-            environment(world).image,
+            image,
             limits=limits,
             runtime=runtime,
-            deadline_seconds=limits.wall_seconds + 60,
+            deadline_seconds=limits.wall_seconds + START_SECONDS,
         ) as sandbox:
             if order.program is not None:
                 await sandbox.write_file(PROGRAM, order.program)
@@ -86,6 +96,14 @@ async def carry_out(order: Order, world: str, limits: Limits, *, runtime: str, k
     _pass_on(result.stdout, sys.stdout.buffer, "stdout")
     _pass_on(result.stderr, sys.stderr.buffer, "stderr")
     return _told(result, limits)
+
+
+def _require_runtime(runtime: str) -> None:
+    """Raise UsageError where the engine does not know `runtime`; a start would call that a fault of ours."""
+    if runtime == "runc":  # known to every engine, and asking takes time
+        return
+    with contextlib.closing(connect()) as client:
+        require_runtime(engine_facts(client), runtime)
 
 
 def _told(result: ExecResult, limits: Limits) -> int:

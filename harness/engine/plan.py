@@ -46,6 +46,8 @@ def select_tasks(
                 raise _unknown(unknown_name("task", task_id, known), benchmark)
         tasks = [task for task in tasks if task.id in set(task_ids)]
     if categories:
+        if not any(task.category for task in benchmark.tasks):
+            raise UsageError(f"{benchmark.name} has no categories", hint="leave out --filter-category")
         known = {task.category.lower() for task in tasks if task.category}
         wanted = {category.lower() for category in categories}
         for category in sorted(wanted - known):

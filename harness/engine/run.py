@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,12 +23,20 @@ from harness.engine.manifest import SCHEMA_VERSION, build_manifest, samples_sha2
 from harness.engine.observer import RunObserver
 from harness.engine.plan import PlannedAttempt, plan_attempts, select_tasks
 from harness.engine.records import to_json
-from harness.engine.store import MANIFEST, SUMMARY, RunStore, new_run_folder, read_manifest, replaced
+from harness.engine.store import (
+    MANIFEST,
+    SUMMARY,
+    RunStore,
+    StorageError,
+    new_run_folder,
+    read_manifest,
+    replaced,
+)
 from harness.engine.summary import summarize, summary_json
 from harness.environments import Environment, environment
-from harness.errors import SandboxError, UsageError
+from harness.errors import HarnessError, SandboxError, UsageError
 from harness.model import AttemptRecord, Summary
-from harness.sandbox.engine import connect
+from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.images import require_image
 from harness.sandbox.reaper import remove_orphans, remove_run
 
@@ -91,12 +100,20 @@ class Run:
         started = time.monotonic()
         try:
             await execute(execution, self.selection.plan)
-        finally:
-            self.duration_seconds = time.monotonic() - started
-            observer.ended()
-            await completed(asyncio.to_thread(remove_run, self.client, self.manifest["run_id"]))
-            facts = {"source": self.manifest["source"], "duration_seconds": round(self.duration_seconds, 3)}
+        except BaseException:
+            with contextlib.suppress(HarnessError):  # told is the first fault, not what it led to
+                await self._end(observer, started)
+            raise
+        await self._end(observer, started)
+
+    async def _end(self, observer: RunObserver, started: float) -> None:
+        self.duration_seconds = time.monotonic() - started
+        observer.ended()
+        facts = {"source": self.manifest["source"], "duration_seconds": round(self.duration_seconds, 3)}
+        try:
             self.store.write_json(SUMMARY, {**facts, **summary_json(self.summary)})
+        finally:
+            await completed(asyncio.to_thread(remove_run, self.client, self.manifest["run_id"]))
 
     def write_results(self, path: Path) -> None:
         """Write `results.json`, one attempt at a time. Raises StorageError."""
@@ -154,6 +171,7 @@ async def opened(
     config = selection.config
     client = await asyncio.to_thread(connect)
     try:
+        require_runtime(await asyncio.to_thread(engine_facts, client), config.runtime)
         image = selection.environment.image
         images = {image: await asyncio.to_thread(require_image, client, image)}
         await asyncio.to_thread(_clean_up, client, notify)
@@ -165,7 +183,7 @@ async def opened(
                 manifest = build_manifest(
                     client, config, selection.benchmark.source, run_id=run_id, images=images
                 )
-                store.write_json(MANIFEST, manifest)
+                _begin(store, manifest)
             else:
                 manifest = _resumed(folder, selection, images)
             yield Run(selection, store, client, manifest)
@@ -175,11 +193,22 @@ async def opened(
         client.close()
 
 
+def _begin(store: RunStore, manifest: dict[str, Any]) -> None:
+    """Write the manifest of a new run. A folder that cannot hold even that is taken away again."""
+    try:
+        store.write_json(MANIFEST, manifest)
+    except StorageError as error:
+        shutil.rmtree(store.folder, ignore_errors=True)
+        raise UsageError(error.message, hint="make room, or choose another: --output-dir DIR") from error
+
+
 def resumed_config(folder: Path) -> RunConfig:
     """Return the config that the run in `folder` was started with. Raises UsageError."""
     manifest = read_manifest(folder)
     try:
-        return RunConfig.model_validate(manifest["config"], strict=False)
+        config = RunConfig.model_validate(manifest["config"], strict=False)
+        # Whether the hub could be reached was decided when the run started.
+        return config.model_copy(update={"data": config.data or manifest["source"]})
     except (KeyError, ValueError) as error:
         raise UsageError(f"{folder / MANIFEST}: its config cannot be used: {error}") from error
 

@@ -8,8 +8,9 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -48,13 +49,14 @@ class RunStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._kept: dict[tuple[str, int], Kept] = {}
-        self._lock = _lock(folder)
-        self._file = open(folder / ATTEMPTS, "a+b", buffering=0)  # noqa: SIM115 - closed by close()
-        self._load()
+        with ExitStack() as opening:
+            opening.callback(os.close, _lock(folder))
+            self._file = opening.enter_context(_opened(folder / ATTEMPTS))
+            self._load()
+            self._held = opening.pop_all()
 
     def close(self) -> None:
-        self._file.close()
-        os.close(self._lock)
+        self._held.close()
 
     @property
     def finished(self) -> set[tuple[str, int]]:
@@ -182,6 +184,13 @@ def _lock(folder: Path) -> int:
         os.close(descriptor)
         raise UsageError(f"{folder}: another process is running in it") from None
     return descriptor
+
+
+def _opened(path: Path) -> FileIO:
+    try:
+        return open(path, "a+b", buffering=0)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _line_from(descriptor: int, offset: int) -> bytes:

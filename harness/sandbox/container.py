@@ -64,7 +64,8 @@ def _attach(client: APIClient, container_id: str) -> socket.socket:
     try:
         descriptor = os.dup(attached.fileno())
     finally:
-        attached.close()
+        # docker-py ties socket and response into a cycle: closing the socket alone waits for a collection.
+        getattr(attached, "_response", attached).close()
     stream = socket.socket(fileno=descriptor)
     stream.setblocking(False)
     return stream

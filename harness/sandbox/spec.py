@@ -29,8 +29,9 @@ ENVIRONMENT = {
 }
 WORK_FOLDER = "/work"
 TEMPORARY_FOLDER = "/tmp"
+SHARED_MEMORY_FOLDER = "/dev/shm"
 # What every user of a sandbox can write to; the guest empties them after each job.
-SHARED_FOLDERS = (TEMPORARY_FOLDER, "/dev/shm", "/dev/mqueue")
+SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The least that PID 1 needs to start jobs under their own users and to end them.
 CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
 
@@ -77,8 +78,9 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
             tmpfs={
                 WORK_FOLDER: f"{disk},mode=0755,exec",
                 TEMPORARY_FOLDER: f"{disk},mode=1777,exec",
+                # In place of the engine's own, which has no bound on inodes.
+                SHARED_MEMORY_FOLDER: f"{disk},mode=1777,noexec",
             },
-            shm_size=limits.disk_mb * MIB,
             mem_limit=memory,
             memswap_limit=memory,
             pids_limit=limits.processes,

@@ -81,6 +81,7 @@ def test_interrupted_it_leaves_no_container(number: signal.Signals) -> None:
     try:
         deadline = time.monotonic() + 30
         while not client.containers(filters=its) and time.monotonic() < deadline:
+            assert process.poll() is None, "it ended before it had a container"
             time.sleep(0.05)
         process.send_signal(number)
         process.communicate(timeout=30)

@@ -42,7 +42,6 @@ WEAKER: list[tuple[str, dict[str, Any]]] = [
     ("memory_mb", {"Memory": 0, "MemorySwap": 0}),
     ("swap", {"MemorySwap": -1}),
     ("processes", {"PidsLimit": 0}),
-    ("disk_mb", {"ShmSize": 64 * MIB}),
     ("disk_mb", {"Tmpfs": {**TMPFS, "/tmp": "size=3m,nr_inodes=64,mode=1777"}}),
     ("inodes", {"Tmpfs": {**TMPFS, "/work": "size=2m,mode=1777"}}),
     ("read-only root", {"ReadonlyRootfs": False}),

@@ -145,7 +145,7 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         some,
         some.map(tuple),
-        some.map(lambda items: {n: item for n, item in enumerate(items)}.values()),
+        some.map(lambda items: dict(enumerate(items)).values()),
         st.builds(deque, some, st.none() | st.integers(0, 5)),
         pairs.map(dict),
         pairs.map(OrderedDict),
@@ -208,7 +208,7 @@ def test_what_crosses_is_identical(value: Any) -> None:
             2020, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(seconds=3661, microseconds=5))
         ),
         deque([1, 2, 3], 3),
-        deque([], 0),
+        deque(maxlen=0),
         {1: "a", "1": b"a", b"1": 1.0},
         [True, 1, 1.0, (1 + 0j), Decimal(1), Fraction(1)],
         {"order": 1, "of": 2, "insertion": 3},
@@ -259,7 +259,7 @@ def test_a_zone_arrives_as_its_offset() -> None:
     moment = datetime.datetime(2024, 7, 1, 12, tzinfo=ZoneInfo("UTC"))
     got = crossed(moment)
     assert got == moment
-    assert got.tzinfo == datetime.timezone.utc
+    assert got.tzinfo == datetime.UTC
 
 
 def test_a_time_whose_zone_has_no_offset_is_refused() -> None:
@@ -279,7 +279,6 @@ def test_a_view_of_a_dictionary_stays_a_view(view: str) -> None:
     assert list(got) == list(original)
 
 
-@pytest.mark.xfail(strict=True, reason="bug: views of an OrderedDict have types of their own")
 @pytest.mark.parametrize("view", ["keys", "values", "items"])
 def test_a_view_of_an_ordered_dictionary_crosses_as_a_view(view: str) -> None:
     original = getattr(OrderedDict(a=1, b=2), view)()
@@ -442,7 +441,7 @@ def test_a_subclass_crosses_as_plain_data_inside_keys_and_elements() -> None:
         slice(1),
         iter([1]),
         memoryview(b"x"),
-        datetime.timezone.utc,
+        datetime.UTC,
         Exception("x"),
         type("Pretender", (), {"__module__": "decimal", "__qualname__": "Decimal"})(),
     ],
@@ -498,7 +497,6 @@ def test_a_mapping_that_contains_itself_crosses(make: Callable[[], Any]) -> None
     assert type(got) is make
 
 
-@pytest.mark.xfail(strict=True, reason="bug: inside itself a deque arrives as a list")
 def test_a_deque_that_contains_itself_crosses() -> None:
     value: deque[Any] = deque([1], 5)
     value.append(value)
@@ -506,7 +504,6 @@ def test_a_deque_that_contains_itself_crosses() -> None:
     assert got[1] is got
 
 
-@pytest.mark.xfail(strict=True, reason="bug: inside itself a deque arrives as a list")
 def test_a_deque_inside_a_list_inside_itself_crosses() -> None:
     inner: list[Any] = []
     value = deque([inner])
@@ -701,10 +698,6 @@ def several(tag: bytes, *parts: object) -> bytes:
         pytest.param(item(b"h", 1, 2, 3, 4, 0, 60), id="offset that is a number"),
         pytest.param(item(b"h", 1, 2, 3, 4, 0, datetime.timedelta(days=1)), id="offset of a day"),
         pytest.param(item(b"w", 2023, 1, 1, 25, 0, 0, 0, 0, None), id="hour 25"),
-        pytest.param(several(b"Q", -1), id="deque of negative length"),
-        pytest.param(b"Q" + count(0) + encoded(-1), id="deque of negative bound"),
-        pytest.param(b"Q" + count(0) + encoded(True), id="deque bound by a boolean"),
-        pytest.param(b"Q" + count(0) + encoded(10**30), id="deque of a bound beyond any memory"),
         pytest.param(several(b"e", 1), id="items that are no pairs"),
         pytest.param(several(b"e", (1, 2, 3)), id="items that are triples"),
         pytest.param(several(b"e", ([], 1)), id="items with a list as a key"),
@@ -722,12 +715,11 @@ def test_a_handle_that_is_unknown_is_refused() -> None:
         Decoder(lambda kind, number: {}[kind, number]).decode(b"H" + struct.pack(">BI", 9, 0))
 
 
-@pytest.mark.parametrize("tag", [b"l", b"S", b"d", b"C", b"O", b"D", b"Q", b"B"])
-def test_memory_stays_in_proportion_to_the_bytes(tag: bytes) -> None:
-    empty = tag + count(0) + (b"N" if tag == b"Q" else b"")
+@pytest.mark.parametrize("make", [list, set, dict, Counter, OrderedDict, defaultdict, deque, bytearray])
+def test_memory_stays_in_proportion_to_the_bytes(make: Callable[[], Any]) -> None:
     number = 10_000
-    data = b"l" + count(number) + empty * number
-    decoded(several(b"l", Counter(), OrderedDict(), defaultdict(), deque()))  # whatever is imported for them
+    data = b"l" + count(number) + encoded(make()) * number
+    decoded(encoded(make()))  # whatever is imported for it is not counted
     tracemalloc.start()
     try:
         value = decoded(data)

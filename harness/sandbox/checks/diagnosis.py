@@ -71,7 +71,7 @@ async def diagnose(
     limits: Limits | None = None,
     notify: Callable[[Check], None] = lambda check: None,
 ) -> list[Check]:
-    """Check the machine, then prove with canaries that sandboxes hold; takes some 3 s.
+    """Check the machine, then prove with canaries that sandboxes hold. Takes about 3 s.
 
     `concurrency` sandboxes of `limits` are what a run will have at once. `notify` gets each check
     as soon as it and those before it are there. What fails becomes a check: nothing is raised.

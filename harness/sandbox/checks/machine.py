@@ -70,15 +70,11 @@ def cgroups(machine: Machine) -> Finding:
     facts = machine.facts
     found = f"version {facts.cgroup_version}, driver {facts.cgroup_driver or 'unknown'}"
     if facts.cgroup_driver == "none":
-        fix = (
-            "a rootless engine needs cgroup v2 and systemd: https://docs.docker.com/engine/security/rootless"
-        )
+        fix = "a rootless engine needs cgroup v2 and systemd: docs.docker.com/engine/security/rootless"
         return Finding(Level.FAIL, f"{found}: the engine cannot set limits", fix)
     lacking = [warning for warning in _info(machine)["Warnings"] or () if warning.startswith(LACKING)]
     if lacking:
-        fix = (
-            "boot with cgroup_enable=memory swapaccount=1 on the kernel's command line, or use another kernel"
-        )
+        fix = "boot with cgroup_enable=memory swapaccount=1 on the kernel's command line"
         return Finding(Level.WARN, f"{found}; the engine says: {'; '.join(lacking)}", fix)
     return Finding(Level.OK, found)
 
@@ -99,7 +95,7 @@ def runc(machine: Machine) -> Finding:
     if not holes:
         return Finding(Level.OK, text)
     found = f"{text} has {', '.join(holes)}"
-    if "+" in text or "~" in text or "-" in text.replace("-rc", ""):
+    if re.search("[+~]|-(?!rc)", text):
         # Distributions mend an old version and keep its number.
         found += ", unless this distribution's package has the fixes"
     return Finding(Level.WARN, found, "update runc to 1.2.8, 1.3.3 or newer")
@@ -155,7 +151,7 @@ def engine_disk(machine: Machine) -> Finding:
     root = Path(_info(machine)["DockerRootDir"])
     if not (_is_here(machine) and root.is_dir()):
         return Finding(Level.OK, f"not looked at: {root} is on the engine's machine")
-    return _room(root, "run: harness images prune   docker system prune")
+    return _room(root, "make room there: harness images prune   (docker system df shows what else takes it)")
 
 
 def runs_disk(machine: Machine) -> Finding:

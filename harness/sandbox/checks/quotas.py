@@ -11,9 +11,9 @@ from harness.sandbox.checks.check import Finding, Level, judged
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import HOME, Sandbox
-from harness.sandbox.spec import TEMPORARY_FOLDER
+from harness.sandbox.spec import SHARED_MEMORY_FOLDER, TEMPORARY_FOLDER
 
-SHARED_MEMORY_FOLDER = "/dev/shm"
+WRITABLE_FOLDERS = (HOME, TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER)
 EXCESS_MB = 16
 WALL_SECONDS = 0.25
 # Long enough for several periods of the kernel's CPU quota, which are 0.1 s each.
@@ -93,7 +93,7 @@ async def disk_mb(sandbox: Sandbox, limits: Limits) -> Finding:
     """Each folder that a job can write to is full when it should be."""
     sizes = []
     holds = True
-    for folder in (HOME, TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER):
+    for folder in WRITABLE_FOLDERS:
         facts = await answer(sandbox, probe.fill, folder, 4 * limits.disk_mb)
         sizes.append(f"{folder} {facts['bytes'] / MIB:.1f} MiB")
         holds = holds and facts["refused"] == "ENOSPC" and facts["bytes"] <= limits.disk_mb * MIB
@@ -104,7 +104,7 @@ async def inodes(sandbox: Sandbox, limits: Limits) -> Finding:
     """A folder that a job can write to takes so many files, empty ones too."""
     counts = []
     holds = True
-    for folder in (HOME, TEMPORARY_FOLDER):
+    for folder in WRITABLE_FOLDERS:
         facts = await answer(sandbox, probe.inodes, folder, 2 * limits.inodes)
         counts.append(f"{folder} {facts['files']} files")
         holds = holds and facts["refused"] == "ENOSPC" and facts["files"] <= limits.inodes

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ _VALUE_TYPES = {
     ("datetime", "time"): b"h",
     ("datetime", "datetime"): b"w",
     ("datetime", "timedelta"): b"u",
+}
+_EMPTY: tuple[Any, ...] = ({}, OrderedDict())
+_VIEWS = {
+    **{type(mapping.keys()): b"k" for mapping in _EMPTY},
+    **{type(mapping.values()): b"v" for mapping in _EMPTY},
+    **{type(mapping.items()): b"e" for mapping in _EMPTY},
 }
 _MUTABLE_MAPPINGS = (b"C", b"O", b"D")
 
@@ -115,10 +122,9 @@ class Encoder:
         if kind is range:
             parts.append(b"R")
             return iter((value.start, value.stop, value.step)), 0
-        views = {type({}.keys()): b"k", type({}.values()): b"v", type({}.items()): b"e"}
-        if kind in views:
+        if kind in _VIEWS:
             items = tuple(value)
-            parts.append(views[kind] + _LENGTH.pack(len(items)))
+            parts.append(_VIEWS[kind] + _LENGTH.pack(len(items)))
             return iter(items), 0
         plain = _as_plain(value, kind)
         if plain is not None:
@@ -152,8 +158,9 @@ class Encoder:
             return _flat(value), 0
         if tag == b"Q":
             self._number(value)
-            parts[-1] += _LENGTH.pack(len(value))
-            return iter([value.maxlen, *value]), 0
+            maxlen = -1 if value.maxlen is None else value.maxlen
+            parts[-1] += _LENGTH.pack(len(value)) + _INT64.pack(maxlen)
+            return iter(list(value)), 0
         if tag == b"m":
             return iter((str(value),)), 0
         if tag == b"q":
@@ -323,18 +330,9 @@ class Decoder:
             target = self._keep([])
             return _Open(count, target, lambda items: items), position
         if tag == b"Q":
-            from collections import deque
-
-            holder: list[Any] = []
-            slot = len(self._containers)
-            self._containers.append(holder)
-
-            def finish_deque(items: list[Any]) -> object:
-                result = deque(items[1:], _natural_or_none(items[0]))
-                self._containers[slot] = result
-                return result
-
-            return _Open(count + 1, [], finish_deque), position
+            (maxlen,) = _INT64.unpack_from(data, position)
+            queue = self._keep(deque(maxlen=None if maxlen < 0 else maxlen))
+            return _Open(count, queue, lambda items: items), position + _INT64.size
         if tag == b"S":
             empty: set[Any] = self._keep(set())
             return _Open(count, [], lambda items: _filled(empty, items)), position
@@ -357,13 +355,13 @@ def _take(data: bytes, position: int) -> tuple[bytes, int]:
 
 
 def _empty_mapping(tag: bytes) -> dict[Any, Any]:
-    if tag == b"d":
-        return {}
-    import collections
-
-    if tag == b"C":
-        return collections.Counter()
-    return collections.OrderedDict() if tag == b"O" else collections.defaultdict()
+    kinds: dict[bytes, Callable[[], dict[Any, Any]]] = {
+        b"d": dict,
+        b"C": Counter,
+        b"O": OrderedDict,
+        b"D": defaultdict,
+    }
+    return kinds[tag]()
 
 
 def _filled(target: set[Any], items: list[Any]) -> set[Any]:
@@ -381,10 +379,6 @@ def _integers(items: list[Any]) -> list[int]:
     if any(type(item) is not int for item in items):
         raise ValueRefused("a number that is not an integer")
     return items
-
-
-def _natural_or_none(value: Any) -> int | None:
-    return None if value is None else _integers([value])[0]
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,288 @@
+"""The trusted side against a peer that says whatever it likes: silence, noise and forgery never pass."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.sandbox.guest import channel, trusted_tests, values
+
+SECRET = "the-expected-value-8471"
+EXPECTED = f"assert f([1]) == {SECRET!r}"
+REPLY_LETTERS = (channel.VALUE, channel.CHANGED, channel.RAISED, channel.STOPPED)
+
+
+class Handle:
+    """Written as the handle of an object of the peer's."""
+
+    def __init__(self, kind: int, number: int = 0) -> None:
+        self.kind = kind
+        self.number = number
+
+
+def handle_of(value: Any) -> tuple[int, int]:
+    return value.kind, value.number
+
+
+def message(letter: bytes, value: object) -> bytes:
+    payload = values.Encoder(handle_of).encode(value)
+    return len(payload).to_bytes(4, "big") + letter + payload
+
+
+LOADED = message(channel.VALUE, None)
+FUNCTION = message(channel.VALUE, Handle(values.CALLABLE))
+
+
+def run(said: bytes, statements: Sequence[str] = (EXPECTED,), setup: str = "") -> dict[str, Any]:
+    """Run tests against a peer that has said all of this ahead of time, and then hangs up."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(said)
+        theirs.shutdown(socket.SHUT_WR)
+        request = {
+            "preamble": "",
+            "program": "pass",
+            "setup": setup,
+            "statements": list(statements),
+            "exports": {"f": "f"},
+        }
+        report = trusted_tests.run(ours.fileno(), request)
+    assert json.loads(json.dumps(report)) == report
+    return report
+
+
+def answering(*replies: bytes, statements: Sequence[str] = (EXPECTED,)) -> dict[str, Any]:
+    """Run tests against a peer that loads, hands out a function, and answers calls with `replies`."""
+    return run(LOADED + FUNCTION + b"".join(replies), statements)
+
+
+def test_the_right_answer_passes() -> None:
+    report = answering(message(channel.VALUE, SECRET))
+    assert report == {"results": ["passed"], "evidence": None, "error": None, "breach": None, "lost": None}
+
+
+def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
+    report = answering(
+        message(channel.VALUE, "no"), message(channel.VALUE, SECRET), statements=[EXPECTED, EXPECTED]
+    )
+    assert report["results"] == ["failed", "passed"]
+
+
+def test_the_evidence_names_the_test_its_line_the_arguments_and_the_result() -> None:
+    report = answering(
+        message(channel.VALUE, "wrong"), statements=["pass", "x = [2]\nassert f(x, k=3) == 4\n"]
+    )
+    assert report["evidence"] == (
+        "test 2: assert f(x, k=3) == 4: AssertionError; last call ([2], k=3) returned 'wrong'"
+    )
+
+
+def test_silence_fails() -> None:
+    report = run(b"")
+    assert (report["results"], report["error"]) == (["failed"], "CandidateLost")
+
+
+def test_a_program_that_does_not_load_fails_every_test() -> None:
+    error = ("SyntaxError", "SyntaxError", ("bad",), "bad")
+    report = run(message(channel.RAISED, error), ["pass", "pass"])
+    assert report["results"] == ["failed", "failed"]
+    assert report["evidence"] == "the program failed to load: SyntaxError: bad"
+
+
+def test_a_peer_that_hangs_up_in_a_test_fails_it_and_names_no_later_one() -> None:
+    report = answering(statements=["pass", "f(1)", "pass"])
+    assert report["results"] == ["passed", "failed"]
+    assert report["lost"] == "the program's process ended before the tests did"
+
+
+def test_no_test_can_swallow_the_loss_of_the_candidate() -> None:
+    report = answering(statements=["try:\n    f(1)\nexcept BaseException:\n    pass", "pass"])
+    assert report["results"] == ["failed"]
+
+
+def test_answers_that_come_after_a_breach_are_not_heard() -> None:
+    report = answering(message(b"?", SECRET), message(channel.VALUE, SECRET), statements=[EXPECTED] * 2)
+    assert "passed" not in report["results"]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=80))
+def test_noise_instead_of_a_program_never_passes(noise: bytes) -> None:
+    assert "passed" not in run(noise)["results"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=80))
+def test_noise_instead_of_an_answer_never_passes(noise: bytes) -> None:
+    assert "passed" not in answering(noise)["results"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(letter=st.sampled_from([*REPLY_LETTERS, b"L", b"\0"]), payload=st.binary(max_size=40))
+def test_a_framed_payload_of_noise_never_passes(letter: bytes, payload: bytes) -> None:
+    assert "passed" not in answering(len(payload).to_bytes(4, "big") + letter + payload)["results"]
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple),
+    max_leaves=6,
+) | st.builds(Handle, st.integers(0, 3), st.integers(0, 3))
+
+
+@settings(deadline=None, max_examples=300)
+@given(letter=st.sampled_from(REPLY_LETTERS), value=PLAIN)
+def test_a_wellformed_reply_of_another_kind_never_passes(letter: bytes, value: object) -> None:
+    assert "passed" not in answering(message(letter, value))["results"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(letter=st.sampled_from(REPLY_LETTERS), result=PLAIN, after=PLAIN)
+def test_forged_changes_of_arguments_never_pass(letter: bytes, result: object, after: object) -> None:
+    assert "passed" not in answering(message(channel.CHANGED, (letter, result, after)))["results"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    base=st.sampled_from(sorted(trusted_tests.EXCEPTIONS)),
+    own=st.sampled_from(["Own", "CandidateLost", "not a name", "__class__", "None"]) | st.text(max_size=5),
+    args=st.none() | st.lists(PLAIN, max_size=5).map(tuple),
+    text=st.text(st.characters(), max_size=5),
+)
+def test_a_forged_exception_never_passes(base: str, own: str, args: object, text: str) -> None:
+    assert "passed" not in answering(message(channel.RAISED, (base, own, args, text)))["results"]
+
+
+@pytest.mark.parametrize("base", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "StopIteration"])
+def test_an_exception_that_ends_programs_ends_one_test_only(base: str) -> None:
+    raised = message(channel.RAISED, (base, base, (0,), "0"))
+    report = answering(raised, message(channel.VALUE, SECRET), statements=[EXPECTED, EXPECTED])
+    assert report["results"] == ["failed", "passed"]
+
+
+@pytest.mark.parametrize("name", ["object", "type", "eval", "__import__", "CandidateLost", "int", ""])
+def test_a_base_that_is_no_builtin_exception_becomes_a_plain_exception(name: str) -> None:
+    statement = "try:\n    f(1)\nexcept Exception as error:\n    assert type(error).__bases__ == (Exception,)"
+    report = answering(message(channel.RAISED, (name, "Own", (), "")), statements=[statement])
+    assert report["results"] == ["passed"]
+
+
+@pytest.mark.parametrize(
+    "kind", [values.OPAQUE, values.ITERATOR, values.CALLABLE], ids=["opaque", "iterator", "callable"]
+)
+@pytest.mark.parametrize(
+    "test",
+    [
+        "f(1) == 1",
+        "1 == f(1)",
+        "not (f(1) != 1)",
+        "f(1) in [1, 2]",
+        "f(1) is True",
+        "f(1) > 0",
+        "f(1) + 1 == 2",
+        "len(f(1)) == 1",
+        "isinstance(f(1), (int, str, list, dict, set, float, tuple, bytes))",
+        "f(1)[0] == 1",
+        "f(1).value == 1",
+        "str(f(1)) == '1'",
+        "int(f(1)) == 1",
+        "abs(f(1) - 1) < 1e-6",
+        "f'{f(1)}' == '1'",
+    ],
+)
+def test_a_handle_has_no_property_that_a_test_could_take_for_a_value(kind: int, test: str) -> None:
+    reply = message(channel.VALUE, Handle(kind, 7))
+    assert answering(reply, reply, statements=[f"assert {test}"])["results"] == ["failed"]
+
+
+@pytest.mark.parametrize("forged", [1, "True", [1], None, Handle(values.OPAQUE, 9)], ids=repr)
+def test_only_a_boolean_is_the_truth_of_an_object(forged: object) -> None:
+    object_ = message(channel.VALUE, Handle(values.OPAQUE, 5))
+    report = answering(object_, message(channel.VALUE, forged), statements=["assert f(1)"])
+    assert report["results"] == ["failed"]
+
+
+def test_an_oversized_length_is_a_breach_before_anything_of_it_is_read() -> None:
+    report = answering(b"\xff\xff\xff\xff" + channel.VALUE)
+    assert report["breach"] is not None
+    assert "announced" in report["breach"]
+
+
+@pytest.mark.parametrize(
+    ("letter", "value"),
+    [
+        (b"?", 1),
+        (channel.STOPPED, 1),
+        (channel.RAISED, None),
+        (channel.RAISED, ("ValueError", "ValueError", ())),
+        (channel.RAISED, (1, "ValueError", (), "")),
+        (channel.RAISED, ("ValueError", None, (), "")),
+        (channel.RAISED, ("ValueError", "ValueError", (), b"")),
+        (channel.CHANGED, None),
+        (channel.CHANGED, (channel.VALUE, 1)),
+        (channel.CHANGED, (channel.VALUE, 1, [])),
+        (channel.CHANGED, (channel.CHANGED, 1, ())),
+        (channel.CHANGED, ("v", 1, ())),
+        (channel.CHANGED, (channel.VALUE, 1, ((), ()))),
+        (channel.CHANGED, (channel.VALUE, 1, (None,))),
+        (channel.CHANGED, (channel.VALUE, 1, (b"",))),
+        (channel.VALUE, Handle(3)),
+    ],
+    ids=repr,
+)
+def test_a_reply_of_a_wrong_shape_is_a_breach(letter: bytes, value: object) -> None:
+    assert answering(message(letter, value))["breach"] is not None
+
+
+def test_a_set_cannot_be_given_what_has_no_hash() -> None:
+    forged = message(channel.CHANGED, (channel.VALUE, None, (([1],),)))
+    assert answering(forged, statements=["f({1})"])["breach"] is not None
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 1_000_000, 7**100_000, "\ud800\x1b[2J" * 1000, [0] * 100_000],
+    ids=lambda v: type(v).__name__,
+)
+def test_the_evidence_is_bounded_whatever_the_answer(value: object) -> None:
+    report = answering(message(channel.VALUE, value), statements=["assert f(1) == 2"])
+    assert len(report["evidence"]) <= trusted_tests.MAX_EVIDENCE
+
+
+def test_the_evidence_survives_an_answer_too_deep_to_be_shown() -> None:
+    deep: list[Any] = []
+    for _ in range(20_000):
+        deep = [deep]
+    report = answering(message(channel.VALUE, deep), statements=["assert f(1) == 2"])
+    assert "whose repr raised RecursionError" in report["evidence"]
+
+
+def test_a_long_message_of_an_exception_is_bounded() -> None:
+    raised = message(channel.RAISED, ("ValueError", "ValueError", None, "m" * 10_000))
+    assert len(answering(raised)["evidence"]) <= trusted_tests.MAX_EVIDENCE
+
+
+def test_a_broken_set_up_of_ours_fails_every_test() -> None:
+    report = run(LOADED + FUNCTION, ["pass", "pass"], setup="1/0")
+    assert report["results"] == ["failed", "failed"]
+    assert report["evidence"] == "the tests' own set-up failed: ZeroDivisionError: division by zero"
+
+
+def test_a_helper_of_the_set_up_does_not_stand_in_for_the_program() -> None:
+    missing = message(channel.RAISED, ("NameError", "NameError", ("no f",), "no f"))
+    report = run(LOADED + missing, ["assert f() == 1"], setup="def f(): return 1")
+    assert report["results"] == ["failed"]
+
+
+def test_a_test_that_does_not_compile_fails() -> None:
+    assert answering(statements=["assert ("])["error"] == "SyntaxError"
+
+
+def test_without_tests_nothing_has_passed() -> None:
+    assert answering(statements=[])["results"] == []

@@ -105,7 +105,15 @@ def read_humaneval_shape(row: Row) -> tuple[Task, Reference]:
     """Read a row of MBPP as one of HumanEval."""
     shaped = humaneval_shape(row)
     task_id = str(shaped["task_id"])
-    return humaneval.read(replace(row, values={**shaped, "task_id": task_id}))
+    task, reference = humaneval.read(replace(row, values={**shaped, "task_id": task_id}))
+    # The tests may use more of the program than the function that is asked for. Functions of the
+    # prompt they have of their own; everything else is the candidate's.
+    own = _top_level_names(ast.parse(reference.tests.setup))
+    candidates = {
+        name: name for name in read(row)[1].tests.exports if not isinstance(own.get(name), ast.FunctionDef)
+    }
+    tests = replace(reference.tests, exports={**reference.tests.exports, **candidates})
+    return task, replace(reference, tests=tests)
 
 
 def _first_line(statement: ast.stmt) -> int:

@@ -25,13 +25,12 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
     """Run `work`; the first signal cancels it, further ones change nothing. Raises Interrupted.
 
     A signal that is ignored already stays so: `nohup` means it. Once one has come, the process is on
-    its way out, and signals stay without effect.
+    its way out, and ignores all three to its very end.
     """
     interrupts = _Interrupts()
     before = {number: signal.getsignal(number) for number in SIGNALS}
     caught = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
     for number in caught:
-        # Not with the loop's own handlers: those are gone before the process is.
         signal.signal(number, interrupts.receive)
     try:
         return asyncio.run(interrupts.watch(work))
@@ -49,11 +48,15 @@ class _Interrupts:
         self._task: asyncio.Task[Any] | None = None
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        if self.first is None:
-            self.first = number
-            if self._task is not None:
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
-                    self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+        if self.first is not None:
+            return
+        self.first = number
+        # Any handler would be gone before the process is; to be ignored lasts.
+        for further in SIGNALS:
+            signal.signal(further, signal.SIG_IGN)
+        if self._task is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     async def watch(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(work)

@@ -29,7 +29,7 @@ from harness.sandbox.checks import (
 from harness.sandbox.checks.check import Finding
 from harness.sandbox.engine import connect, engine_facts
 from harness.sandbox.images import build_images, require_image
-from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.limits import Limits
 from harness.sandbox.sandbox import Sandbox
 
 CANARIES = {name: canary for trial in diagnosis.TRIALS for name, canary in trial.canaries.items()}

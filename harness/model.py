@@ -47,7 +47,8 @@ class ProgramTests:
 
     `setup` is trusted source that runs before the tests (imports, the prompt's own helpers).
     `statements` are the tests, each the source of one or more statements, run in order in one
-    namespace. `exports` maps the names that the tests take from the candidate to the candidate's.
+    namespace. `exports` maps the names that the tests take from the candidate to the candidate's;
+    `classes` gives, for those that are classes in the reference, the names that these define.
     `preamble` is source that the candidate gets before its own program, in its own process.
     """
 
@@ -55,6 +56,7 @@ class ProgramTests:
     exports: Mapping[str, str]
     setup: str = ""
     preamble: str = ""
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

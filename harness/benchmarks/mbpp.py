@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from harness.benchmarks import humaneval
 from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.source import class_attributes, imports_of, names_used, top_level_names
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.model import ProgramTests, Reference, Submission, Task
@@ -34,17 +34,22 @@ def read(row: Row) -> tuple[Task, Reference]:
     imports = row.texts("test_imports") if "test_imports" in row.values else []
     preamble = "\n".join([*imports, row.optional_text("test_setup_code") or ""])
     solution = _parsed(row, "code", code)
-    defined = _top_level_names(solution)
-    used = _names_used(_parsed(row, "test_list", "\n".join([preamble, *statements])))
+    defined = top_level_names(solution)
+    used = names_used(_parsed(row, "test_list", "\n".join([preamble, *statements])))
     exports = [name for name in defined if name in used]
     functions = [name for name in exports if isinstance(defined[name], ast.FunctionDef)]
     if not functions:
         raise row.error("no test uses a function that the code defines", field="test_list")
     tests = ProgramTests(
-        setup="\n".join([preamble, *_imports_of(solution, used - set(exports))]),
+        setup="\n".join([preamble, *imports_of(solution, used - set(exports))]),
         preamble=preamble,
         statements=tuple(statements),
         exports={name: name for name in exports},
+        classes={
+            name: class_attributes(node)
+            for name, node in defined.items()
+            if name in exports and isinstance(node, ast.ClassDef)
+        },
     )
     # The prompt that the paper gives to models (section 4.1).
     prompt = (
@@ -137,49 +142,6 @@ def _parsed(row: Row, field: str, source: str) -> ast.Module:
         return ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise row.error(f"is not Python: {error}", field=field) from error
-
-
-def _top_level_names(module: ast.Module) -> dict[str, ast.stmt]:
-    """What the program defines at top level, in order: name -> statement."""
-    defined: dict[str, ast.stmt] = {}
-    for node in module.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            defined[node.name] = node
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            for name in _stored(node):
-                defined[name] = node
-    return defined
-
-
-def _stored(node: ast.AST) -> set[str]:
-    return {
-        part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-    }
-
-
-def _names_used(tests: ast.Module) -> set[str]:
-    """The names that the tests read and do not define themselves."""
-    read_names = {
-        part.id for part in ast.walk(tests) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
-    }
-    imported = {
-        (alias.asname or alias.name).partition(".")[0]
-        for part in ast.walk(tests)
-        if isinstance(part, (ast.Import, ast.ImportFrom))
-        for alias in part.names
-    }
-    return read_names - _stored(tests) - imported
-
-
-def _imports_of(solution: ast.Module, wanted: Iterable[str]) -> list[str]:
-    """The solution's import statements that define names which the tests use (task 596: sys)."""
-    names = {name for name in wanted if not hasattr(builtins, name)}
-    return [
-        ast.unparse(node)
-        for node in solution.body
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        and any((alias.asname or alias.name).partition(".")[0] in names for alias in node.names)
-    ]
 
 
 def _definition(name: str, description: str, tasks: int, config: str, **changed: Any) -> Definition:

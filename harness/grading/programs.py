@@ -33,6 +33,7 @@ async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submi
             setup=tests.setup,
             statements=tests.statements,
             exports=tests.exports,
+            classes=tests.classes,
         )
     except SandboxOutOfMemory as error:
         return Verdict(Status.MEMORY_LIMIT, 0.0, {"phase": "evaluator", "limit": "memory_mb"}, str(error))

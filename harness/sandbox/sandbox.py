@@ -136,10 +136,12 @@ class Sandbox:
         exports: Mapping[str, str],
         setup: str = "",
         preamble: str = "",
+        classes: Mapping[str, Sequence[str]] | None = None,
     ) -> TestReport:
         """Run trusted tests against a program, each in its own process under its own user.
 
-        `exports` maps names in the tests to names in the program. See `guest.trusted_tests`.
+        `exports` maps names in the tests to names in the program; `classes` gives, for those that are
+        classes in the reference too, what these define. See `guest.trusted_tests`, `guest.remote`.
         """
         request = {
             "verb": "test",
@@ -148,6 +150,7 @@ class Sandbox:
             "setup": setup,
             "statements": list(statements),
             "exports": dict(exports),
+            "classes": {name: list(attributes) for name, attributes in (classes or {}).items()},
             "environment": _job_environment(),
             "limits": self._job_limits(None, 4096),
         }

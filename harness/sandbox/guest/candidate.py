@@ -7,10 +7,11 @@ replace every line of it, and gains nothing, because the tests trust none of wha
 from __future__ import annotations
 
 import builtins
+import operator
 import sys
 import types
 
-from . import channel, values
+from . import channel, exceptions, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,78 +19,141 @@ if TYPE_CHECKING:
     from typing import Any
 
 PROGRAM_NAME = "candidate.py"
-MAX_TEXT = 10_000
+# What the tests may do with an object beside calling it: by name, since an operator is no attribute.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{kind.__name__: kind for kind in (getattr, setattr, delattr, str, repr, len, iter, hash, isinstance)},
+    **{name: getattr(operator, name) for name in ("eq", "lt", "le", "gt", "ge", "contains")},
+    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "neg", "add", "sub")},
+    **{name: getattr(operator, name) for name in ("mul", "truediv", "floordiv", "mod")},
+}
 
 
 class Program:
     """The program's namespace, and the objects of it that the tests hold handles to."""
 
-    def __init__(self) -> None:
-        self.module = types.ModuleType("__main__")
-        self.module.__dict__.update(__builtins__=builtins, __file__=PROGRAM_NAME)
-        self.objects: list[object] = []
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._module = types.ModuleType("__main__")
+        self._module.__dict__.update(__builtins__=builtins, __file__=PROGRAM_NAME)
+        self._objects: list[object] = []
+        self._numbers: dict[int, int] = {}
 
-    def handle_of(self, value: object) -> tuple[int, int]:
-        self.objects.append(value)
-        kind = values.OPAQUE
-        if hasattr(type(value), "__next__"):
-            kind = values.ITERATOR
-        elif callable(value):
-            kind = values.CALLABLE
-        return kind, len(self.objects) - 1
+    def serve(self) -> None:
+        """Answer the tests' messages until they hang up."""
+        while True:
+            try:
+                letter, payload = channel.receive(self._descriptor)
+            except channel.ChannelClosed:
+                return
+            self._reply(letter, payload)
 
-    def object_of(self, _kind: int, number: int) -> object:
-        return self.objects[number]
-
-    def load(self, sources: tuple[str, ...]) -> None:
-        sys.modules["__main__"] = self.module
-        for source in sources:
-            exec(compile(source, PROGRAM_NAME, "exec", dont_inherit=True), self.module.__dict__)
-
-    def get(self, name: str) -> bytes:
+    def _reply(self, letter: bytes, payload: bytes) -> None:
         try:
-            value = self.module.__dict__[name]
+            reply = self._answer(letter, payload)
+        except BaseException as error:
+            reply = channel.RAISED, self._encode(self._described(error))
+        channel.send(self._descriptor, *reply)
+
+    def _answer(self, letter: bytes, payload: bytes) -> tuple[bytes, bytes]:
+        if letter == channel.CALL:
+            return self._call(payload)
+        argument = values.Decoder(self._object).decode(payload)
+        if letter == channel.GET:
+            return channel.VALUE, self._get(argument)
+        if letter == channel.NEXT:
+            return self._next(argument)
+        if letter == channel.TRUTH:
+            return channel.VALUE, self._encode(bool(argument))
+        self._load(argument)
+        return channel.VALUE, self._encode(None)
+
+    def _load(self, sources: tuple[str, ...]) -> None:
+        sys.modules["__main__"] = self._module
+        for source in sources:
+            exec(compile(source, PROGRAM_NAME, "exec", dont_inherit=True), self._module.__dict__)
+
+    def _get(self, name: str) -> bytes:
+        """The object of that name and, for an exception class, its nearest built-in base."""
+        try:
+            value = self._module.__dict__[name]
         except KeyError:
             raise NameError(f"name '{name}' is not defined") from None
-        return self._encode(value)
+        base = None
+        if isinstance(value, type) and issubclass(value, BaseException):
+            base = exceptions.base_of(value)
+        return self._encode((value, base))
 
-    def call(self, payload: bytes) -> tuple[bytes, bytes]:
-        decoder = values.Decoder(self.object_of)
+    def _call(self, payload: bytes) -> tuple[bytes, bytes]:
+        decoder = values.Decoder(self._object)
         function, args, kwargs = decoder.decode(payload)
+        if type(function) is str:
+            function = OPERATIONS[function]
         known = decoder.containers
         before = [values.contents(container) for container in known]
         answer, result = channel.VALUE, None
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            answer, result = channel.RAISED, _described(error)
+            answer, result = channel.RAISED, self._described(error)
         after = [values.contents(container) for container in known]
-        encoder = values.Encoder(self.handle_of, known)
+        encoder = values.Encoder(self._handle, known)
         if all(map(_same, before, after)):
             return answer, encoder.encode(result)
         return channel.CHANGED, encoder.encode((answer, result, tuple(after)))
 
-    def next(self, iterator: Any) -> tuple[bytes, bytes]:
+    def _next(self, iterator: Any) -> tuple[bytes, bytes]:
         try:
             return channel.VALUE, self._encode(next(iterator))
         except StopIteration as stop:
             return channel.STOPPED, self._encode(stop.value)
 
-    def answer(self, letter: bytes, payload: bytes) -> tuple[bytes, bytes]:
-        if letter == channel.CALL:
-            return self.call(payload)
-        argument = values.Decoder(self.object_of).decode(payload)
-        if letter == channel.GET:
-            return channel.VALUE, self.get(argument)
-        if letter == channel.NEXT:
-            return self.next(argument)
-        if letter == channel.TRUTH:
-            return channel.VALUE, self._encode(bool(argument))
-        self.load(argument)
-        return channel.VALUE, self._encode(None)
+    def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the tests' in their process. It may call into this program again."""
+        encoded = self._encode((number, args, kwargs))
+        channel.send(self._descriptor, channel.CALLBACK, encoded)
+        while True:
+            letter, payload = channel.receive(self._descriptor)
+            if letter == channel.RETURNED:
+                return values.Decoder(self._object).decode(payload)
+            if letter == channel.FAILED:
+                raise exceptions.rebuild(values.Decoder(self._object).decode(payload), {})
+            self._reply(letter, payload)
+
+    def _handle(self, value: object) -> tuple[int, int]:
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)  # kept: an id means something only while its object lives
+        return _kind_of(value), number
+
+    def _object(self, kind: int, number: int) -> object:
+        if kind == values.BUILTIN:
+            return getattr(builtins, values.BUILTIN_NAMES[number])
+        if kind != values.CALLBACK:
+            return self._objects[number]
+
+        def callback(*args: Any, **kwargs: Any) -> Any:
+            return self._call_back(number, args, kwargs)
+
+        return callback
+
+    def _described(self, error: BaseException) -> tuple[object, ...]:
+        numbers = (self._numbers.get(id(kind)) for kind in type(error).__mro__)
+        return exceptions.describe(error, next((number for number in numbers if number is not None), None))
 
     def _encode(self, value: object) -> bytes:
-        return values.Encoder(self.handle_of).encode(value)
+        return values.Encoder(self._handle).encode(value)
+
+
+def _kind_of(value: object) -> int:
+    kind = type(value)
+    if isinstance(value, type):
+        return values.CLASS
+    if hasattr(kind, "__next__"):
+        return values.ITERATOR
+    if kind.__module__ == "__main__":
+        return values.INSTANCE
+    return values.CALLABLE if callable(value) else values.OPAQUE
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -100,53 +164,15 @@ def _same(before: Any, after: Any) -> bool:
         return False
     for old, new in zip(before, after):
         if old is not new and not (
-            type(old) is type(new) is tuple and len(old) == len(new) == 2 and all(map(_is, old, new))
+            type(old) is type(new) is tuple and len(old) == len(new) == 2 and all(map(operator.is_, old, new))
         ):
             return False
     return True
 
 
-def _is(old: object, new: object) -> bool:
-    return old is new
-
-
-def _described(error: BaseException) -> tuple[object, ...]:
-    """An exception as plain data: built-in base, own name, arguments where they are plain, text."""
-    error.__traceback__ = None
-    builtin = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
-    described = (builtin.__name__, type(error).__name__[:200])
-    try:
-        args = tuple(error.args)
-        values.Encoder(_refuse).encode(args)
-    except Exception:
-        return (*described, None, _text_of(error))
-    return (*described, args, _text_of(error))
-
-
-def _refuse(value: object) -> tuple[int, int]:
-    raise values.ValueRefused(f"{type(value).__name__} is not plain data")
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)[:MAX_TEXT]
-    except BaseException as second:
-        return f"(its text raised {type(second).__name__})"
-
-
 def serve(descriptor: int) -> None:
-    """Answer the tests' messages until they hang up."""
-    program = Program()
-    while True:
-        try:
-            letter, payload = channel.receive(descriptor)
-        except channel.ChannelClosed:
-            return
-        try:
-            reply = program.answer(letter, payload)
-        except BaseException as error:
-            reply = channel.RAISED, values.Encoder(_refuse).encode(_described(error))
-        channel.send(descriptor, *reply)
+    """Be the candidate on `descriptor` until the tests hang up."""
+    Program(descriptor).serve()
 
 
 def prepare_interpreter(packages: Callable[[], list[str]]) -> None:

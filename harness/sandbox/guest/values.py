@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 MAX_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 100_000
 
-OPAQUE, ITERATOR, CALLABLE = 0, 1, 2
+# What a handle stands for. The first five are the candidate's, the last two the tests'.
+OPAQUE, ITERATOR, CALLABLE, CLASS, INSTANCE, CALLBACK, BUILTIN = range(7)
+
+# Built-in functions and types that tests pass to a candidate: it uses its own of that name.
+BUILTIN_NAMES = (
+    *("abs", "all", "any", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod"),
+    *("enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int", "isinstance", "iter"),
+    *("len", "list", "map", "max", "min", "next", "object", "oct", "ord", "pow", "print", "range", "repr"),
+    *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip"),
+    *("ArithmeticError", "AttributeError", "Exception", "IndexError", "KeyError", "LookupError"),
+    *("OverflowError", "RuntimeError", "StopIteration", "TypeError", "ValueError", "ZeroDivisionError"),
+)
 
 _LENGTH = struct.Struct(">I")
 _INT64 = struct.Struct(">q")

@@ -1,0 +1,78 @@
+"""What trusted Python source defines and uses, read from its syntax tree; nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable
+
+# What a decorator adds to a class that has it.
+_DATACLASS = ("__eq__", "__repr__")
+
+
+def top_level_names(module: ast.Module) -> dict[str, ast.stmt]:
+    """Return what a program defines at top level, in order: name -> statement."""
+    defined: dict[str, ast.stmt] = {}
+    for node in module.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined[node.name] = node
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for name in _stored(node):
+                defined[name] = node
+    return defined
+
+
+def names_used(tests: ast.Module) -> set[str]:
+    """Return the names that tests read and do not define themselves."""
+    read_names = {
+        part.id for part in ast.walk(tests) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
+    }
+    imported = {
+        bound_name(alias)
+        for part in ast.walk(tests)
+        if isinstance(part, (ast.Import, ast.ImportFrom))
+        for alias in part.names
+    }
+    return read_names - _stored(tests) - imported
+
+
+def imports_of(solution: ast.Module, wanted: Iterable[str]) -> list[str]:
+    """Return the top-level imports that define names in `wanted` which are not built in."""
+    names = {name for name in wanted if not hasattr(builtins, name)}
+    return [
+        ast.unparse(node)
+        for node in solution.body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        and any(bound_name(alias) in names for alias in node.names)
+    ]
+
+
+def class_attributes(node: ast.ClassDef) -> tuple[str, ...]:
+    """Return the names that a class defines: in its body, by its decorator, and on `self`."""
+    names: set[str] = set()
+    for statement in node.body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            names.add(statement.name)
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            names |= _stored(statement)
+    for part in ast.walk(node):
+        if (
+            isinstance(part, ast.Attribute)
+            and isinstance(part.ctx, ast.Store)
+            and isinstance(part.value, ast.Name)
+        ):
+            names.add(part.attr)
+    if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+        names |= {*_DATACLASS}
+    return tuple(sorted(names))
+
+
+def bound_name(alias: ast.alias) -> str:
+    """Return the name that an import binds."""
+    return (alias.asname or alias.name).partition(".")[0]
+
+
+def _stored(node: ast.AST) -> set[str]:
+    return {
+        part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }

@@ -1,0 +1,74 @@
+"""Exceptions across the boundary: as their nearest built-in type, under their own name."""
+
+from __future__ import annotations
+
+import builtins
+
+from . import values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+MAX_TEXT = 10_000
+MAX_NAME = 200
+BUILTIN: dict[str, type[BaseException]] = {
+    name: kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException)
+}
+
+
+def base_of(kind: type[BaseException]) -> str:
+    """Return the name of the nearest built-in base of an exception class."""
+    return next(base.__name__ for base in kind.__mro__ if BUILTIN.get(base.__name__) is base)
+
+
+def describe(error: BaseException, number: int | None = None) -> tuple[object, ...]:
+    """Return an exception as plain data: base, own name, plain arguments or None, text, class number."""
+    error.__traceback__ = None
+    kind = type(error)
+    try:
+        args: tuple[object, ...] | None = tuple(error.args)
+        values.Encoder(_refuse).encode(args)
+    except Exception:
+        args = None
+    return base_of(kind), kind.__name__[:MAX_NAME], args, text_of(error), number
+
+
+def rebuild(value: Any, known: Mapping[int, type[BaseException]]) -> BaseException:
+    """Make the exception that `describe` described; `known` are classes by number.
+
+    Raises ValueRefused where `value` is no description.
+    """
+    if type(value) is not tuple or len(value) != 5:
+        raise values.ValueRefused("an exception of a wrong shape")
+    base, own_name, args, text, number = value
+    if type(base) is not str or type(own_name) is not str or type(text) is not str:
+        raise values.ValueRefused("an exception without a name")
+    kind = known.get(number) if type(number) is int else None
+    kind = kind or named(base, own_name)
+    try:
+        return kind(*args) if type(args) is tuple else kind(text)
+    except Exception:
+        return Exception(f"{own_name}: {text}")
+
+
+def named(base: str, own_name: str) -> type[BaseException]:
+    """Return the built-in exception, or a class of that name below it."""
+    kind = BUILTIN.get(base, Exception)
+    if own_name == kind.__name__ or not own_name.isidentifier():
+        return kind
+    return type(own_name, (kind,), {})
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:MAX_TEXT]
+    except BaseException as second:
+        return f"(its text raised {type(second).__name__})"
+
+
+def _refuse(value: object) -> tuple[int, int]:
+    raise values.ValueRefused(f"{type(value).__name__} is not plain data")

@@ -1,0 +1,189 @@
+"""The candidate as the tests see it: requests out, hostile answers in."""
+
+from __future__ import annotations
+
+import builtins
+import types
+
+from . import channel, exceptions, values
+from .remote import RemoteCallable, RemoteClass, RemoteInstance, RemoteIterator, RemoteObject
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+MAX_CALLBACKS = 1_000_000
+MAX_CALLBACK_DEPTH = 50
+# Functions in C that a callback may run on hostile arguments: they compute and touch nothing else.
+PURE_MODULES = ("math", "_operator", "operator", "_functools", "functools", "cmath", "_bisect")
+STAND_INS: dict[int, type[RemoteObject]] = {
+    values.OPAQUE: RemoteObject,
+    values.ITERATOR: RemoteIterator,
+    values.CALLABLE: RemoteCallable,
+    values.CLASS: RemoteCallable,
+    values.INSTANCE: RemoteObject,
+}
+
+
+class CandidateLost(BaseException):
+    """The candidate's process is gone or broke the protocol. No test may catch its way past this."""
+
+
+class UnsupportedTestError(Exception):
+    """A test does what a candidate in another process cannot take part in."""
+
+
+class Candidate:
+    """`lost` is set once the candidate cannot be trusted to answer, `breach` where it broke the protocol.
+
+    `attributes` are the names that the reference's own classes define: where there are none, no
+    object of the candidate's has any.
+    """
+
+    def __init__(self, descriptor: int, classes: Mapping[str, list[str]]) -> None:
+        self._descriptor = descriptor
+        self._classes = classes
+        self._stand_ins: dict[tuple[type[RemoteObject], int], RemoteObject] = {}
+        self._exceptions: dict[int, type[BaseException]] = {}
+        self._callbacks: list[Callable[..., Any]] = []
+        self._callbacks_left = MAX_CALLBACKS
+        self._callback_depth = 0
+        self.attributes = frozenset(name for names in classes.values() for name in names)
+        self.lost: str | None = None
+        self.breach: str | None = None
+        self.last_call: tuple[tuple[Any, ...], dict[str, Any], list[Any]] | None = None
+
+    def load(self, preamble: str, program: str) -> None:
+        """Run both sources in the candidate's process, in one namespace."""
+        self.ask(channel.LOAD, (preamble, program))
+
+    def get(self, name: str) -> Any:
+        """Return what the program defines under `name`: a plain value, a class to catch, or a stand-in."""
+        found = self.ask(channel.GET, name)
+        if type(found) is not tuple or len(found) != 2:
+            raise self._breach("a name without its value")
+        value, base = found
+        if isinstance(value, RemoteCallable):
+            if type(base) is str:
+                return self._exceptions.setdefault(value._number, exceptions.named(base, name))
+            if name in self._classes:
+                return self._stand_in(RemoteClass, value._number)
+        return value
+
+    def ask(self, letter: bytes, argument: object) -> Any:
+        payload = values.Encoder(self._handle).encode(argument)
+        return self._exchange(letter, payload, [])
+
+    def operate(self, operation: str, *operands: Any) -> Any:
+        """Have the candidate apply an operation to its own object."""
+        encoder = values.Encoder(self._handle)
+        payload = encoder.encode((operation, operands, {}))
+        return self._exchange(channel.CALL, payload, encoder.containers)
+
+    def call(self, function: RemoteObject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        encoder = values.Encoder(self._handle)
+        payload = encoder.encode((function, args, kwargs))
+        outcome: list[Any] = []
+        self.last_call = (args, kwargs, outcome)
+        result = self._exchange(channel.CALL, payload, encoder.containers)
+        outcome.append(result)
+        return result
+
+    def _exchange(self, letter: bytes, payload: bytes, containers: list[object]) -> Any:
+        if self.lost is not None:
+            raise CandidateLost(self.lost)
+        try:
+            channel.send(self._descriptor, letter, payload)
+            answer, data = channel.receive(self._descriptor)
+            while answer == channel.CALLBACK:
+                self._serve_callback(data)
+                answer, data = channel.receive(self._descriptor)
+            value = values.Decoder(self._remote, containers).decode(data)
+            if answer == channel.CHANGED:
+                answer, value = _apply(value, containers)
+            if answer == channel.VALUE:
+                return value
+            if answer == channel.STOPPED and letter == channel.NEXT:
+                raise StopIteration(value)
+            if answer != channel.RAISED:
+                raise channel.ChannelBreach(f"unknown answer {answer!r}")
+            error = exceptions.rebuild(value, self._exceptions)
+        except channel.ChannelClosed:
+            self.lost = "the program's process ended before the tests did"
+            raise CandidateLost(self.lost) from None
+        except (channel.ChannelBreach, values.ValueRefused) as breach:
+            raise self._breach(str(breach)) from None
+        raise error
+
+    def _breach(self, what: str) -> CandidateLost:
+        self.lost = self.breach = f"the program's process broke the protocol: {what}"
+        return CandidateLost(self.lost)
+
+    def _serve_callback(self, data: bytes) -> None:
+        """Run a function of the tests' for the candidate, with what plain arguments it gives."""
+        if self._callbacks_left == 0 or self._callback_depth == MAX_CALLBACK_DEPTH:
+            raise channel.ChannelBreach("too many calls of the tests' functions")
+        self._callbacks_left -= 1
+        call = values.Decoder(self._remote).decode(data)
+        try:
+            number, args, kwargs = call
+            function = self._callbacks[number]
+        except (TypeError, ValueError, IndexError):
+            raise channel.ChannelBreach("a call of no function of the tests'") from None
+        if type(args) is not tuple or type(kwargs) is not dict:
+            raise channel.ChannelBreach("a call without arguments")
+        self._callback_depth += 1
+        try:
+            letter, payload = channel.RETURNED, values.Encoder(self._handle).encode(function(*args, **kwargs))
+        except Exception as error:
+            letter, payload = channel.FAILED, values.Encoder(self._handle).encode(exceptions.describe(error))
+        finally:
+            self._callback_depth -= 1
+        channel.send(self._descriptor, letter, payload)
+
+    def _handle(self, value: Any) -> tuple[int, int]:
+        if isinstance(value, RemoteObject):
+            return values.OPAQUE, value._number
+        name = getattr(value, "__name__", None)
+        if name in values.BUILTIN_NAMES and getattr(builtins, name) is value:
+            return values.BUILTIN, values.BUILTIN_NAMES.index(name)
+        if _may_be_called_back(value):
+            self._callbacks.append(value)
+            return values.CALLBACK, len(self._callbacks) - 1
+        raise UnsupportedTestError(f"the test passes a {type(value).__name__}, which is not plain data")
+
+    def _remote(self, kind: int, number: int) -> RemoteObject:
+        if kind == values.INSTANCE and self.attributes:
+            return self._stand_in(RemoteInstance, number)
+        return self._stand_in(STAND_INS[kind], number)
+
+    def _stand_in(self, kind: type[RemoteObject], number: int) -> RemoteObject:
+        found = self._stand_ins.get((kind, number))
+        if found is None:
+            found = self._stand_ins[kind, number] = kind(self, number)
+        return found
+
+
+def _may_be_called_back(value: object) -> bool:
+    """Whether the candidate may have this function of the tests' run on arguments of its choice."""
+    if isinstance(value, (types.FunctionType, types.MethodType)):
+        return True
+    if isinstance(value, types.MethodDescriptorType):
+        return value.__objclass__ in (str, bytes, int, float, list, dict, tuple, set, frozenset)
+    return callable(value) and getattr(value, "__module__", None) in PURE_MODULES
+
+
+def _apply(value: Any, containers: list[object]) -> tuple[bytes, Any]:
+    """Bring the caller's arguments to what the call left in them; return how it ended, and with what."""
+    if type(value) is not tuple or len(value) != 3 or type(value[2]) is not tuple:
+        raise channel.ChannelBreach("changed arguments of a wrong shape")
+    answer, result, after = value
+    if answer not in (channel.VALUE, channel.RAISED) or len(after) > len(containers):
+        raise channel.ChannelBreach("changed arguments of no call of ours")
+    for container, items in zip(containers, after):
+        try:
+            values.restore(container, items)
+        except (TypeError, ValueError) as error:
+            raise channel.ChannelBreach(f"changed arguments: {error}") from None
+    return answer, result

@@ -1,0 +1,166 @@
+"""Stand-ins, in the tests' process, for objects of the candidate's that are not plain data.
+
+What a stand-in can be asked is decided by trusted code, never by the candidate: a function can be
+called, an iterator iterated, all else has a truth value and nothing more. Only where the reference
+itself defines a class that the tests use have instances more to them: what that class defines.
+A plain value is never handed to the candidate to be compared: `==` with plain data is False.
+"""
+
+from __future__ import annotations
+
+from . import channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from .peer import Candidate
+
+
+class RemoteObject:
+    """An opaque object: it has a truth value and nothing more."""
+
+    __slots__ = ("_candidate", "_number")
+    _candidate: Candidate
+    _number: int
+
+    def __init__(self, candidate: Candidate, number: int) -> None:
+        object.__setattr__(self, "_candidate", candidate)
+        object.__setattr__(self, "_number", number)
+
+    def __bool__(self) -> bool:
+        return self._candidate.ask(channel.TRUTH, self) is True
+
+    def __repr__(self) -> str:
+        return f"<an object of the program's, number {self._number}>"
+
+
+class RemoteIterator(RemoteObject):
+    """An iterator: each item is fetched when it is asked for."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._candidate.ask(channel.NEXT, self)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class RemoteCallable(RemoteObject):
+    """A function or a class to be called."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._candidate.call(self, args, kwargs)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class RemoteAttributes(RemoteObject):
+    """Something of which the tests may use the attributes that the reference's classes define."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._candidate.attributes:
+            raise AttributeError(f"the reference defines no attribute '{name}'")
+        return self._candidate.operate("getattr", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._candidate.attributes:
+            raise AttributeError(f"the reference defines no attribute '{name}'")
+        self._candidate.operate("setattr", self, name, value)
+
+
+class RemoteClass(RemoteAttributes, RemoteCallable):
+    """A class that the reference defines too."""
+
+    __slots__ = ()
+
+    def __instancecheck__(self, value: object) -> bool:
+        return (
+            isinstance(value, RemoteInstance) and self._candidate.operate("isinstance", value, self) is True
+        )
+
+
+class RemoteInstance(RemoteAttributes):
+    """An instance of such a class. Special methods work where the reference's classes define them."""
+
+    __slots__ = ()
+
+    def _special(self, name: str, operation: str, *operands: Any) -> Any:
+        if name not in self._candidate.attributes:
+            raise TypeError(f"the reference defines no {name}")
+        return self._candidate.operate(operation, self, *operands)
+
+    def _compared(self, name: str, operation: str, other: object) -> Any:
+        if name not in self._candidate.attributes or not isinstance(other, RemoteInstance):
+            return NotImplemented
+        return self._candidate.operate(operation, self, other) is True
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared("__eq__", "eq", other)
+
+    def __hash__(self) -> int:
+        if "__hash__" not in self._candidate.attributes:
+            return hash(self._number)
+        value = self._special("__hash__", "hash")
+        return value if type(value) is int else 0
+
+    def __str__(self) -> str:
+        return self._text("__str__", "str") or self.__repr__()
+
+    def __repr__(self) -> str:
+        return self._text("__repr__", "repr") or super().__repr__()
+
+    def _text(self, name: str, operation: str) -> str:
+        value = self._special(name, operation) if name in self._candidate.attributes else ""
+        return value if type(value) is str else ""
+
+    def __len__(self) -> int:
+        value: int = self._special("__len__", "len")
+        return value
+
+    def __iter__(self) -> Iterator[Any]:
+        name = "__iter__" if "__iter__" in self._candidate.attributes else "__getitem__"
+        iterator = self._special(name, "iter")
+        if not isinstance(iterator, RemoteIterator):
+            raise TypeError("iter() returned no iterator")
+        return iterator
+
+    def __contains__(self, item: Any) -> bool:
+        return self._special("__contains__", "contains", item) is True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "__call__" not in self._candidate.attributes:
+            raise TypeError("the reference defines no __call__")
+        return self._candidate.call(self, args, kwargs)
+
+
+def _operator(name: str, operation: str) -> Callable[..., Any]:
+    def special(self: RemoteInstance, *operands: Any) -> Any:
+        return self._special(name, operation, *operands)
+
+    return special
+
+
+def _comparison(name: str, operation: str) -> Callable[..., Any]:
+    def compared(self: RemoteInstance, other: object) -> Any:
+        return self._compared(name, operation, other)
+
+    return compared
+
+
+OPERATORS = ("getitem", "setitem", "delitem", "neg", "add", "sub", "mul", "truediv", "floordiv", "mod")
+COMPARISONS = ("lt", "le", "gt", "ge")
+for _name in OPERATORS:
+    setattr(RemoteInstance, f"__{_name}__", _operator(f"__{_name}__", _name))
+for _name in COMPARISONS:
+    setattr(RemoteInstance, f"__{_name}__", _comparison(f"__{_name}__", _name))

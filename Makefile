@@ -17,7 +17,7 @@ DATA :=
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval test lint bench clean
+.PHONY: help setup eval test lint bench fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,8 +43,15 @@ lint: $(STAMP) ## ruff and mypy
 bench: setup ## measure what isolation costs
 	$(BIN)/python tests/perf/bench.py $(ARGS)
 
+fuzz: $(STAMP) ## fuzz what reads hostile bytes: make fuzz [SECONDS=60]
+	@$(BIN)/python -m pip install --quiet --group fuzz
+	@mkdir -p .fuzz
+	@for target in frames values exceptions answers; do echo "fuzz: $$target, $(SECONDS) s"; \
+	  $(BIN)/python tests/fuzz/decoders.py $$target -max_total_time=$(SECONDS) -timeout=10 \
+	    -rss_limit_mb=2048 -verbosity=0 -artifact_prefix=.fuzz/ || exit 1; done
+
 clean: ## remove what was made here; images stay (harness images prune)
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .fuzz build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made again only when pyproject.toml changes. An older pip knows no --group.

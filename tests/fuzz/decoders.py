@@ -1,0 +1,171 @@
+"""Coverage-guided fuzzing of everything that reads bytes from a hostile process: `make fuzz`.
+
+A finding is any exception but those that the format's documentation names, a value of a type
+outside the list, or a value that does not survive being sent again. libFuzzer bounds memory and
+time of each input (`-rss_limit_mb`, `-timeout`).
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+with atheris.instrument_imports():
+    from harness.sandbox.guest import channel, exceptions, frames, peer, values
+
+CORPORA = Path(".fuzz")
+ALLOWED = {
+    *(type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset),
+    *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
+    *(decimal.Decimal, fractions.Fraction, datetime.date, datetime.time, datetime.datetime),
+    *(datetime.timedelta, datetime.timezone, range, type({}.keys()), type({}.values()), type({}.items())),
+}
+
+
+class Handle:
+    """Stands for whatever the peer says that it has."""
+
+
+def fuzz_frames(data: bytes) -> None:
+    decoder = frames.FrameDecoder()
+    half = len(data) // 2
+    try:
+        for piece in (data[:half], data[half:]):
+            for header, body in decoder.feed(piece):
+                assert type(header) is dict
+                assert type(body) is bytes
+    except frames.FrameError:
+        pass
+
+
+def fuzz_values(data: bytes) -> None:
+    handle = Handle()
+    try:
+        value = values.Decoder(lambda _kind, _number: handle).decode(data)
+    except values.ValueRefused:
+        return
+    check_types(value)
+    try:
+        again = values.Encoder(lambda _value: (values.OPAQUE, 0)).encode(value)
+    except values.ValueRefused:
+        return
+    values.Decoder(lambda _kind, _number: handle).decode(again)
+
+
+def check_types(root: Any) -> None:
+    """Fail on any type outside the list, at any depth; cycles are walked once."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        value = waiting.pop()
+        assert type(value) in ALLOWED or type(value) is Handle, type(value)
+        if id(value) in seen or isinstance(value, (str, bytes, bytearray, range)):
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            waiting.extend(value.keys())
+            waiting.extend(value.values())
+        elif isinstance(value, collections.abc.Iterable):
+            waiting.extend(value)
+
+
+def fuzz_exceptions(data: bytes) -> None:
+    try:
+        value = values.Decoder(lambda _kind, _number: Handle()).decode(data)
+        error = exceptions.rebuild(value, {})
+    except values.ValueRefused:
+        return
+    assert isinstance(error, BaseException)
+
+
+def fuzz_answers(data: bytes) -> None:
+    """The bytes are all that a candidate ever says; the tests call it with a list and a function."""
+    to_tests, from_candidate = os.pipe()
+    from_tests = os.open("/dev/null", os.O_WRONLY)
+    try:
+        os.set_blocking(from_candidate, False)
+        os.write(from_candidate, data[:60_000])
+        os.close(from_candidate)
+        candidate = Answering(to_tests, from_tests)
+        try:
+            value = candidate.call(candidate.function, ([1, [2]], len, lambda x: x), {})
+        except peer.CandidateLost:
+            assert candidate.lost is not None
+        except BaseException as error:
+            if raised_in(error) != "_exchange":  # there the candidate's own exception is raised, on purpose
+                raise
+        else:
+            assert candidate.lost is None
+            assert type(value) in ALLOWED or isinstance(value, peer.RemoteObject)
+    finally:
+        os.close(to_tests)
+        os.close(from_tests)
+
+
+def raised_in(error: BaseException) -> str:
+    """Return the name of the function that raised."""
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_name
+
+
+class Answering(peer.Candidate):
+    """A candidate whose answers are read from one descriptor, and whose questions go to another."""
+
+    def __init__(self, answers: int, questions: int) -> None:
+        super().__init__(answers, {"C": ["x", "__eq__"]})
+        self.function = peer.RemoteCallable(self, 0)
+        channel.send = lambda _descriptor, letter, payload: SEND(questions, letter, payload)
+
+
+SEND = channel.send
+TARGETS = {
+    "frames": fuzz_frames,
+    "values": fuzz_values,
+    "exceptions": fuzz_exceptions,
+    "answers": fuzz_answers,
+}
+
+
+def seeds(name: str) -> list[bytes]:
+    """Inputs that are right, for the fuzzer to start from."""
+    if name == "frames":
+        return [frames.encode_frame({"id": 1, "verb": "exec"}, b"body")]
+    cyclic: list[Any] = [1]
+    cyclic.append(cyclic)
+    described = exceptions.describe(KeyError("k", 2))
+    queue = collections.deque([1, 2], maxlen=3)
+    plain = [None, True, -1, 1 << 80, 1.5, 2j, "a\ud800", b"b", (1, [2]), {1: {2}}, frozenset({3}), range(3)]
+    dated = [datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), datetime.timedelta(1), decimal.Decimal(1)]
+    changed = (channel.VALUE, 5, ((1, 2), (3,)))
+    written = [
+        values.Encoder(lambda _: (0, 0)).encode(v) for v in (cyclic, described, queue, plain, dated, changed)
+    ]
+    if name != "answers":
+        return written
+    letters = (channel.VALUE, channel.CHANGED, channel.RAISED, channel.STOPPED, channel.CALLBACK)
+    return [len(w).to_bytes(4, "big") + letter + w for w in written for letter in letters]
+
+
+def main() -> None:
+    name = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+    if name not in TARGETS:
+        raise SystemExit(f"usage: {sys.argv[0]} {'|'.join(TARGETS)} [libFuzzer options]")
+    corpus = CORPORA / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds(name)):
+        (corpus / f"seed-{number}").write_bytes(seed)
+    atheris.Setup([*sys.argv, str(corpus)], TARGETS[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

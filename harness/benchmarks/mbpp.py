@@ -113,11 +113,11 @@ def read_humaneval_shape(row: Row) -> tuple[Task, Reference]:
     task, reference = humaneval.read(replace(row, values={**shaped, "task_id": task_id}))
     # The tests may use more of the program than the function that is asked for. Functions of the
     # prompt they have of their own; everything else is the candidate's.
-    own = _top_level_names(ast.parse(reference.tests.setup))
-    candidates = {
-        name: name for name in read(row)[1].tests.exports if not isinstance(own.get(name), ast.FunctionDef)
-    }
-    tests = replace(reference.tests, exports={**reference.tests.exports, **candidates})
+    own = top_level_names(ast.parse(reference.tests.setup))
+    full = read(row)[1].tests
+    candidates = {name: name for name in full.exports if not isinstance(own.get(name), ast.FunctionDef)}
+    exports = {**reference.tests.exports, **candidates}
+    tests = replace(reference.tests, exports=exports, classes=full.classes)
     return task, replace(reference, tests=tests)
 
 

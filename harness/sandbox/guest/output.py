@@ -38,7 +38,7 @@ class Output:
 
     def kept(self) -> tuple[bytes, bytes]:
         """Return the kept head and tail. All output is `head + tail` where nothing was cut."""
-        return bytes(self._head), bytes(self._tail[-self._half :])
+        return bytes(self._head), bytes(self._tail[max(0, len(self._tail) - self._half) :])
 
     def _ready(self) -> None:
         self._read(READS_A_TURN)
@@ -64,7 +64,7 @@ class Output:
             data = data[room:]
         self._tail += data
         if len(self._tail) > self._half + READ_BYTES * READS_A_TURN:
-            del self._tail[: -self._half]
+            del self._tail[: len(self._tail) - self._half]
 
     def _end(self) -> None:
         if self._open:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.errors import UsageError
 from harness.model import ProgramTests, Status, Submission, Verdict
 from harness.sandbox.results import TestReport
 from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
@@ -35,6 +36,8 @@ async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submi
             exports=tests.exports,
             classes=tests.classes,
         )
+    except UsageError as error:  # a program too large to be sent
+        return Verdict(Status.FAILED, 0.0, {"phase": "evaluator"}, error.message)
     except SandboxOutOfMemory as error:
         return Verdict(Status.MEMORY_LIMIT, 0.0, {"phase": "evaluator", "limit": "memory_mb"}, str(error))
     return verdict_of(report)

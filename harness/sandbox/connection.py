@@ -57,6 +57,11 @@ class Connection:
             with contextlib.suppress(ConnectionError):  # the reader tells why
                 await self._writer.drain()
             return await answer
+        except asyncio.CancelledError:
+            # Nobody waits for the job any more: it is not to run on.
+            if self._lost is None:
+                self._writer.write(encode_frame({"id": next(self._numbers), "verb": "kill", "job": number}))
+            raise
         finally:
             self._waiting.pop(number, None)
 
@@ -91,7 +96,8 @@ class Connection:
                     self._stderr = (self._stderr + piece)[-KEPT_STDERR_BYTES:]
                     continue
                 for header, body in decoder.feed(piece):
-                    answer = self._waiting.get(header.get("id", 0))
+                    number = header.get("id")
+                    answer = self._waiting.get(number) if type(number) is int else None
                     if answer is not None and not answer.done():
                         answer.set_result((header, body))
 

@@ -15,6 +15,7 @@ LIMIT_NAMES = {
     "memory": "memory_mb",
     "processes": "processes",
     "output": "output_mb",
+    "file": "file_mb",
 }
 
 
@@ -65,7 +66,7 @@ class TestReport:
 
     `results` has True or False for each statement in order, always all of them: what was not
     reported as passed has failed. `ended` says how the candidate's process came to its end where
-    it was lost: a field of `Limits`, `signal`, `killed` or `exited`; None where the tests ended first.
+    that ended the tests: a field of `Limits`, `signal`, `killed` or `exited`; else None.
     """
 
     __test__ = False  # not a pytest class
@@ -103,14 +104,13 @@ def test_report(header: Mapping[str, Any], body: bytes, *, expected: int) -> Tes
     """Read the answer to `test`, of which `expected` results make it complete."""
     stdout, stderr = _streams(header, body)
     report = header["report"]
-    lost = report is None or report["lost"] is not None
     passed = [] if report is None else [result == "passed" for result in report["results"][:expected]]
     return TestReport(
         results=tuple(passed + [False] * (expected - len(passed))),
         evidence=None if report is None else report["evidence"],
         error=None if report is None else report["error"],
         breach=None if report is None else report["breach"],
-        ended=LIMIT_NAMES.get(header["ended"], header["ended"]) if lost else None,
+        ended=LIMIT_NAMES.get(header["ended"], header["ended"]),
         exit_code=header["exit_code"],
         stdout=stdout,
         stderr=stderr,

@@ -113,7 +113,7 @@ class Sandbox:
         relative to the agent's folder, which is also HOME. Of each stream `keep_bytes` are kept,
         the first and the last half. A command that cannot be found ends with exit code 127.
         """
-        if not argv or any(type(part) is not str or "\0" in part for part in argv):
+        if isinstance(argv, str) or not argv or any(type(part) is not str or "\0" in part for part in argv):
             raise UsageError("a command is a non-empty list of strings without NUL bytes")
         limits = self._job_limits(timeout, keep_bytes)
         request = {

@@ -15,7 +15,7 @@ from .output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from typing import Any
 
     from .loop import Loop
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from .users import User, Users
 
 EXITED, SIGNALLED = "exited", "signal"
-CPU, WALL, MEMORY, PROCESSES, OUTPUT, KILLED = "cpu", "wall", "memory", "processes", "output", "killed"
+CPU, WALL, MEMORY, PROCESSES, OUTPUT, FILE = "cpu", "wall", "memory", "processes", "output", "file"
+KILLED = "killed"
+# What a shell says of a command that is there and cannot be started.
+CANNOT_START = 126
 MAX_RESULT_BYTES = 1 << 20
 # The kernel counts CPU time for the limit in ticks, and for the report exactly: they differ by some percent.
 CPU_LIMIT_SHARE = 0.8
@@ -44,13 +47,14 @@ class Job:
         self.outputs: list[Output] = []
         self.timer = loop.after(self.limits["wall_seconds"], lambda: self.stop(WALL))
 
-    def capture(self) -> tuple[int, int]:
-        """Make the pipes for stdout and stderr; return their writing ends."""
+    def capture(self, uid: int) -> tuple[int, int]:
+        """Make the pipes for stdout and stderr; return their writing ends, which `uid` may open anew."""
         ends = []
         for _ in range(2):
             read_end, write_end = os.pipe()
             keep = self.limits["keep_bytes"]
             self.outputs.append(Output(self.loop, read_end, keep, self._output_grew))
+            os.fchown(write_end, uid, uid)  # for /dev/stdout
             ends.append(write_end)
         return ends[0], ends[1]
 
@@ -74,6 +78,8 @@ class Job:
         spent = cpu_seconds >= self.limits["cpu_seconds"] * CPU_LIMIT_SHARE
         if killed == signal.SIGXCPU or (killed == signal.SIGKILL and spent):
             return CPU
+        if killed == signal.SIGXFSZ:
+            return FILE
         if self.counters.memory_kills() > 0:
             return MEMORY
         if self.counters.refused_forks() > 0:
@@ -104,21 +110,30 @@ class CommandJob(Job):
         stdin: bytes,
         user: User,
         alone: Callable[[], bool],
+        spare: Container[int],
         finished: Callable[[dict[str, Any], bytes], None],
     ) -> None:
         super().__init__(loop, request, finished)
         self._user = user
         self._alone = alone
-        stdout, stderr = self.capture()
+        self._spare = spare
+        self._pid: int | None = None
+        self._session: int | None = None
+        stdout, stderr = self.capture(user.uid)
         source = _stdin_of(stdin)
         try:
-            self.pid = os.fork()
-            if self.pid == 0:
+            pid = os.fork()
+            if pid == 0:
                 self._exec(request, source, stdout, stderr)
+        except BlockingIOError:
+            # Others of this container have used up all processes that there may be.
+            loop.after(0.0, self._cannot_start)
+        else:
+            self._pid = self._session = pid
+            loop.on_exit(pid, self._leader_ended)
         finally:
             for descriptor in (source, stdout, stderr):
                 os.close(descriptor)
-        loop.on_exit(self.pid, self._leader_ended)
 
     def stop(self, reason: str) -> None:
         if self.stopped_by is None:
@@ -126,15 +141,23 @@ class CommandJob(Job):
             self._end_processes()
 
     def _end_processes(self) -> bool:
+        if self._pid is not None:
+            # By its id too: it may not have become the user yet.
+            processes.send([self._pid], signal.SIGKILL)
         if self._alone():
-            return processes.end_processes(frozenset((self._user.uid,)))
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+            return processes.end_processes(frozenset((self._user.uid,)), spare=self._spare)
+        if self._session is not None:
+            try:
+                os.killpg(self._session, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         return True
 
+    def _cannot_start(self) -> None:
+        self._report({"ended": PROCESSES, "exit_code": CANNOT_START, "cpu_seconds": 0.0, "clean": True})
+
     def _leader_ended(self, status: int, cpu_seconds: float) -> None:
+        self._pid = None
         reason = self._reason(status, cpu_seconds)
         clean = self._end_processes()
         self._report(
@@ -148,13 +171,17 @@ class CommandJob(Job):
 
     def _exec(self, request: dict[str, Any], source: int, stdout: int, stderr: int) -> None:
         argv = request["argv"]
-        status = 126
+        status = CANNOT_START
         try:
             for number, descriptor in enumerate((source, stdout, stderr)):
                 os.dup2(descriptor, number)
-            folder = os.path.join(self._user.folder, request.get("folder") or "")
             processes.become(self._user.uid, self._user.folder, self.limits, [])
-            os.chdir(folder)
+            folder = request.get("folder") or "."
+            try:
+                os.chdir(folder)
+            except (OSError, ValueError) as error:
+                os.write(2, f"cannot start in {folder}: {error}\n".encode("utf-8", "backslashreplace"))
+                return
             _execute(argv, request["environment"])
         except FileNotFoundError:
             status = 127
@@ -223,7 +250,8 @@ class TestJob(Job):
         self._tests_status: int | None = None
         self._candidate: tuple[int, float] | None = None
         self._ending = False
-        stdout, stderr = self.capture()
+        self._outlived = False
+        stdout, stderr = self.capture(user.uid)
         ours, theirs = socket.socketpair()
         result_read, result_write = os.pipe()
         try:
@@ -252,8 +280,10 @@ class TestJob(Job):
             self.stopped_by = reason
             self._end_processes()
 
-    def _end_processes(self) -> bool:
-        return processes.end_processes(frozenset((self._user.uid, self._tests_uid)))
+    def _end_processes(self) -> None:
+        if self._tests_status is None:
+            processes.send([self._pid], signal.SIGKILL)
+        processes.end_processes(frozenset((self._user.uid, self._tests_uid)))
 
     def _run_tests(self, request: dict[str, Any], channel_end: int, result: int) -> None:
         """The tests' process. It inherits no descriptor but the channel and the pipe of the result."""
@@ -303,13 +333,18 @@ class TestJob(Job):
             return
         self._ending = True
         if self._candidate is None:
-            processes.end_processes(frozenset((self._user.uid,)))
+            uids = frozenset((self._user.uid,))
+            self._outlived = bool(processes.processes_of(uids))
+            processes.end_processes(uids)
             return  # the spawner will tell of its end
         status, cpu_seconds = self._candidate
         report = self._parsed_result()
         lost = report is None or report["lost"] is not None
+        ended: str | None = self._reason(status, cpu_seconds) if lost else None
+        if ended == SIGNALLED and self._outlived and os.WTERMSIG(status) == signal.SIGKILL:
+            ended = None  # that was us: it lived on after it had broken the protocol or hung up
         reply: dict[str, Any] = {
-            "ended": self._reason(status, cpu_seconds) if lost else EXITED,
+            "ended": ended,
             "exit_code": os.waitstatus_to_exitcode(status),
             "cpu_seconds": cpu_seconds,
             "report": report,

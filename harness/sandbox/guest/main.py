@@ -32,6 +32,7 @@ class Guest:
         self._users: Users | None = None
         self._agent: User | None = None
         self._jobs: dict[int, Job] = {}
+        self._file_pids: set[int] = set()
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
             "hello": self._hello,
             "exec": self._exec,
@@ -77,7 +78,13 @@ class Guest:
     def _exec(self, number: int, header: dict[str, Any], body: bytes) -> None:
         finished = self._finisher(number)
         self._jobs[number] = CommandJob(
-            self._loop, header, body, self._agent_user(), lambda: self._alone(number), finished
+            self._loop,
+            header,
+            body,
+            self._agent_user(),
+            lambda: self._alone(number),
+            self._file_pids,
+            finished,
         )
 
     def _test(self, number: int, header: dict[str, Any], _body: bytes) -> None:
@@ -120,11 +127,25 @@ class Guest:
         """Do `work` in a child under the agent's user, and answer with the bytes that it returns."""
         user = self._agent_user()
         read_end, write_end = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _work_and_exit(user, write_end, work)
-        os.close(write_end)
-        FileAnswer(self._loop, read_end, pid, lambda reply, body: self._answer(number, reply, body))
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _work_and_exit(user, write_end, work)
+        except BlockingIOError:
+            os.close(read_end)
+            self._answer(
+                number, {"refused": "no process is left to do it: the limit on processes is reached"}
+            )
+            return
+        finally:
+            os.close(write_end)
+        self._file_pids.add(pid)
+
+        def answer(reply: dict[str, Any], body: bytes) -> None:
+            self._file_pids.discard(pid)
+            self._answer(number, reply, body)
+
+        FileAnswer(self._loop, read_end, pid, answer)
 
 
 def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> None:
@@ -139,7 +160,7 @@ def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> Non
         try:
             data = work()
             status = 0
-        except (OSError, files.FileRefused) as error:
+        except (OSError, ValueError, files.FileRefused) as error:
             data = str(error).encode("utf-8", "backslashreplace")
         view = memoryview(data)
         while view:

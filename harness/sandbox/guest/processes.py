@@ -9,19 +9,32 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
     from typing import Any
 
 ENDED_STATES = ("Z", "X", "x")
 
 
+PYTHON_SIGNALS: dict[int, Any] = {
+    signal.SIGPIPE: signal.SIG_IGN,
+    signal.SIGXFSZ: signal.SIG_IGN,
+    signal.SIGINT: signal.default_int_handler,
+}
+
+
 def default_signals() -> None:
-    """Undo what Python does to signals, once for all children to inherit.
+    """Undo what Python does to signals, once for all commands to inherit.
 
     The kernel spares PID 1 signals that it has no handler for, so it loses nothing by this.
     """
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+    for number in PYTHON_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+
+
+def python_signals() -> None:
+    """Do again what Python does to signals: a program that runs in a fork finds what it would in a file."""
+    for number, handler in PYTHON_SIGNALS.items():
+        signal.signal(number, handler)
 
 
 def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -> None:
@@ -66,6 +79,7 @@ def close_others(keep: Iterable[int]) -> None:
 def processes_of(uids: frozenset[int]) -> list[int]:
     """Return the ids of all living processes of these users.
 
+    A process whose first thread has ended looks like a zombie while its other threads live on.
     The owner of /proc/PID is root for a process that may not be dumped, so the users are read
     from its status file, which everyone may read.
     """
@@ -79,8 +93,11 @@ def processes_of(uids: frozenset[int]) -> list[int]:
         except OSError:
             continue  # it ended meanwhile
         state = text.partition(b"\nState:\t")[2][:1].decode()
+        threads = text.partition(b"\nThreads:\t")[2].partition(b"\n")[0]
+        if state in ENDED_STATES and threads in (b"0", b"1"):
+            continue
         owners = text.partition(b"\nUid:\t")[2].partition(b"\n")[0].split()
-        if state not in ENDED_STATES and any(int(owner) in uids for owner in owners):
+        if any(int(owner) in uids for owner in owners):
             found.append(int(name))
     return found
 
@@ -93,8 +110,8 @@ def send(pids: Iterable[int], number: int) -> None:
             pass
 
 
-def end_processes(uids: frozenset[int], seconds: float = 5.0) -> bool:
-    """Kill every process of these users, and return whether none is left.
+def end_processes(uids: frozenset[int], *, spare: Container[int] = (), seconds: float = 5.0) -> bool:
+    """Kill every process of these users but those to `spare`, and return whether none is left.
 
     All are stopped before any is killed, so that nothing can fork away between a look and a kill;
     the round repeats until a look finds none. It forks nothing, so it works in a full cgroup.
@@ -102,14 +119,18 @@ def end_processes(uids: frozenset[int], seconds: float = 5.0) -> bool:
     deadline = time.monotonic() + seconds
     while True:
         seen: set[int] = set()
-        found = processes_of(uids)
+        found = _but(spare, processes_of(uids))
         if not found:
             return True
         while found and time.monotonic() < deadline:
             send(found, signal.SIGSTOP)
             seen.update(found)
-            found = [pid for pid in processes_of(uids) if pid not in seen]
+            found = [pid for pid in _but(spare, processes_of(uids)) if pid not in seen]
         send(seen, signal.SIGKILL)
         if time.monotonic() > deadline:
-            return not processes_of(uids)
+            return not _but(spare, processes_of(uids))
         time.sleep(0.0005)
+
+
+def _but(spare: Container[int], pids: list[int]) -> list[int]:
+    return [pid for pid in pids if pid not in spare]

@@ -73,6 +73,7 @@ def _serve(link: socket.socket) -> None:
         os.dup2(null, standard)
     processes.close_others([link.fileno()])
     candidate.prepare_interpreter(_package_folders)
+    processes.python_signals()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)

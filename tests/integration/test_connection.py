@@ -1,0 +1,302 @@
+"""The host's end of the stream, against a peer that speaks the engine's format, or breaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from harness.sandbox.connection import (
+    KEPT_STDERR_BYTES,
+    MAX_PIECE_BYTES,
+    PIECE,
+    Connection,
+    ConnectionLost,
+    connected,
+)
+from harness.sandbox.guest.frames import (
+    MAX_BODY_BYTES,
+    MAX_HEADER_BYTES,
+    PREFIX,
+    FrameDecoder,
+    FrameError,
+    encode_frame,
+)
+
+pytestmark = pytest.mark.timeout(30)
+
+PATIENCE_SECONDS = 10.0
+STDOUT, STDERR = 1, 2
+
+
+def piece(data: bytes, stream: int = STDOUT) -> bytes:
+    """What a container writes, as the engine sends it on."""
+    return PIECE.pack(stream, len(data)) + data
+
+
+def answer(number: object, body: bytes = b"", **fields: Any) -> bytes:
+    return piece(encode_frame({"id": number, **fields}, body))
+
+
+class Peer:
+    """The other end: it hears requests, and says bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = FrameDecoder()
+        self._heard: list[tuple[dict[str, Any], bytes]] = []
+
+    async def hear(self) -> tuple[dict[str, Any], bytes]:
+        while not self._heard:
+            data = await self._reader.read(1 << 20)
+            assert data, "the connection hung up"
+            self._heard += self._decoder.feed(data)
+        return self._heard.pop(0)
+
+    async def say(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def hang_up(self) -> None:
+        self._writer.transport.abort()
+
+
+@pytest_asyncio.fixture
+async def ends() -> AsyncIterator[tuple[Connection, Peer]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    peer = Peer(reader, writer)
+    async with connected(ours) as connection:
+        yield connection, peer
+    peer.hang_up()
+
+
+async def lost_by(connection: Connection, peer: Peer, said: bytes) -> ConnectionLost:
+    """Send a request, let the peer say something that ends the connection, return what the request got."""
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    await peer.hear()
+    await peer.say(said)
+    with pytest.raises(ConnectionLost) as caught:
+        await request
+    return caught.value
+
+
+async def test_a_request_gets_the_answer_of_its_number(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x", "value": 1}, b"question"))
+    header, body = await peer.hear()
+    await peer.say(answer(header["id"], b"reply", value=2))
+    assert (header["verb"], header["value"], body) == ("x", 1, b"question")
+    assert await request == ({"id": header["id"], "value": 2}, b"reply")
+
+
+async def test_answers_in_another_order_reach_who_asked(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    requests = [asyncio.create_task(connection.request({"verb": "x", "value": n})) for n in range(20)]
+    heard = [await peer.hear() for _ in requests]
+    for header, _ in reversed(heard):
+        await peer.say(answer(header["id"], value=header["value"]))
+    assert [(await request)[0]["value"] for request in requests] == list(range(20))
+
+
+async def test_an_answer_can_come_in_pieces_of_one_byte(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    for byte in encode_frame({"id": header["id"]}, b"body"):
+        await peer.say(piece(bytes([byte])))
+    assert (await request)[1] == b"body"
+
+
+async def test_a_piece_can_be_cut_at_every_byte(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    for byte in answer(header["id"], b"body"):
+        await peer.say(bytes([byte]))
+        await asyncio.sleep(0)
+    assert (await request)[1] == b"body"
+
+
+async def test_several_answers_can_come_in_one_piece(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    requests = [asyncio.create_task(connection.request({"verb": "x"})) for _ in range(3)]
+    numbers = [(await peer.hear())[0]["id"] for _ in requests]
+    await peer.say(piece(b"".join(encode_frame({"id": number}) for number in numbers)))
+    assert [(await request)[0]["id"] for request in requests] == numbers
+
+
+async def test_a_large_answer_arrives_whole(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    body = bytes(range(256)) * 40_000
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    frame = encode_frame({"id": header["id"]}, body)
+    for start in range(0, len(frame), 100_000):
+        await peer.say(piece(frame[start : start + 100_000]))
+    assert (await request)[1] == body
+
+
+async def test_what_the_guest_says_on_stderr_is_kept_beside_the_answers(
+    ends: tuple[Connection, Peer],
+) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    await peer.say(piece(b"trace\xff", STDERR) + answer(header["id"]))
+    await request
+    assert connection.stderr == "trace\\xff"
+
+
+async def test_of_a_flood_on_stderr_only_the_end_is_kept(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    for _ in range(40):
+        await peer.say(piece(b"x" * 4096, STDERR))
+    await peer.say(piece(b"the end", STDERR) + answer(header["id"]))
+    await request
+    assert len(connection.stderr) == KEPT_STDERR_BYTES
+    assert connection.stderr.endswith("the end")
+
+
+@pytest.mark.parametrize("number", [0, 999, -1, "1", None, 1.5, "missing"])
+async def test_an_answer_to_nobody_is_passed_over(ends: tuple[Connection, Peer], number: object) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    stray = piece(encode_frame({})) if number == "missing" else answer(number)
+    await peer.say(stray + answer(header["id"], b"mine"))
+    assert (await request)[1] == b"mine"
+
+
+@pytest.mark.parametrize("number", [[], {}, [1]], ids=repr)
+async def test_an_answer_whose_number_is_no_number_does_not_stop_the_reading(
+    ends: tuple[Connection, Peer], number: object
+) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    await peer.say(answer(number) + answer(header["id"], b"mine"))
+    async with asyncio.timeout(1):
+        with contextlib.suppress(ConnectionLost):  # to call it a breach is as good
+            assert (await request)[1] == b"mine"
+
+
+async def test_a_second_answer_to_the_same_request_is_passed_over(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    await peer.say(answer(header["id"], b"first") + answer(header["id"], b"second"))
+    assert (await request)[1] == b"first"
+
+
+async def test_a_cancelled_request_leaves_the_others_alone(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    given_up, kept = (asyncio.create_task(connection.request({"verb": "x"})) for _ in range(2))
+    numbers = [(await peer.hear())[0]["id"] for _ in range(2)]
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    await peer.say(answer(numbers[0], b"late") + answer(numbers[1], b"mine"))
+    assert (await kept)[1] == b"mine"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(piece(b"\xff" * 100), id="garbage in a frame"),
+        pytest.param(piece(PREFIX.pack(MAX_HEADER_BYTES + 1, 0)), id="header too long"),
+        pytest.param(piece(PREFIX.pack(2, MAX_BODY_BYTES + 1)), id="body too long"),
+        pytest.param(piece(PREFIX.pack(2, 0) + b"[]"), id="no object"),
+        pytest.param(piece(PREFIX.pack(20_000, 0) + b"[" * 20_000), id="nested too deep"),
+        pytest.param(PIECE.pack(STDOUT, MAX_PIECE_BYTES + 1), id="piece too long"),
+        pytest.param(b"\xff" * 8, id="garbage instead of a piece"),
+    ],
+)
+async def test_a_broken_format_ends_the_connection_as_a_breach(
+    ends: tuple[Connection, Peer], said: bytes
+) -> None:
+    assert (await lost_by(*ends, said)).breach
+
+
+async def test_an_end_of_the_stream_is_no_breach(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    await peer.hear()
+    peer.hang_up()
+    with pytest.raises(ConnectionLost) as caught:
+        await request
+    assert not caught.value.breach
+
+
+async def test_an_end_of_the_stream_reaches_everyone_who_waits(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    requests = [asyncio.create_task(connection.request({"verb": "x"})) for _ in range(5)]
+    for _ in requests:
+        await peer.hear()
+    peer.hang_up()
+    results = await asyncio.gather(*requests, return_exceptions=True)
+    assert [type(result) for result in results] == [ConnectionLost] * 5
+
+
+async def test_an_end_in_the_middle_of_an_answer_is_an_end(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    await peer.say(answer(header["id"], b"body")[:-1])
+    peer.hang_up()
+    with pytest.raises(ConnectionLost):
+        await request
+
+
+async def test_a_request_after_the_end_is_told_at_once(ends: tuple[Connection, Peer]) -> None:
+    connection, peer = ends
+    await lost_by(connection, peer, b"\xff" * 8)
+    with pytest.raises(ConnectionLost):
+        await connection.request({"verb": "x"})
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: ({"x": "y" * MAX_HEADER_BYTES}, b""), lambda: ({}, bytes(MAX_BODY_BYTES + 1))]
+)
+async def test_a_request_over_the_bound_is_refused_and_the_next_one_works(
+    ends: tuple[Connection, Peer], make: Callable[[], tuple[dict[str, Any], bytes]]
+) -> None:
+    connection, peer = ends
+    header, body = make()
+    with pytest.raises(FrameError):
+        await connection.request(header, body)
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    heard, _ = await peer.hear()
+    await peer.say(answer(heard["id"]))
+    assert (await request)[0] == {"id": heard["id"]}
+
+
+async def test_leaving_the_block_hangs_up() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        async with connected(ours):
+            pass
+        theirs.settimeout(PATIENCE_SECONDS)
+        assert await asyncio.to_thread(theirs.recv, 1) == b""
+
+
+async def test_leaving_the_block_does_not_wait_for_a_peer_that_does_not_read() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async with connected(ours) as connection:
+                request = asyncio.create_task(connection.request({"verb": "x"}, bytes(8 * 1024 * 1024)))
+                await asyncio.sleep(0)
+            request.cancel()
+            await asyncio.wait([request])
+    assert request.cancelled()

@@ -1,0 +1,367 @@
+"""From opening to destruction: whatever happens in between, no container is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.errors import HarnessError, SandboxError, UsageError
+from harness.sandbox import reaper
+from harness.sandbox import sandbox as sandbox_module
+from harness.sandbox.container import started
+from harness.sandbox.images import build_images, require_image
+from harness.sandbox.limits import Limits
+from harness.sandbox.sandbox import SandboxUnresponsive
+from harness.sandbox.spec import SandboxSpec
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+OWNER = """
+import asyncio, sys
+from harness import Sandbox
+
+async def main():
+    async with Sandbox.open("python", run_id=sys.argv[1]) as sandbox:
+        print(sandbox.container_id, flush=True)
+        await sandbox.exec(["sleep", "600"], timeout=600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(client: APIClient) -> str:
+    build_images(client, ["python"], notify=print)
+    return require_image(client, "python")
+
+
+@pytest.fixture
+def run_id(client: APIClient) -> Iterator[str]:
+    """A run of the test's own, by which its containers are found."""
+    run_id = f"test-{secrets.token_hex(6)}"
+    yield run_id
+    reaper.remove_run(client, run_id)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def neighbours(client: APIClient) -> AsyncIterator[tuple[Sandbox, Sandbox]]:
+    async with Sandbox.open("python", client=client) as one, Sandbox.open("python", client=client) as other:
+        yield one, other
+
+
+def containers(client: APIClient, run_id: str) -> list[str]:
+    listed = client.containers(all=True, filters={"label": f"{reaper.RUN}={run_id}"})
+    return [container["Id"] for container in listed]
+
+
+async def exit_code(client: APIClient, container_id: str) -> int:
+    """Wait until a container runs no more, and return its exit code."""
+    return int((await asyncio.to_thread(client.wait, container_id, timeout=10))["StatusCode"])
+
+
+# Leaving the block.
+
+
+async def test_leaving_the_block_leaves_no_container(client: APIClient, run_id: str) -> None:
+    async with Sandbox.open("python", client=client, run_id=run_id):
+        assert len(containers(client, run_id)) == 1
+    assert containers(client, run_id) == []
+
+
+async def test_a_sandbox_makes_its_own_connection_where_it_is_given_none(
+    client: APIClient, run_id: str
+) -> None:
+    async with Sandbox.open("python", run_id=run_id) as sandbox:
+        assert (await sandbox.exec(["true"])).exit_code == 0
+    assert containers(client, run_id) == []
+
+
+async def test_an_exception_in_the_block_leaves_no_container(client: APIClient, run_id: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with Sandbox.open("python", client=client, run_id=run_id):
+            raise ZeroDivisionError
+    assert containers(client, run_id) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("sleep 600", id="sleep"),
+        pytest.param("while :; do :; done", id="busy"),
+        pytest.param("yes", id="flood"),
+        pytest.param("bomb() { bomb | bomb & }; bomb; sleep 600", id="fork bomb"),
+    ],
+)
+async def test_a_cancellation_in_a_command_leaves_no_container(
+    client: APIClient, run_id: str, script: str
+) -> None:
+    running = asyncio.Event()
+
+    async def work() -> None:
+        async with Sandbox.open(
+            "python", client=client, run_id=run_id, limits=Limits(output_mb=4096, processes=64)
+        ) as sandbox:
+            running.set()
+            await sandbox.exec(["sh", "-c", script])
+
+    task = asyncio.create_task(work())
+    await running.wait()
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert containers(client, run_id) == []
+
+
+async def opened(client: APIClient, run_id: str) -> None:
+    async with Sandbox.open("python", client=client, run_id=run_id):
+        await asyncio.sleep(30)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3])
+async def test_a_cancellation_while_opening_leaves_no_container(
+    client: APIClient, run_id: str, delay: float
+) -> None:
+    task = asyncio.create_task(opened(client, run_id))
+    await asyncio.sleep(delay)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert containers(client, run_id) == []
+
+
+async def test_a_cancellation_as_soon_as_there_is_a_container_leaves_none(
+    client: APIClient, run_id: str
+) -> None:
+    task = asyncio.create_task(opened(client, run_id))
+    while not await asyncio.to_thread(containers, client, run_id):
+        pass
+    task.cancel()
+    await asyncio.wait([task])
+    assert containers(client, run_id) == []
+
+
+async def test_repeated_cancellations_leave_no_container(client: APIClient, run_id: str) -> None:
+    task = asyncio.create_task(opened(client, run_id))
+    await asyncio.sleep(0.05)
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0.005)
+    assert task.cancelled()
+    assert containers(client, run_id) == []
+
+
+async def test_a_timeout_around_the_block_leaves_no_container(client: APIClient, run_id: str) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.8):
+            await opened(client, run_id)
+    assert containers(client, run_id) == []
+
+
+async def test_a_failed_neighbour_in_a_task_group_leaves_no_container(client: APIClient, run_id: str) -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0.2)
+        raise ZeroDivisionError
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(opened(client, run_id))
+            group.create_task(fail())
+
+    with pytest.raises(ExceptionGroup):
+        await work()
+    assert containers(client, run_id) == []
+
+
+# Without a host.
+
+
+async def test_a_sandbox_whose_stream_is_closed_ends_itself(client: APIClient, image: str) -> None:
+    spec = SandboxSpec(
+        image=image, limits=Limits(), labels=reaper.labels("test", role="sandbox", deadline_seconds=60)
+    )
+    async with started(client, spec, f"harness-test-{secrets.token_hex(6)}") as container:
+        container.stream.close()
+        assert await exit_code(client, container.id) == 0
+
+
+async def test_a_sandbox_whose_owner_is_killed_ends_itself(client: APIClient, run_id: str) -> None:
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OWNER, run_id, stdout=asyncio.subprocess.PIPE
+    )
+    assert owner.stdout is not None
+    container = (await owner.stdout.readline()).decode().strip()
+    owner.kill()
+    await owner.wait()
+    assert await exit_code(client, container) == 0
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("sleep 600", id="sleep"),
+        pytest.param("trap '' TERM HUP INT; while :; do :; done", id="busy"),
+        pytest.param("while :; do (sleep 600 &); done", id="fork bomb"),
+        pytest.param("yes", id="flood"),
+    ],
+)
+async def test_a_sandbox_ends_itself_at_its_deadline(client: APIClient, run_id: str, script: str) -> None:
+    limits = Limits(processes=64, output_mb=4096)
+    async with Sandbox.open(
+        "python", client=client, run_id=run_id, limits=limits, deadline_seconds=0.7
+    ) as sandbox:
+        job = asyncio.create_task(sandbox.exec(["sh", "-c", script]))
+        assert await exit_code(client, sandbox.container_id) == 3
+        with contextlib.suppress(SandboxError):
+            await job
+
+
+async def test_a_sandbox_after_its_deadline_says_so_at_once(client: APIClient) -> None:
+    async with Sandbox.open("python", client=client, deadline_seconds=0.1) as sandbox:
+        await exit_code(client, sandbox.container_id)
+        with pytest.raises(SandboxError, match="exit code 3"):
+            await sandbox.exec(["true"])
+
+
+# A guest that does not answer.
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda sandbox: sandbox.exec(["true"], timeout=0.1), id="exec"),
+        pytest.param(lambda sandbox: sandbox.read_file("file"), id="read"),
+        pytest.param(lambda sandbox: sandbox.write_file("file", b"x"), id="write"),
+        pytest.param(
+            lambda sandbox: sandbox.run_tests(program="", statements=["pass"], exports={}), id="tests"
+        ),
+    ],
+)
+async def test_a_guest_that_does_not_answer_is_destroyed(
+    client: APIClient,
+    run_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[Sandbox], Awaitable[object]],
+) -> None:
+    monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(sandbox_module, "FILE_SECONDS", 0.2)
+    async with Sandbox.open(
+        "python", client=client, run_id=run_id, limits=Limits(wall_seconds=0.1)
+    ) as sandbox:
+        client.pause(sandbox.container_id)
+        with pytest.raises(SandboxUnresponsive, match="did not answer"):
+            await ask(sandbox)
+        assert containers(client, run_id) == []
+
+
+async def test_a_container_that_someone_else_removes_is_a_sandbox_error(
+    client: APIClient, run_id: str
+) -> None:
+    async with Sandbox.open("python", client=client, run_id=run_id) as sandbox:
+        job = asyncio.create_task(sandbox.exec(["sleep", "600"]))
+        await sandbox.exec(["true"])
+        client.remove_container(sandbox.container_id, force=True)
+        with pytest.raises(SandboxError):
+            await job
+
+
+async def test_a_container_that_someone_else_kills_is_a_sandbox_error(client: APIClient, run_id: str) -> None:
+    async with Sandbox.open("python", client=client, run_id=run_id) as sandbox:
+        client.kill(sandbox.container_id)
+        with pytest.raises(SandboxError):
+            await sandbox.exec(["true"])
+
+
+# What cannot be opened.
+
+
+async def test_an_unknown_image_is_named_with_the_nearest_known_one(client: APIClient) -> None:
+    with pytest.raises(UsageError, match="pyton") as caught:
+        async with Sandbox.open("pyton", client=client):
+            pass
+    assert "did you mean 'python'" in str(caught.value.hint)
+
+
+async def test_an_unknown_runtime_is_named_and_leaves_no_container(client: APIClient, run_id: str) -> None:
+    with pytest.raises(HarnessError, match="no-such-runtime"):
+        async with Sandbox.open("python", client=client, run_id=run_id, runtime="no-such-runtime"):
+            pass
+    assert containers(client, run_id) == []
+
+
+@pytest.mark.parametrize("deadline", [0, -1, float("nan"), float("inf")])
+async def test_a_deadline_that_is_none_is_refused(client: APIClient, run_id: str, deadline: float) -> None:
+    with pytest.raises(UsageError, match="deadline_seconds"):
+        async with Sandbox.open("python", client=client, run_id=run_id, deadline_seconds=deadline):
+            pass
+
+
+# Side by side.
+
+
+async def test_sandboxes_do_not_see_each_others_files(neighbours: tuple[Sandbox, Sandbox]) -> None:
+    one, other = neighbours
+    await one.exec(["sh", "-c", "touch /tmp/mine /dev/shm/mine mine"])
+    result = await other.exec(["sh", "-c", "ls -A /tmp /dev/shm ."])
+    assert b"mine" not in result.stdout.data
+
+
+async def test_sandboxes_do_not_see_each_others_processes(neighbours: tuple[Sandbox, Sandbox]) -> None:
+    one, other = neighbours
+    sleeper = asyncio.create_task(one.exec(["sleep", "1"]))
+    while (await one.exec(["sh", "-c", "grep -l sleep /proc/[0-9]*/comm"])).exit_code != 0:
+        pass
+    result = await other.exec(["sh", "-c", "grep -l sleep /proc/[0-9]*/comm"])
+    await sleeper
+    assert result.stdout.data == b""
+
+
+async def test_sandboxes_do_not_meet_on_sockets(neighbours: tuple[Sandbox, Sandbox]) -> None:
+    one, other = neighbours
+    listen = (
+        "import socket\n"
+        "abstract = socket.socket(socket.AF_UNIX); abstract.bind('\\0meeting'); abstract.listen()\n"
+        "tcp = socket.socket(); tcp.bind(('127.0.0.1', 4711)); tcp.listen()\n"
+        "open('listening', 'w').close()\n"
+        "tcp.settimeout(1)\n"
+        "try: tcp.accept(); print('met')\n"
+        "except TimeoutError: pass"
+    )
+    connect = (
+        "import socket\n"
+        "for kind, address in ((socket.AF_UNIX, '\\0meeting'), (socket.AF_INET, ('127.0.0.1', 4711))):\n"
+        " try: socket.socket(kind).connect(address); print('met')\n"
+        " except ConnectionRefusedError: print('refused')"
+    )
+    listening = asyncio.create_task(one.exec(["python3", "-c", listen]))
+    while (await one.exec(["test", "-e", "listening"])).exit_code != 0:
+        pass
+    result = await other.exec(["python3", "-c", connect])
+    assert (result.stdout.data, (await listening).stdout.data) == (b"refused\nrefused\n", b"")
+
+
+async def test_the_death_of_one_sandbox_leaves_the_other_alone(
+    client: APIClient, neighbours: tuple[Sandbox, Sandbox]
+) -> None:
+    async with Sandbox.open("python", client=client, deadline_seconds=0.2) as short:
+        job = asyncio.create_task(neighbours[0].exec(["sh", "-c", "sleep 0.5; echo done"]))
+        await exit_code(client, short.container_id)
+        assert (await job).stdout.data == b"done\n"
+
+
+async def test_sandboxes_can_be_opened_side_by_side(client: APIClient, run_id: str) -> None:
+    async def answer(number: int) -> str:
+        async with Sandbox.open("python", client=client, run_id=run_id) as sandbox:
+            return str((await sandbox.exec(["echo", str(number)])).stdout)
+
+    assert await asyncio.gather(*map(answer, range(6))) == [f"{number}\n" for number in range(6)]
+    assert containers(client, run_id) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.source import parse
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.model import ProgramTests, Reference, Submission, Task
@@ -40,7 +41,7 @@ def _as_program(row: Row, prompt: str) -> str:
     """Return the prompt as a program that defines what it defines, its last function as a stub."""
     for program in (prompt, f"{prompt}\n    pass\n"):
         try:
-            ast.parse(program)
+            parse(program)
         except (SyntaxError, ValueError):
             continue
         return program
@@ -49,7 +50,7 @@ def _as_program(row: Row, prompt: str) -> str:
 
 def _require_check(row: Row, test: str) -> None:
     try:
-        body = ast.parse(test).body
+        body = parse(test).body
     except (SyntaxError, ValueError) as error:
         raise row.error(f"is not Python: {error}", field="test") from error
     if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body):

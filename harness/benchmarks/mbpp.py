@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.benchmarks import humaneval
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.source import class_attributes, imports_of, names_used, top_level_names
+from harness.benchmarks.source import class_attributes, imports_of, names_used, parse, top_level_names
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.model import ProgramTests, Reference, Submission, Task
@@ -33,6 +33,7 @@ def read(row: Row) -> tuple[Task, Reference]:
         raise row.error("has no test", field="test_list")
     imports = row.texts("test_imports") if "test_imports" in row.values else []
     preamble = "\n".join([*imports, row.optional_text("test_setup_code") or ""])
+    _parsed(row, "test_imports" if imports else "test_setup_code", preamble)
     solution = _parsed(row, "code", code)
     defined = top_level_names(solution)
     used = names_used(_parsed(row, "test_list", "\n".join([preamble, *statements])))
@@ -76,9 +77,7 @@ def humaneval_shape(row: Row) -> dict[str, Any]:
     text = row.text("prompt" if "prompt" in row.values else "text")
     code = _INDENTATION.sub(lambda blanks: blanks[0].expandtabs(8), row.text("code").replace("\r\n", "\n"))
     function = next(
-        node
-        for node in ast.parse(code).body
-        if isinstance(node, ast.FunctionDef) and node.name == entry_point
+        node for node in parse(code).body if isinstance(node, ast.FunctionDef) and node.name == entry_point
     )
     lines = code.split("\n")
     first_line = _first_line(function.body[0])
@@ -91,8 +90,7 @@ def humaneval_shape(row: Row) -> dict[str, Any]:
     header = "\n".join(lines[: first_line - 1])
     docstring = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').strip()
     body = [
-        ast.unparse(_Renamed(entry_point).visit(ast.parse(statement)))
-        for statement in reference.tests.statements
+        ast.unparse(_Renamed(entry_point).visit(parse(statement))) for statement in reference.tests.statements
     ]
     setup = [line for line in reference.tests.setup.split("\n") if line.strip()]
     check = "\n".join(f"    {line}" for statement in body for line in statement.split("\n"))
@@ -113,7 +111,7 @@ def read_humaneval_shape(row: Row) -> tuple[Task, Reference]:
     task, reference = humaneval.read(replace(row, values={**shaped, "task_id": task_id}))
     # The tests may use more of the program than the function that is asked for. Functions of the
     # prompt they have of their own; everything else is the candidate's.
-    own = top_level_names(ast.parse(reference.tests.setup))
+    own = top_level_names(parse(reference.tests.setup))
     full = read(row)[1].tests
     candidates = {name: name for name in full.exports if not isinstance(own.get(name), ast.FunctionDef)}
     exports = {**reference.tests.exports, **candidates}
@@ -139,7 +137,7 @@ class _Renamed(ast.NodeTransformer):
 
 def _parsed(row: Row, field: str, source: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        return parse(source)
     except (SyntaxError, ValueError) as error:
         raise row.error(f"is not Python: {error}", field=field) from error
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import warnings
 from collections.abc import Iterable
 
 # What a decorator adds to a class that has it.
 _DATACLASS = ("__eq__", "__repr__")
+
+
+def parse(source: str) -> ast.Module:
+    """Parse a program without the warnings that are meant for its author. Raises as `ast.parse` does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
 
 def top_level_names(module: ast.Module) -> dict[str, ast.stmt]:

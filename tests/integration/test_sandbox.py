@@ -302,7 +302,7 @@ async def test_time_and_cpu_time_are_told(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize(
     "offspring",
-    [name for name in OFFSPRING],
+    list(OFFSPRING),
 )
 async def test_what_a_command_started_ends_with_it(sandbox: Sandbox, offspring: str) -> None:
     result = await python(sandbox, LEADER.format(offspring=OFFSPRING[offspring]))

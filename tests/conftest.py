@@ -1,0 +1,127 @@
+"""What all tests share: the engine, the real data, and the proof that a session leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker import APIClient
+
+from harness.errors import HarnessError
+from harness.sandbox import reaper
+from harness.sandbox.engine import connect
+
+ROOT = Path(__file__).parents[1]
+# A container may still be on its way out when the last test ends.
+GONE_SECONDS = 10.0
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[APIClient]:
+    """The engine."""
+    client = connect()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real benchmark data, which is no part of the project."""
+    folder = Path(os.environ.get("HARNESS_SHARED_DATA") or ROOT / "../shared/data").resolve()
+    if not folder.is_dir():
+        pytest.skip(f"no real data in {folder} (set HARNESS_SHARED_DATA)")
+    return folder
+
+
+class _Owners:
+    """The processes that this session started, and whose containers must therefore be gone at its end.
+
+    Other sessions may use the same engine at the same time: theirs are not looked at.
+    """
+
+    def __init__(self) -> None:
+        self._started = {os.getpid(): reaper.process_started(os.getpid())}
+
+    def record(self, pid: int) -> None:
+        self._started[pid] = reaper.process_started(pid)
+
+    def containers(self, client: APIClient, run_ids: set[str]) -> list[dict[str, Any]]:
+        """All containers that are there and belong to a recorded process or to one of these runs."""
+        listed = client.containers(all=True, filters={"label": reaper.RUN})
+        return [container for container in listed if self._owns(container["Labels"], run_ids)]
+
+    def _owns(self, labels: dict[str, str], run_ids: set[str]) -> bool:
+        if labels[reaper.RUN] in run_ids:
+            return True
+        pid = labels.get(reaper.PID, "")
+        if labels.get(reaper.HOST) != reaper.host_identity() or not pid.isdecimal():
+            return False
+        # A process that was gone before it could be looked at has no start time: its pid must do.
+        return int(pid) in self._started and self._started[int(pid)] in (None, labels[reaper.PID_STARTED])
+
+
+_owners = pytest.StashKey[_Owners]()
+_left = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    owners = config.stash[_owners] = _Owners()
+
+    class Recorded(subprocess.Popen):  # type: ignore[type-arg]
+        """Every process that a test starts, whichever way: `run` and asyncio end up here as well."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            owners.record(self.pid)
+
+    config.add_cleanup(lambda original=subprocess.Popen: setattr(subprocess, "Popen", original))
+    subprocess.Popen = Recorded  # type: ignore[misc]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the session where a container of its own, or of a process that it started, is still there."""
+    try:
+        client = connect()
+    except HarnessError:
+        return  # without an engine no test has started a container
+    owners, run_ids = session.config.stash[_owners], _run_ids(session)
+    deadline = time.monotonic() + GONE_SECONDS
+    left = owners.containers(client, run_ids)
+    while left and time.monotonic() < deadline:
+        time.sleep(0.2)
+        left = owners.containers(client, run_ids)
+    for container in left:
+        client.remove_container(container["Id"], force=True, v=True)
+    client.close()
+    session.config.stash[_left] = [
+        f"{container['Id'][:12]} {container['Status']}, run {container['Labels'][reaper.RUN]}"
+        for container in left
+    ]
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left = config.stash.get(_left, [])
+    if left:
+        terminalreporter.section("containers left behind (removed now)", red=True, bold=True)
+        for line in left:
+            terminalreporter.line(line)
+
+
+def _run_ids(session: pytest.Session) -> set[str]:
+    """The runs whose folders lie among this session's temporary files, whoever started them."""
+    factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+    run_ids = set()
+    for manifest in factory.getbasetemp().glob("**/manifest.json"):
+        try:
+            run_ids.add(str(json.loads(manifest.read_text())["run_id"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return run_ids

@@ -1,0 +1,73 @@
+"""Fixtures of the tests that run the command."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from command_line import CLOSED, FinishedRun, Harness, RunFolder
+from docker import APIClient
+
+
+@pytest.fixture(scope="session")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of every command: no hub, no kept data, and temporary files where we see them."""
+    temporary = tmp_path_factory.mktemp("temporary")
+    unwanted = ("hf_", "harness_", "http_proxy", "https_proxy", "all_proxy")
+    yield {
+        **{name: value for name, value in os.environ.items() if not name.lower().startswith(unwanted)},
+        "HF_ENDPOINT": f"http://{CLOSED}",
+        "HARNESS_DATA": str(tmp_path_factory.mktemp("kept-data")),
+        "TMPDIR": str(temporary),
+    }
+    assert list(temporary.iterdir()) == [], "temporary files left behind"
+
+
+@pytest.fixture(scope="module")
+def module_harness(
+    tmp_path_factory: pytest.TempPathFactory, surroundings: dict[str, str]
+) -> Iterator[Harness]:
+    """For fixtures whose outcome several tests of a module look at."""
+    command = Harness(tmp_path_factory.mktemp("module"), surroundings)
+    yield command
+    command.end_all()
+
+
+@pytest.fixture
+def harness(tmp_path: Path, surroundings: dict[str, str]) -> Iterator[Harness]:
+    command = Harness(tmp_path, surroundings)
+    yield command
+    command.end_all()
+
+
+@pytest.fixture(scope="session")
+def finished_run(
+    tmp_path_factory: pytest.TempPathFactory, surroundings: dict[str, str]
+) -> Callable[..., FinishedRun]:
+    """Carries a run out once in a session for all tests that only look at its outcome."""
+    done: dict[tuple[str, ...], FinishedRun] = {}
+
+    def carry_out(*arguments: str) -> FinishedRun:
+        if arguments not in done:
+            folder = tmp_path_factory.mktemp("finished")
+            command = Harness(folder, surroundings)
+            places = ("--output-dir", folder / "runs", "-o", folder / "results.json")
+            ended = command(*arguments, *places)
+            assert ended.returncode in (0, 1), ended.stderr
+            (run,) = (folder / "runs").iterdir()
+            results = json.loads((folder / "results.json").read_text())
+            done[arguments] = FinishedRun(
+                ended.stdout, ended.stderr, ended.returncode, RunFolder(run), results
+            )
+        return done[arguments]
+
+    return carry_out
+
+
+@pytest.fixture(scope="session")
+def runtimes(client: APIClient) -> list[str]:
+    """The container runtimes that the engine knows."""
+    return list(client.info()["Runtimes"])

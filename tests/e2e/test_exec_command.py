@@ -1,0 +1,221 @@
+"""`harness exec`: untrusted code, run once; what it prints and how it ends, passed on safely."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import HANG_SECONDS, NO_ENGINE, SCRIPT, Harness, wait_until
+from docker import APIClient
+
+# --- what runs
+
+
+def test_command_runs_with_its_arguments(harness: Harness) -> None:
+    ended = harness("exec", "python3", "-c", "import sys; print(sys.argv[1:])", "--help", "-x", "a b")
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("['--help', '-x', 'a b']\n", "", 0)
+
+
+def test_double_dash_ends_the_options(harness: Harness) -> None:
+    ended = harness("exec", "--timeout", "20", "--", "echo", "--", "--timeout")
+    assert ended.stdout == "-- --timeout\n"
+
+
+def test_python_file_runs_with_its_arguments_and_standard_input(harness: Harness) -> None:
+    (harness.folder / "program.py").write_text("import sys\nprint(sys.argv[1:], sys.stdin.read())\n")
+    ended = harness("exec", "program.py", "one", "-2", stdin="piped")
+    assert ended.stdout == "['one', '-2'] piped\n"
+
+
+def test_program_on_standard_input(harness: Harness) -> None:
+    ended = harness("exec", "-", "one", stdin="import sys\nprint(sys.argv[1:])\n")
+    assert ended.stdout == "['one']\n"
+
+
+def test_standard_input_reaches_a_command(harness: Harness) -> None:
+    assert harness.raw("exec", "--", "cat", stdin=b"\xff\x00\r\n").stdout == b"\xff\x00\r\n"
+
+
+def test_closed_standard_input_is_an_empty_one(harness: Harness) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "{SCRIPT}" exec cat <&-'],
+        env=harness.environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
+
+
+# --- how it ends
+
+
+def test_exit_code_is_passed_through(harness: Harness) -> None:
+    ended = harness("exec", "--", "sh", "-c", "echo out; echo err >&2; exit 37")
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("out\n", "err\n", 37)
+
+
+def test_signal_becomes_128_and_its_number(harness: Harness) -> None:
+    ended = harness("exec", "--", "sh", "-c", "kill -SEGV $$")
+    assert ended.returncode == 139
+    assert "killed by signal 11" in ended.stderr
+
+
+def test_unknown_command_ends_with_127(harness: Harness) -> None:
+    ended = harness("exec", "no-such-command")
+    assert ended.returncode == 127
+    assert "no-such-command" in ended.stderr
+
+
+LIMITS = {
+    "wall": (("--timeout", "1"), "import time; time.sleep(60)", "--timeout 1"),
+    "CPU of one process": (("--cpu-seconds", "1"), "while True: pass", "--cpu-seconds 1"),
+    "busy until the wall": (("--timeout", "1"), "while True: pass", "--timeout 1"),
+    "memory": (("--memory-mb", "64"), "x = bytearray(1 << 28)", "--memory-mb 64"),
+    "processes": (("--processes", "16"), "import os\nwhile True: os.fork()", "--processes 16"),
+    "output": (("--output-mb", "1"), "while True: print('y' * 9999)", "--output-mb 1"),
+}
+
+
+@pytest.mark.parametrize(("options", "program", "said"), LIMITS.values(), ids=LIMITS)
+def test_limit_ends_it_with_124_and_a_clear_word(
+    harness: Harness, options: tuple[str, ...], program: str, said: str
+) -> None:
+    ended = harness("exec", *options, "-", stdin=program)
+    assert ended.returncode == 124, ended.stderr[-500:]
+    assert f"harness: ended by its limit: {said}" in ended.stderr
+
+
+def test_what_was_printed_before_a_limit_is_kept(harness: Harness) -> None:
+    ended = harness("exec", "--timeout", "1", "--", "sh", "-c", "echo early; sleep 60")
+    assert ended.stdout == "early\n"
+
+
+# --- output
+
+
+def test_long_output_is_cut_in_the_middle_and_says_so(harness: Harness) -> None:
+    ended = harness.raw("exec", "--", "python3", "-c", "print('a' + 'b' * 3_000_000 + 'c')")
+    assert ended.returncode == 0
+    assert len(ended.stdout) == 1024 * 1024
+    assert (ended.stdout[:1], ended.stdout[-2:]) == (b"a", b"c\n")
+    assert b"harness: stdout: the middle is left out: 1048576 of 3000003 bytes shown" in ended.stderr
+
+
+def test_bytes_reach_a_pipe_as_they_are(harness: Harness) -> None:
+    ended = harness.raw("exec", "--", "printf", r"\033[31m\377\200\000\r\n")
+    assert ended.stdout == b"\x1b[31m\xff\x80\x00\r\n"
+
+
+def test_nothing_that_a_terminal_obeys_reaches_it(harness: Harness) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [SCRIPT, "exec", "--", "sh", "-c", r"printf 'a\033[2J\377\ab'; printf '\033]0;x\a' >&2"],
+        env=harness.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while data := os.read(ours, 4096):
+                shown += data
+        except OSError:  # the last one has closed the terminal
+            pass
+        finally:
+            os.close(ours)
+    assert process.returncode == 0
+    assert shown == rb"a\x1b[2J\xff\x07b" + rb"\x1b]0;x\x07"
+
+
+def test_reader_that_goes_away_is_no_fault(harness: Harness) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f'"{SCRIPT}" exec -- seq 300000 </dev/null | head -n 1'],
+        env=harness.environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert ended.stdout == "1\n"
+    assert "Error" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+# --- isolation as seen from the command
+
+
+def test_nothing_of_the_host_is_seen(harness: Harness) -> None:
+    secret = "the-host-alone-knows"
+    ended = harness("exec", "--", "sh", "-c", "env; pwd; ls -A", env={**harness.environment, "TOKEN": secret})
+    assert ended.returncode == 0
+    assert secret not in ended.stdout
+
+
+def test_runs_share_nothing(harness: Harness) -> None:
+    leave = "for d in . /tmp /dev/shm; do echo here > $d/left; done"
+    assert harness("exec", "--", "sh", "-c", leave).returncode == 0
+    assert harness("exec", "--", "sh", "-c", "ls -A . /tmp /dev/shm | grep left").returncode == 1
+
+
+# --- interruption
+
+
+def test_interrupt_ends_it_and_removes_the_container(harness: Harness, client: APIClient) -> None:
+    process = harness.start("exec", "--timeout", "100", "--", "sleep", "90")
+    label = {"label": f"harness.pid={process.pid}"}
+    wait_until(lambda: client.containers(filters=label), "the container")
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    assert client.containers(all=True, filters=label) == []
+
+
+# --- what cannot be used
+
+REFUSED = {
+    "nothing to run": ((), "nothing to run"),
+    "missing file": (("missing.py",), "missing.py: cannot be read: No such file"),
+    "unknown environment": (("--env", "pyton", "true"), "did you mean 'python'?"),
+    "time of nothing": (("--timeout", "0", "true"), "--timeout: "),
+    "time without end": (("--timeout", "inf", "true"), "--timeout: "),
+    "time that is no number": (("--timeout", "nan", "true"), "--timeout: "),
+    "too little memory": (("--memory-mb", "1", "true"), "--memory-mb: "),
+    "unknown option": (("--memory", "1", "true"), "--memory-mb"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
+def test_unusable_order_is_refused_at_once(harness: Harness, arguments: tuple[str, ...], said: str) -> None:
+    exit_code, stdout, stderr = harness.refused("exec", *arguments)
+    assert exit_code == 2
+    assert said in stderr
+    assert stdout == ""
+
+
+def test_no_engine_says_what_to_do(harness: Harness) -> None:
+    ended = harness("exec", "true", env=NO_ENGINE)
+    assert ended.returncode == 2
+    assert "no Docker engine answers" in ended.stderr
+    assert "hint: " in ended.stderr
+
+
+def test_runtime_that_the_engine_lacks_is_refused(harness: Harness, runtimes: list[str]) -> None:
+    if "runsc" in runtimes:
+        pytest.skip("this engine knows runsc")
+    ended = harness("exec", "--runtime", "runsc", "true")
+    assert ended.returncode == 2
+    assert "does not know the runtime 'runsc'" in ended.stderr
+
+
+def test_unreadable_file_is_refused(harness: Harness) -> None:
+    Path(harness.folder / "folder.py").mkdir()
+    exit_code, _, stderr = harness.refused("exec", "folder.py")
+    assert exit_code == 2
+    assert "folder.py: cannot be read: Is a directory" in stderr

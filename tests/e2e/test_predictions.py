@@ -1,0 +1,228 @@
+"""Ready samples: `harness grade` and the agent `predictions`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Harness
+
+from harness.benchmarks import load_benchmark
+
+MBPP = load_benchmark("mbpp", path="bundled")
+HUMANEVAL = load_benchmark("humaneval", path="bundled")
+RIGHT = {task.id: MBPP.references[task.id].solution for task in MBPP.tasks}
+WRONG = "def parking_fee(minutes):\n    return -1\n"
+SAMPLES = [
+    {"task_id": 9001, "solution": WRONG},
+    {"task_id": "9001", "completion": RIGHT["9001"]},
+    {"task_id": 9002, "solution": RIGHT["9002"]},
+    {"task_id": 9001, "solution": WRONG},
+]
+# 9003 has no sample.
+TASKS = ("-t", "9001", "-t", "9002", "-t", "9003")
+
+
+def write_samples(path: Path, samples: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
+
+
+@pytest.fixture(scope="module")
+def graded(module_harness: Harness) -> dict[str, Any]:
+    """The results of grading SAMPLES for three tasks."""
+    harness, folder = module_harness, module_harness.folder
+    samples = write_samples(folder / "samples.jsonl", SAMPLES)
+    ks = ("--k", "1", "--k", "3", "--k", "4")
+    what = ("grade", "-b", "mbpp", "--data", "bundled", "--samples", samples, *TASKS, *ks)
+    ended = harness(*what, "-o", "results.json")
+    assert ended.returncode == 0, ended.stderr
+    return {**json.loads((folder / "results.json").read_text()), "stdout": ended.stdout}
+
+
+def of_task(graded: dict[str, Any], task_id: str, field: str) -> list[Any]:
+    return [attempt[field] for attempt in graded["attempts"] if attempt["task_id"] == task_id]
+
+
+def test_every_line_of_a_task_is_an_attempt_that_names_its_line(graded: dict[str, Any]) -> None:
+    assert of_task(graded, "9001", "sample_line") == [1, 2, 4]
+    assert of_task(graded, "9001", "attempt") == [0, 1, 2]
+
+
+def test_each_line_has_its_own_verdict(graded: dict[str, Any]) -> None:
+    assert of_task(graded, "9001", "status") == ["failed", "passed", "failed"]
+
+
+def test_task_ids_may_be_integers_or_strings(graded: dict[str, Any]) -> None:
+    assert of_task(graded, "9002", "status") == ["passed"]
+
+
+def test_task_without_a_sample_is_an_agent_error(graded: dict[str, Any]) -> None:
+    assert of_task(graded, "9003", "status") == ["agent_error"]
+    assert of_task(graded, "9003", "sample_line") == [None]
+
+
+def test_task_without_a_sample_stays_in_the_denominator(graded: dict[str, Any]) -> None:
+    summary = graded["summary"]
+    # 9001 is resolved by its second attempt only, so not by its first.
+    assert (summary["total"], summary["attempts"], summary["resolved"]) == (3, 5, 1)
+    assert summary["rate"] == pytest.approx(1 / 3)
+
+
+def test_tasks_with_too_few_samples_leave_pass_at_k_undefined(graded: dict[str, Any]) -> None:
+    pass_at_k = graded["summary"]["pass_at_k"]
+    # (1/3 + 1 + 0) / 3; the other tasks have fewer than 3 attempts.
+    assert pass_at_k == {"1": pytest.approx(4 / 9), "3": None, "4": None}
+
+
+def test_grade_writes_the_same_fields_as_run(graded: dict[str, Any]) -> None:
+    assert {*graded} - {"stdout"} == {"schema_version", "run", "summary", "attempts"}
+    assert list(graded["attempts"][0]) == [
+        *("task_id", "attempt", "sample_line", "category", "resolved", "status", "score", "metrics"),
+        *("agent_output", "expected_output", "duration_seconds", "error"),
+    ]
+
+
+def test_results_quote_what_was_handed_in(graded: dict[str, Any]) -> None:
+    assert of_task(graded, "9001", "agent_output")[0] == WRONG
+
+
+def test_pass_at_k_is_the_unbiased_estimate(harness: Harness) -> None:
+    samples = write_samples(harness.folder / "s.jsonl", [s for s in SAMPLES if str(s["task_id"]) == "9001"])
+    ks = ("--k", "1", "--k", "2", "--k", "3")
+    what = ("grade", "-b", "mbpp", "--data", "bundled", "--samples", samples, "-t", "9001", *ks)
+    assert harness(*what, "-o", "results.json").returncode == 0
+    summary = json.loads((harness.folder / "results.json").read_text())["summary"]
+    assert summary["pass_at_k"] == {"1": pytest.approx(1 / 3), "2": pytest.approx(2 / 3), "3": 1.0}
+
+
+def test_completion_continues_the_prompt_and_solution_stands_alone(harness: Harness) -> None:
+    task = HUMANEVAL.tasks[0]
+    completion = HUMANEVAL.references[task.id].solution.removeprefix(task.prompt)
+    samples = write_samples(
+        harness.folder / "samples.jsonl",
+        [
+            {"task_id": task.id, "completion": completion},
+            {"task_id": task.id, "solution": task.prompt + completion},
+            {"task_id": task.id, "solution": completion},
+        ],
+    )
+    what = ("grade", "-b", "humaneval", "--data", "bundled", "--samples", samples, "-t", task.id)
+    assert harness(*what, "-o", "results.json").returncode == 0
+    results = json.loads((harness.folder / "results.json").read_text())
+    assert [attempt["resolved"] for attempt in results["attempts"]] == [True, True, False]
+
+
+def test_samples_of_tasks_that_were_not_chosen_are_left_alone(harness: Harness) -> None:
+    samples = write_samples(harness.folder / "samples.jsonl", SAMPLES)
+    what = ("run", "-b", "mbpp", "--data", "bundled", "--samples", samples, "-t", "9002")
+    assert harness(*what, "-o", "results.json").returncode == 0
+    assert json.loads((harness.folder / "results.json").read_text())["summary"]["attempts"] == 1
+
+
+def test_run_takes_samples_for_the_agent_predictions(harness: Harness) -> None:
+    samples = write_samples(harness.folder / "samples.jsonl", SAMPLES)
+    ended = harness(*("run", "-b", "mbpp", "--data", "bundled", "--dry-run"), "--samples", samples)
+    assert ["agent", "predictions"] in [line.split() for line in ended.stdout.splitlines()]
+
+
+# --- every way for a program to end
+
+ENDINGS = {
+    "": ("failed", None),
+    "def parking_fee(:\n": ("failed", None),
+    "while True: pass": ("timeout", "cpu_seconds"),
+    "import time; time.sleep(60)": ("timeout", "wall_seconds"),
+    "import ctypes; ctypes.string_at(0)": ("crashed", None),
+    "hog = bytearray(1 << 30)": ("memory_limit", None),
+    "import os; os._exit(0)": ("failed", None),
+    "import sys; sys.exit(0)": ("failed", None),
+    "class Same:\n    __eq__ = lambda a, b: True\ndef parking_fee(m): return Same()": ("failed", None),
+    "raise ValueError('\\x1b[2J\\x1b]0;owned\\x07')": ("failed", None),
+    RIGHT["9001"]: ("passed", None),
+}
+
+
+@pytest.fixture(scope="module")
+def ended(module_harness: Harness) -> dict[str, Any]:
+    """What became of each program of ENDINGS, all handed in for one task."""
+    harness, folder = module_harness, module_harness.folder
+    write_samples(folder / "endings.jsonl", [{"task_id": 9001, "solution": program} for program in ENDINGS])
+    limits = "limits: {cpu_seconds: 1, wall_seconds: 2.5, memory_mb: 256}"
+    (folder / "config.yaml").write_text(
+        f"benchmark: mbpp\ndata: bundled\nsamples: endings.jsonl\ntask_ids: [9001]\n{limits}\n"
+    )
+    done = harness("run", "-c", "config.yaml", "-o", "endings.json", "-v")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((folder / "endings.json").read_text())
+    attempts = dict(zip(ENDINGS, results["attempts"], strict=True))
+    return {"attempts": attempts, "printed": done.stdout + done.stderr}
+
+
+@pytest.mark.parametrize("program", ENDINGS, ids=lambda program: program[:40] or "empty")
+def test_program_ends_with_its_status(ended: dict[str, Any], program: str) -> None:
+    attempt = ended["attempts"][program]
+    assert (attempt["status"], attempt["metrics"].get("limit")) == ENDINGS[program], attempt["error"]
+
+
+def test_escape_sequences_of_a_program_are_never_printed(ended: dict[str, Any]) -> None:
+    assert "owned" in ended["printed"]
+    assert not {"\x1b", "\x07"} & {*ended["printed"]}
+
+
+# --- samples that cannot be used: told before anything is started
+
+GOOD = json.dumps(SAMPLES[2]) + "\n"
+BROKEN = {
+    "broken JSON": (GOOD + '{"task_id": 9001, "solution"\n', ":2:", "broken JSON"),
+    "not an object": (GOOD + "[1]\n", ":2:", "needs a JSON object"),
+    "unknown task id": ('{"task_id": "9010x", "solution": ""}\n' + GOOD, ":1:", "did you mean '9010'"),
+    "no task id": (GOOD + '{"solution": ""}\n', ":2:", "'task_id'"),
+    "no program": (GOOD + '{"task_id": 9001, "code": ""}\n', ":2:", "'completion' or 'solution'"),
+    "program of a wrong type": (GOOD + '{"task_id": 9001, "solution": 5}\n', ":2:", "needs a string"),
+    "task id of a wrong type": (GOOD + '{"task_id": true, "solution": ""}\n', ":2:", "boolean"),
+    "no line": ("", ":", "holds no rows"),
+}
+
+
+@pytest.mark.parametrize(("text", "place", "reason"), BROKEN.values(), ids=BROKEN)
+def test_unusable_samples_are_refused_at_once(harness: Harness, text: str, place: str, reason: str) -> None:
+    samples = harness.folder / "samples.jsonl"
+    samples.write_text(text)
+    exit_code, _, stderr = harness.refused("grade", "-b", "mbpp", "--data", "bundled", "--samples", samples)
+    assert exit_code == 2
+    assert f"{samples}{place}" in stderr
+    assert reason in stderr
+    assert list(harness.folder.iterdir()) == [samples]
+
+
+def test_samples_that_are_not_utf8_are_refused_with_their_line(harness: Harness) -> None:
+    samples = harness.folder / "samples.jsonl"
+    samples.write_bytes(GOOD.encode() + '{"task_id": 9001, "solution": "é"}\n'.encode("latin-1"))
+    exit_code, _, stderr = harness.refused("grade", "-b", "mbpp", "--data", "bundled", "--samples", samples)
+    assert exit_code == 2
+    assert f"{samples}:2: not UTF-8" in stderr
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", ""], ids=["missing", "folder"])
+def test_samples_that_are_no_file_are_refused(harness: Harness, name: str) -> None:
+    samples = harness.folder / name
+    exit_code, _, stderr = harness.refused("grade", "-b", "mbpp", "--data", "bundled", "--samples", samples)
+    assert exit_code == 2
+    assert f"error: {samples}: " in stderr
+
+
+def test_samples_that_the_agent_would_not_read_are_refused(harness: Harness) -> None:
+    samples = write_samples(harness.folder / "samples.jsonl", SAMPLES)
+    what = ("run", "-b", "mbpp", "--data", "bundled", "--agent", "oracle", "--samples", samples)
+    exit_code, _, stderr = harness.refused(*what)
+    assert exit_code == 2
+    assert "agent 'oracle' reads no samples" in stderr
+
+
+def test_predictions_without_samples_are_refused(harness: Harness) -> None:
+    exit_code, _, stderr = harness.refused("run", "-b", "mbpp", "--data", "bundled", "--agent", "predictions")
+    assert exit_code == 2
+    assert "--samples" in stderr

@@ -1,0 +1,138 @@
+"""The benchmarks as published: every canonical solution, and real model programs whose verdict is known.
+
+One run grades both, for a task's samples share its container. All 427 tasks of MBPP, in both shapes, take
+minutes: they run with HARNESS_TEST_FULL=1, else the tasks that have recorded samples or are known to be
+awkward, and a few in HumanEval's shape.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Harness
+
+from harness.benchmarks import load_benchmark
+
+HUMANEVAL = "humaneval/HumanEval.jsonl.gz"
+MBPP = "mbpp/sanitized-mbpp.json"
+# Named `check`; slow; shadows `sum`; calls exit(); needs the solution's own import; returns re.Match (3).
+AWKWARD_MBPP = {"56", "123", "126", "264", "596", "737", "787", "794"}
+
+full_only = pytest.mark.skipif(os.environ.get("HARNESS_TEST_FULL") != "1", reason="takes minutes")
+
+
+@dataclass(frozen=True)
+class Graded:
+    """Verdicts of the recorded samples by their line, as recorded and as found, and of the references."""
+
+    recorded: dict[int, bool]
+    found: dict[int, bool]
+    references: dict[str, tuple[str, str | None]]
+
+
+def results_of(harness: Harness, *arguments: str | Path) -> dict[str, Any]:
+    path = harness.folder / "results.json"
+    ended = harness(*arguments, "-o", path, "-q", "--force")
+    assert ended.returncode == 0, ended.stderr
+    return dict(json.loads(path.read_text()))
+
+
+@pytest.fixture(scope="module")
+def graded(module_harness: Harness, shared_data: Path) -> Callable[..., Graded]:
+    """Grades a benchmark's recorded samples, and the references of the same tasks and of `others`."""
+    done: dict[str, Graded] = {}
+
+    def grade(name: str, data: str, others: set[str]) -> Graded:
+        if name in done:
+            return done[name]
+        benchmark = load_benchmark(name, path=str(shared_data / data))
+        lines = (shared_data / name / "samples_with_verdicts.jsonl").read_text().splitlines()
+        recorded = {line: json.loads(text) for line, text in enumerate(lines, start=1)}
+        tasks = sorted({str(sample["task_id"]) for sample in recorded.values()} | others)
+        samples = module_harness.folder / f"{name}.jsonl"
+        references = [
+            json.dumps({"task_id": task, "solution": benchmark.references[task].solution}) for task in tasks
+        ]
+        samples.write_text("\n".join(lines + references))
+        chosen = [option for task in tasks for option in ("-t", task)]
+        what = ("grade", "-b", name, "--data", shared_data / data, "--samples", samples)
+        attempts = results_of(module_harness, *what, *chosen)["attempts"]
+        done[name] = Graded(
+            {line: sample["passed"] for line, sample in recorded.items()},
+            {
+                attempt["sample_line"]: attempt["resolved"]
+                for attempt in attempts
+                if attempt["sample_line"] <= len(lines)
+            },
+            {
+                attempt["task_id"]: (attempt["status"], attempt["error"])
+                for attempt in attempts
+                if attempt["sample_line"] > len(lines)
+            },
+        )
+        return done[name]
+
+    return grade
+
+
+@pytest.fixture
+def humaneval(graded: Callable[..., Graded], shared_data: Path) -> Graded:
+    tasks = load_benchmark("humaneval", path=str(shared_data / HUMANEVAL)).tasks
+    return graded("humaneval", HUMANEVAL, {task.id for task in tasks})
+
+
+@pytest.fixture
+def mbpp(graded: Callable[..., Graded]) -> Graded:
+    return graded("mbpp", MBPP, AWKWARD_MBPP)
+
+
+def test_every_canonical_solution_of_humaneval_passes(humaneval: Graded) -> None:
+    assert len(humaneval.references) == 164
+    assert {task: end for task, end in humaneval.references.items() if end[0] != "passed"} == {}
+
+
+def test_every_recorded_verdict_on_humaneval_is_found_again(humaneval: Graded) -> None:
+    assert len(humaneval.recorded) == 119
+    assert humaneval.found == humaneval.recorded
+
+
+def test_reference_solutions_of_mbpp_pass(mbpp: Graded) -> None:
+    assert len(mbpp.references) > 120
+    assert {task: end for task, end in mbpp.references.items() if end[0] != "passed"} == {}
+
+
+def test_every_recorded_verdict_on_mbpp_is_found_again(mbpp: Graded) -> None:
+    assert len(mbpp.recorded) == 137
+    assert mbpp.found == mbpp.recorded
+
+
+def unresolved(results: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+    return [
+        (attempt["task_id"], attempt["status"], attempt["error"])
+        for attempt in results["attempts"]
+        if not attempt["resolved"]
+    ]
+
+
+def test_awkward_reference_solutions_of_mbpp_pass_in_the_shape_of_humaneval(
+    harness: Harness, shared_data: Path
+) -> None:
+    chosen = [option for task in AWKWARD_MBPP for option in ("-t", task)]
+    results = results_of(harness, "run", "-b", "mbpp-humaneval", "--data", shared_data / MBPP, *chosen)
+    assert unresolved(results) == []
+    assert results["summary"]["total"] == len(AWKWARD_MBPP)
+
+
+@full_only
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("benchmark", ["mbpp", "mbpp-humaneval"])
+def test_oracle_passes_all_of_mbpp(harness: Harness, shared_data: Path, benchmark: str) -> None:
+    results = results_of(harness, "run", "-b", benchmark, "--data", shared_data / MBPP)
+    assert unresolved(results) == []
+    assert results["summary"]["total"] == 427

@@ -1,0 +1,317 @@
+"""`harness run` on the bundled samples: verdicts, table, run folder and results file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import NO_ENGINE, FinishedRun, Harness, RunFolder
+from docker import APIClient
+
+import harness as package
+from harness.benchmarks import load_benchmark
+from harness.engine.plan import select_tasks
+
+ORACLE = ("run", "-b", "mbpp", "--data", "bundled")
+CORRECT = {"mbpp": ORACLE, "humaneval": ("run", "-b", "humaneval", "--data", "bundled")}
+SHAPED = ("run", "-b", "mbpp-humaneval", "--data", "bundled")
+STATUSES = {
+    *("passed", "failed", "timeout", "memory_limit", "process_limit", "output_limit", "crashed"),
+    *("agent_error", "limit_reached", "infra_error", "cancelled"),
+}
+
+Runs = Callable[..., FinishedRun]
+
+
+@pytest.fixture
+def oracle(finished_run: Runs) -> FinishedRun:
+    return finished_run(*ORACLE)
+
+
+@pytest.fixture
+def null(finished_run: Runs) -> FinishedRun:
+    return finished_run(*ORACLE, "-n", "6", "--agent", "null")
+
+
+# --- verdicts
+
+
+@pytest.mark.parametrize("arguments", [*CORRECT.values(), SHAPED], ids=[*CORRECT, "mbpp-humaneval"])
+def test_oracle_passes_every_task(finished_run: Runs, arguments: tuple[str, ...]) -> None:
+    run = finished_run(*arguments)
+    assert [attempt for attempt in run.results["attempts"] if attempt["status"] != "passed"] == []
+    assert run.results["summary"]["resolved"] == run.results["summary"]["total"] >= 12
+    assert run.exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", CORRECT.values(), ids=CORRECT)
+def test_null_passes_no_task(finished_run: Runs, arguments: tuple[str, ...]) -> None:
+    run = finished_run(*arguments, "-n", "6", "--agent", "null")
+    assert {attempt["status"] for attempt in run.results["attempts"]} == {"failed"}
+    assert (run.results["summary"]["total"], run.results["summary"]["rate"]) == (6, 0.0)
+    assert run.exit_code == 0, "a bad score is no error"
+
+
+# --- what is printed
+
+
+def test_table_shows_the_numbers(oracle: FinishedRun) -> None:
+    lines = [line.split() for line in oracle.stdout.splitlines()]
+    total = str(oracle.results["summary"]["total"])
+    for expected in (["tasks", total], ["resolved", total], ["passed", total, "100.0", "%"]):
+        assert expected in lines
+
+
+def test_table_names_the_run_folder(oracle: FinishedRun) -> None:
+    assert f"run folder: {oracle.folder.path}" in oracle.stdout
+
+
+def test_progress_goes_to_stderr_in_plain_lines(oracle: FinishedRun) -> None:
+    total = oracle.results["summary"]["total"]
+    assert f"{total}/{total} attempts: passed {total}, failed 0" in oracle.stderr
+    assert "\x1b" not in oracle.stdout + oracle.stderr
+
+
+def test_unresolved_tasks_are_listed_with_their_error(null: FinishedRun) -> None:
+    attempt = null.results["attempts"][0]
+    assert any(
+        line.startswith(attempt["task_id"]) and attempt["status"] in line for line in null.stdout.splitlines()
+    )
+
+
+def test_quiet_prints_the_table_and_no_progress(harness: Harness) -> None:
+    ended = harness("run", "-b", "mbpp", "--data", "bundled", "-n", "1", "-q")
+    assert ended.stderr == ""
+    assert "resolved" in ended.stdout
+
+
+def test_verbose_shows_every_attempt(harness: Harness) -> None:
+    ended = harness("run", "-b", "mbpp", "--data", "bundled", "-t", "9001", "-q", "-v")
+    assert "9001: passed" in ended.stderr
+    assert "def parking_fee" in ended.stderr
+
+
+# --- run folder
+
+
+def test_run_folder_is_complete(oracle: FinishedRun) -> None:
+    names = {path.name for path in oracle.folder.path.iterdir()}
+    assert names == {"manifest.json", "attempts.jsonl", "summary.json", "report.html", "transcripts"}
+
+
+def test_manifest_says_what_the_run_was_made_of(oracle: FinishedRun) -> None:
+    manifest = oracle.folder.manifest
+    assert manifest["harness_version"] == package.__version__
+    assert manifest["seed"] == 0
+    assert manifest["data"]["sha256"] == load_benchmark("mbpp", path="bundled").source.sha256
+    assert manifest["config"]["benchmark"] == "mbpp"
+    assert manifest["engine"]["version"]
+    assert manifest["host"]["cores"] >= 1
+    assert manifest["python_version"].startswith("3.")
+    assert {"git_revision", "started_at", "source", "agent"} <= manifest.keys()
+
+
+def test_manifest_pins_the_image_by_id(oracle: FinishedRun, client: APIClient) -> None:
+    (image,) = oracle.folder.manifest["images"].values()
+    assert image.startswith("sha256:")
+    assert client.inspect_image(image)["Id"] == image
+
+
+def test_attempts_file_has_one_line_for_each_attempt(oracle: FinishedRun) -> None:
+    def key(attempt: dict[str, Any]) -> tuple[str, int]:
+        return attempt["task_id"], attempt["attempt"]
+
+    # They are written as they end; results.json is in task order.
+    assert sorted(oracle.folder.attempts, key=key) == sorted(oracle.results["attempts"], key=key)
+
+
+def test_summary_file_agrees_with_the_results(oracle: FinishedRun) -> None:
+    summary = oracle.folder.summary
+    assert summary["source"] == "bundled"
+    assert {name: summary[name] for name in oracle.results["summary"]} == oracle.results["summary"]
+
+
+def test_report_names_the_benchmark(oracle: FinishedRun) -> None:
+    html = (oracle.folder.path / "report.html").read_text()
+    assert html.lower().startswith("<!doctype html>")
+    assert "mbpp" in html
+
+
+def test_no_container_of_the_run_is_left(oracle: FinishedRun, client: APIClient) -> None:
+    assert oracle.folder.containers(client) == []
+
+
+# --- results.json
+
+
+def test_results_have_exactly_the_parts_of_the_contract(oracle: FinishedRun) -> None:
+    assert list(oracle.results) == ["schema_version", "run", "summary", "attempts"]
+    assert oracle.results["schema_version"] == 1
+
+
+def test_results_summary_has_exactly_the_fields_of_the_contract(oracle: FinishedRun) -> None:
+    summary = oracle.results["summary"]
+    total = len(load_benchmark("mbpp", path="bundled").tasks)
+    assert summary == {
+        "total": total,
+        "attempts": total,
+        "resolved": total,
+        "rate": 1.0,
+        "pass_at_k": {"1": 1.0},
+        "statuses": {"passed": total},
+        "by_category": {},
+    }
+
+
+def test_results_attempts_have_exactly_the_fields_of_the_contract(null: FinishedRun) -> None:
+    for attempt in null.results["attempts"]:
+        assert list(attempt) == [
+            *("task_id", "attempt", "sample_line", "category", "resolved", "status", "score", "metrics"),
+            *("agent_output", "expected_output", "duration_seconds", "error"),
+        ]
+        assert isinstance(attempt["task_id"], str)
+        assert type(attempt["attempt"]) is int
+        assert attempt["sample_line"] is None
+        assert attempt["category"] is None
+        assert attempt["resolved"] is False
+        assert attempt["status"] in STATUSES
+        assert attempt["score"] == 0.0
+        assert isinstance(attempt["metrics"], dict)
+        assert attempt["agent_output"] == ""
+        assert len(attempt["expected_output"]) in range(1, 501)
+        assert 0 < attempt["duration_seconds"] < 180
+        assert isinstance(attempt["error"], str)
+
+
+def test_results_are_in_task_order(oracle: FinishedRun) -> None:
+    tasks = [task.id for task in load_benchmark("mbpp", path="bundled").tasks]
+    assert [attempt["task_id"] for attempt in oracle.results["attempts"]] == tasks
+
+
+def test_results_say_where_the_rows_came_from(oracle: FinishedRun) -> None:
+    assert oracle.results["run"]["source"] == "bundled"
+    assert oracle.results["run"]["folder"] == str(oracle.folder.path)
+
+
+# --- data that is not the benchmark
+
+
+@pytest.fixture
+def fallen_back(finished_run: Runs) -> FinishedRun:
+    """A run without --data where no hub answers."""
+    return finished_run("run", "-b", "mbpp", "-n", "1")
+
+
+def test_bundled_rows_in_place_of_the_hub_are_announced_loudly(fallen_back: FinishedRun) -> None:
+    assert "WARNING: THIS IS NOT MBPP" in fallen_back.stderr
+
+
+def test_table_of_bundled_rows_warns(fallen_back: FinishedRun) -> None:
+    assert "BUNDLED SAMPLE" in fallen_back.stdout
+
+
+def test_every_result_of_bundled_rows_says_so(fallen_back: FinishedRun) -> None:
+    assert fallen_back.results["run"]["source"] == "bundled"
+    assert fallen_back.folder.summary["source"] == "bundled"
+    assert fallen_back.folder.manifest["source"] == "bundled"
+    assert "bundled" in (fallen_back.folder.path / "report.html").read_text().lower()
+
+
+def test_hub_alone_never_falls_back(harness: Harness) -> None:
+    ended = harness("run", "-b", "mbpp", "--data", "hub", env=NO_ENGINE)
+    assert ended.returncode == 2
+    assert "hub" in ended.stderr
+    assert list(harness.folder.iterdir()) == []
+
+
+# --- attempts and pass@k
+
+
+@pytest.fixture
+def two_samples(finished_run: Runs) -> FinishedRun:
+    return finished_run(*ORACLE, "-t", "9001", "-t", "9002", "--n-samples", "2", "--k", "1", "--k", "10")
+
+
+def test_each_task_gets_n_attempts(two_samples: FinishedRun) -> None:
+    numbered = [(attempt["task_id"], attempt["attempt"]) for attempt in two_samples.results["attempts"]]
+    assert numbered == [("9001", 0), ("9001", 1), ("9002", 0), ("9002", 1)]
+
+
+def test_undefined_pass_at_k_is_null(two_samples: FinishedRun) -> None:
+    assert two_samples.results["summary"]["pass_at_k"] == {"1": 1.0, "10": None}
+
+
+def test_undefined_pass_at_k_is_said_on_screen(two_samples: FinishedRun) -> None:
+    assert "undefined: needs n >= 10" in two_samples.stdout
+
+
+# --- the choice of tasks
+
+
+def test_named_tasks_run_in_the_order_of_the_data(harness: Harness) -> None:
+    ended = harness(*ORACLE, "-t", "9003", "-t", "9001", "-o", "results.json")
+    assert ended.returncode == 0
+    results = json.loads((harness.folder / "results.json").read_text())
+    assert [attempt["task_id"] for attempt in results["attempts"]] == ["9001", "9003"]
+
+
+def test_seed_decides_which_tasks_are_drawn(harness: Harness) -> None:
+    ended = harness(*ORACLE, "-n", "2", "--seed", "7", "-o", "results.json")
+    assert ended.returncode == 0
+    results = json.loads((harness.folder / "results.json").read_text())
+    benchmark = load_benchmark("mbpp", path="bundled")
+    expected = [task.id for task in select_tasks(benchmark, sample_size=2, seed=7)]
+    assert [attempt["task_id"] for attempt in results["attempts"]] == expected
+
+
+def test_dry_run_starts_nothing_and_leaves_nothing(harness: Harness) -> None:
+    ended = harness(*ORACLE, "-n", "5", "--n-samples", "3", "--dry-run", env=NO_ENGINE)
+    assert ended.returncode == 0, ended.stderr
+    assert ["attempts", "15"] in [line.split() for line in ended.stdout.splitlines()]
+    assert list(harness.folder.iterdir()) == []
+
+
+# --- gates
+
+
+@pytest.mark.parametrize(("agent", "exit_code"), [("null", 1), ("oracle", 0)])
+def test_fail_under_is_a_gate(harness: Harness, agent: str, exit_code: int) -> None:
+    ended = harness(*ORACLE, "-t", "9001", "--agent", agent, "--fail-under", "0.5")
+    assert ended.returncode == exit_code
+    assert ("under --fail-under 0.5" in ended.stderr) is (exit_code == 1)
+
+
+# --- where things go
+
+
+def test_run_folders_go_below_runs_unless_told_otherwise(harness: Harness) -> None:
+    harness(*ORACLE, "-t", "9001")
+    (run,) = (harness.folder / "runs").iterdir()
+    assert RunFolder(run).summary["resolved"] == 1
+
+
+def test_results_file_that_exists_is_not_overwritten(harness: Harness) -> None:
+    results = harness.folder / "results.json"
+    results.write_text("precious")
+    ended = harness(*ORACLE, "-o", results, env=NO_ENGINE)
+    assert ended.returncode == 2
+    assert f"{results}: exists already" in ended.stderr
+    assert "--force" in ended.stderr
+    assert results.read_text() == "precious"
+
+
+def test_results_file_is_overwritten_by_force(harness: Harness) -> None:
+    results = harness.folder / "results.json"
+    results.write_text("old")
+    assert harness(*ORACLE, "-t", "9001", "-o", results, "--force").returncode == 0
+    assert json.loads(results.read_text())["summary"]["resolved"] == 1
+
+
+def test_nothing_but_the_results_is_written_beside_them(harness: Harness, tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    assert harness(*ORACLE, "-t", "9001", "-o", folder / "results.json").returncode == 0
+    assert [path.name for path in folder.iterdir()] == ["results.json"]

@@ -1,0 +1,204 @@
+"""A run that is stopped from outside, loses its disk or its engine: what is finished stays, the rest goes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import Harness, RunFolder, wait_until
+from docker import APIClient
+
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+TORN_DOWN_SECONDS = 5.0
+RUN = ("run", "-b", "mbpp", "--data", "bundled")
+
+
+@pytest.mark.parametrize(("number", "exit_code"), SIGNALS.items(), ids=lambda value: str(value))
+def test_signal_ends_a_run_cleanly(
+    harness: Harness, client: APIClient, number: signal.Signals, exit_code: int
+) -> None:
+    run = harness.start_run("--max-concurrent", "2", finished=2)
+    kept = run.folder.raw_attempts
+    before = time.monotonic()
+    stdout, stderr = run.end(number)
+    assert time.monotonic() - before < TORN_DOWN_SECONDS
+    assert run.process.returncode == exit_code, stderr
+    assert run.folder.containers(client) == []
+    assert run.folder.raw_attempts.startswith(kept)
+    assert "Traceback" not in stdout + stderr
+
+
+@pytest.fixture(scope="module")
+def interrupted(module_harness: Harness) -> tuple[RunFolder, str]:
+    """A run of six tasks that Ctrl-C has ended after at least one, and what it printed."""
+    run = module_harness.start_run("-n", "6", "--max-concurrent", "1")
+    stdout, _ = run.end(signal.SIGINT)
+    return run.folder, stdout
+
+
+def test_interrupted_run_is_written_down(interrupted: tuple[RunFolder, str]) -> None:
+    folder, _ = interrupted
+    done = len(folder.attempts)
+    assert folder.summary["statuses"] == {"passed": done, "cancelled": 6 - done}
+    assert (folder.path / "report.html").stat().st_size > 0
+
+
+def test_interrupted_run_says_how_to_go_on(interrupted: tuple[RunFolder, str]) -> None:
+    folder, stdout = interrupted
+    assert f"harness run --resume {folder.path}" in stdout
+
+
+def test_interrupted_run_can_be_resumed(harness: Harness, interrupted: tuple[RunFolder, str]) -> None:
+    folder = interrupted[0].copy_to(harness.folder / "copy")
+    assert harness("run", "--resume", folder.path).returncode == 0
+    assert folder.summary["statuses"] == {"passed": 6}
+
+
+def test_further_signals_change_nothing(harness: Harness, client: APIClient) -> None:
+    run = harness.start_run("--max-concurrent", "3")
+    run.process.send_signal(signal.SIGINT)
+    # As fast as can be: during the tear-down, the report, and the very end of the process.
+    while run.process.poll() is None:
+        for number in SIGNALS:
+            run.process.send_signal(number)
+        time.sleep(0.002)
+    stdout, stderr = run.process.communicate()
+    assert run.process.returncode == 130, stderr
+    assert "run folder:" in stdout
+    assert run.folder.containers(client) == []
+
+
+def test_signal_that_was_ignored_stays_so(harness: Harness) -> None:
+    # What `nohup` does.
+    run = harness.start_run("-n", "4", "--max-concurrent", "1", ignoring=(signal.SIGHUP,))
+    run.end(signal.SIGHUP)
+    assert run.process.returncode == 0
+    assert run.folder.summary["statuses"] == {"passed": 4}
+
+
+def test_interrupt_before_the_run_starts_leaves_nothing(harness: Harness) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # a hub that does not answer
+        hub = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        process = harness.start("run", "-b", "mbpp", env={"HF_ENDPOINT": hub})
+        connection, _ = mute.accept()
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        connection.close()
+    assert process.returncode == 130
+    assert list(harness.folder.iterdir()) == []
+
+
+# --- a full disk
+
+
+@pytest.fixture(scope="module")
+def disk_filled_up(module_harness: Harness) -> tuple[RunFolder, int, str]:
+    """A run whose disk has no more room after a few attempts; its exit code and what it said."""
+    runs = module_harness.folder / "filled"
+    ended = module_harness(*RUN, "-n", "8", "--max-concurrent", "2", "--output-dir", runs, file_bytes=4000)
+    (run,) = runs.iterdir()
+    return RunFolder(run), ended.returncode, ended.stderr
+
+
+def test_full_disk_ends_a_run_with_what_to_do(disk_filled_up: tuple[RunFolder, int, str]) -> None:
+    folder, exit_code, stderr = disk_filled_up
+    assert exit_code == 3
+    assert f"error: {folder.path}/attempts.jsonl: cannot be written: File too large" in stderr
+    assert f"harness run --resume {folder.path}" in stderr
+
+
+def test_full_disk_leaves_whole_lines_and_no_container(
+    disk_filled_up: tuple[RunFolder, int, str], client: APIClient
+) -> None:
+    folder, _, _ = disk_filled_up
+    assert (folder.path / "attempts.jsonl").read_bytes() == folder.raw_attempts
+    assert {attempt["status"] for attempt in folder.attempts} == {"passed"}
+    assert folder.containers(client) == []
+
+
+def test_run_goes_on_once_there_is_room(harness: Harness, disk_filled_up: tuple[RunFolder, int, str]) -> None:
+    folder = disk_filled_up[0].copy_to(harness.folder / "copy")
+    kept = folder.raw_attempts
+    assert harness("run", "--resume", folder.path).returncode == 0
+    assert folder.raw_attempts.startswith(kept)
+    assert folder.summary["statuses"] == {"passed": 8}
+
+
+# --- an engine that goes away
+
+
+class Road:
+    """A way to the real engine that can be closed."""
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        self._entrance = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
+        threading.Thread(target=self._admit, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"tcp://127.0.0.1:{self._entrance.getsockname()[1]}"
+
+    def close(self) -> None:
+        # Shut down first: a thread that waits in accept() or recv() would keep a closed socket open.
+        for end in [self._entrance, *self._ends]:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _admit(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._entrance.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._engine)
+                self._ends += [near, far]
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def road() -> Iterator[Road]:
+    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+    if not Path(engine).is_socket():
+        pytest.skip("the engine is not behind a local socket")
+    road = Road(engine)
+    yield road
+    road.close()
+
+
+def test_lost_engine_is_our_fault_and_no_failed_task(harness: Harness, client: APIClient, road: Road) -> None:
+    run = harness.start_run("-n", "4", "--max-concurrent", "3", env={"DOCKER_HOST": road.address})
+    road.close()
+    _, stderr = run.process.communicate()
+    assert run.process.returncode == 3, stderr
+    assert "Traceback" not in stderr
+    assert set(run.folder.summary["statuses"]) == {"passed", "infra_error"}
+    lost = [attempt for attempt in run.folder.attempts if attempt["status"] == "infra_error"]
+    assert {attempt["score"] for attempt in lost} == {None}
+    # What could not be removed is an orphan now.
+    wait_until(lambda: not run.folder.containers(client, running=True), "the guests ended by themselves")
+    assert harness("gc").returncode == 0
+    assert run.folder.containers(client) == []
+    # And what was lost is tried again.
+    ended = harness("run", "--resume", run.folder.path, "-o", "results.json")
+    assert ended.returncode == 0, ended.stderr
+    results = json.loads((harness.folder / "results.json").read_text())
+    assert results["summary"]["statuses"] == {"passed": 4}
+    assert len(results["attempts"]) == 4

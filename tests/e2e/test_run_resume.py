@@ -1,0 +1,188 @@
+"""`harness run --resume`: a run that was killed goes on, and repeats and mixes nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from command_line import FinishedRun, Harness, RunFolder, wait_until
+from docker import APIClient
+
+import harness as package
+
+BUNDLED_MBPP = Path(package.__file__).parent / "data/bundled/mbpp.json"
+TORN = b'{"task_id": "9011", "attempt": 0, "sam'
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run that was killed with SIGKILL and then resumed."""
+
+    folder: RunFolder
+    running_after_kill: list[str]
+    kept: bytes
+    stdout: str
+    exit_code: int
+
+
+@pytest.fixture(scope="module")
+def resumed(module_harness: Harness, client: APIClient) -> Resumed:
+    run = module_harness.start_run("--max-concurrent", "2", "-n", "12", finished=3)
+    run.end(signal.SIGKILL)
+    # The guests notice that their stream is closed, and nobody else has to act.
+    deadline = time.monotonic() + 10
+    while (running := run.folder.containers(client, running=True)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    kept = run.folder.raw_attempts
+    with open(run.folder.path / "attempts.jsonl", "ab") as attempts:
+        attempts.write(TORN)
+    ended = module_harness("run", "--resume", run.folder.path, folder=Path("/"))
+    return Resumed(run.folder, running, kept, ended.stdout + ended.stderr, ended.returncode)
+
+
+def test_killed_run_was_in_the_middle(resumed: Resumed) -> None:
+    assert 3 <= len(resumed.kept.splitlines()) < 12
+
+
+def test_containers_of_a_killed_run_end_by_themselves(resumed: Resumed) -> None:
+    assert resumed.running_after_kill == []
+
+
+def test_resumed_run_ends_well(resumed: Resumed) -> None:
+    assert resumed.exit_code == 0, resumed.stdout
+    assert resumed.folder.summary["resolved"] == resumed.folder.summary["total"] == 12
+
+
+def test_every_attempt_has_exactly_one_verdict(resumed: Resumed) -> None:
+    counts = Counter((attempt["task_id"], attempt["attempt"]) for attempt in resumed.folder.attempts)
+    assert len(counts) == 12
+    assert set(counts.values()) == {1}
+
+
+def test_finished_attempts_are_kept_byte_for_byte(resumed: Resumed) -> None:
+    assert resumed.folder.raw_attempts.startswith(resumed.kept)
+
+
+def test_torn_last_line_is_gone(resumed: Resumed) -> None:
+    assert TORN + b"\n" not in resumed.folder.raw_attempts
+    assert (resumed.folder.path / "attempts.jsonl").read_bytes() == resumed.folder.raw_attempts
+
+
+def test_progress_tells_what_was_done_before(resumed: Resumed) -> None:
+    assert f"12 attempts, {len(resumed.kept.splitlines())} of them done before" in resumed.stdout
+
+
+def test_no_container_of_a_resumed_run_is_left(resumed: Resumed, client: APIClient) -> None:
+    assert resumed.folder.containers(client) == []
+
+
+# --- a finished run
+
+
+@pytest.fixture
+def finished_copy(finished_run: Callable[..., FinishedRun], tmp_path: Path) -> RunFolder:
+    """A copy of a finished run's folder, to do with as one likes."""
+    run = finished_run("run", "-b", "mbpp", "--data", "bundled", "-n", "6", "--agent", "null")
+    return run.folder.copy_to(tmp_path / "copy")
+
+
+def test_finished_run_prints_its_table_again(harness: Harness, finished_copy: RunFolder) -> None:
+    ended = harness("run", "--resume", finished_copy.path)
+    assert ended.returncode == 0
+    assert ["failed", "6", "100.0", "%"] in [line.split() for line in ended.stdout.splitlines()]
+
+
+def test_finished_run_starts_no_container(
+    harness: Harness, finished_copy: RunFolder, client: APIClient
+) -> None:
+    before, kept = time.time(), finished_copy.raw_attempts
+    assert harness("run", "--resume", finished_copy.path).returncode == 0
+    label = {"type": "container", "label": f"harness.run={finished_copy.run_id}"}
+    assert list(client.events(since=before, until=time.time() + 0.01, filters=label)) == []
+    assert finished_copy.raw_attempts == kept
+
+
+def test_results_can_be_had_from_a_finished_run(harness: Harness, finished_copy: RunFolder) -> None:
+    assert harness("run", "--resume", finished_copy.path, "-o", "results.json").returncode == 0
+    results = json.loads((harness.folder / "results.json").read_text())
+    assert len(results["attempts"]) == 6
+
+
+# --- what must not be mixed
+
+
+def test_changed_data_are_refused(harness: Harness) -> None:
+    data = harness.folder / "mbpp.json"
+    data.write_bytes(BUNDLED_MBPP.read_bytes())
+    harness("run", "-b", "mbpp", "--data", data, "-n", "1")
+    data.write_bytes(BUNDLED_MBPP.read_bytes() + b"\n")
+    ended = harness("run", "--resume", next(harness.folder.glob("runs/*")))
+    assert ended.returncode == 2
+    assert "the data has changed" in ended.stderr
+    assert str(data) in ended.stderr
+
+
+def test_changed_samples_are_refused(harness: Harness) -> None:
+    samples = harness.folder / "samples.jsonl"
+    samples.write_text('{"task_id": 9001, "solution": ""}\n')
+    harness("grade", "-b", "mbpp", "--data", "bundled", "--samples", "samples.jsonl", "-t", "9001")
+    samples.write_text('{"task_id": 9001, "solution": "pass"}\n')
+    ended = harness("run", "--resume", next(harness.folder.glob("runs/*")), folder=Path("/"))
+    assert ended.returncode == 2
+    assert "the samples have changed" in ended.stderr
+
+
+def test_fallback_to_the_bundled_rows_stays_decided(harness: Harness) -> None:
+    harness("run", "-b", "mbpp", "-n", "1")
+    # A hub that answers now would give other rows.
+    ended = harness("run", "--resume", next(harness.folder.glob("runs/*")))
+    assert ended.returncode == 0, ended.stderr
+    assert "WARNING: THIS IS NOT MBPP" not in ended.stderr, "the hub was not even asked"
+    assert "BUNDLED SAMPLE" in ended.stdout
+
+
+def test_changed_image_is_refused(harness: Harness, finished_copy: RunFolder) -> None:
+    manifest = finished_copy.manifest
+    manifest["images"] = dict.fromkeys(manifest["images"], "sha256:" + "0" * 64)
+    (finished_copy.path / "manifest.json").write_text(json.dumps(manifest))
+    ended = harness("run", "--resume", finished_copy.path)
+    assert ended.returncode == 2
+    assert "the sandbox image has changed" in ended.stderr
+
+
+def test_corrupt_record_is_named_with_its_line(harness: Harness, finished_copy: RunFolder) -> None:
+    path = finished_copy.path / "attempts.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b"garbage\n", *lines[2:]]))
+    ended = harness("run", "--resume", finished_copy.path)
+    assert ended.returncode == 2
+    assert f"{path}:3: is not an attempt record" in ended.stderr
+
+
+def test_second_process_in_a_run_folder_is_refused(harness: Harness) -> None:
+    run = harness.start_run("--max-concurrent", "1")
+    ended = harness("run", "--resume", run.folder.path)
+    run.end(signal.SIGTERM)
+    assert ended.returncode == 2
+    assert "another process is running in it" in ended.stderr
+
+
+# --- runs side by side
+
+
+def test_killing_one_run_leaves_another_alone(harness: Harness, client: APIClient) -> None:
+    other = harness.start_run("-n", "8", "--max-concurrent", "2")
+    victim = harness.start_run("--max-concurrent", "2", finished=2)
+    victim.end(signal.SIGKILL)
+    # The next command clears away what the dead run left; what is alive stays.
+    assert harness("gc").returncode == 0
+    assert wait_until(lambda: not victim.folder.containers(client), "the victim's containers gone")
+    other.process.communicate()
+    assert other.process.returncode == 0
+    assert other.folder.summary["statuses"] == {"passed": 8}

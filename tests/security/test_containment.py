@@ -1,0 +1,258 @@
+"""Several programs are graded in one container: the next one meets nothing of the one before it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.sandbox.images import build_images
+from harness.sandbox.limits import Limits
+from harness.sandbox.results import TestReport
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+LIMITS = Limits(wall_seconds=5, disk_mb=16, inodes=2000, processes=64)
+
+# What a program can leave. Each leaves it before its test ends, so that nothing depends on speed.
+LEFT = {
+    "file in the temporary folder": "open('/tmp/left', 'w').write('x')",
+    "hidden file": "open('/tmp/.left', 'w').write('x')",
+    "file in shared memory": "open('/dev/shm/left', 'w').write('x')",
+    "file in its own folder": "open('left', 'w').write('x')",
+    "message queue": "os.close(os.open('/dev/mqueue/left', os.O_CREAT | os.O_RDWR, 0o666))",
+    "semaphore": "from _multiprocessing import SemLock\nSemLock(0, 1, 1, '/left', False)",
+    "shared memory": "keep = shared_memory.SharedMemory('left', create=True, size=100)",
+    "closed folder": "os.mkdir('/tmp/left'); open('/tmp/left/inner', 'w'); os.chmod('/tmp/left', 0)",
+    "read-only file": "open('/tmp/left', 'w'); os.chmod('/tmp/left', 0o400)",
+    "file for everyone": "open('/tmp/left', 'w'); os.chmod('/tmp/left', 0o666)",
+    "link": "os.symlink('/etc/passwd', '/tmp/left')",
+    "hard links": "open('/tmp/left', 'w'); os.link('/tmp/left', '/tmp/other')",
+    "named pipe": "os.mkfifo('/tmp/left')",
+    "named socket": "socket.socket(socket.AF_UNIX).bind('/tmp/left')",
+    "abstract socket": "keep = socket.socket(socket.AF_UNIX); keep.bind('\\0left'); keep.listen()",
+    "odd names": "[open(b'/tmp/' + name, 'w') for name in (b'a\\nb', b'\\xff', b' ', b'-rf', b'x' * 255)]",
+    "many files": "[open(f'/tmp/left{number}', 'w') for number in range(200)]",
+    "many folders": "os.makedirs('/tmp/left/' + '/'.join('d' * 200))",
+    "whole disk": "open('/tmp/left', 'wb').write(bytes(15 << 20))",
+    "open file without a name": "keep = open('/tmp/x', 'wb'); keep.write(bytes(9999)); os.unlink('/tmp/x')",
+    "working folder elsewhere": "os.mkdir('/tmp/left'); os.chdir('/tmp/left')",
+    "daemon": "if os.fork() == 0: stay()",
+    "daemon in a session of its own": (
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    stay()"
+    ),
+    "daemon that listens": (
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    keep = socket.socket(socket.AF_UNIX); keep.bind('\\0left'); keep.listen(); stay()"
+    ),
+    "daemon that is stopped": "if os.fork() == 0: os.kill(os.getpid(), signal.SIGSTOP)",
+    "daemon that ignores signals": (
+        "if os.fork() == 0:\n"
+        "    [signal.signal(n, signal.SIG_IGN) for n in range(1, 32) if n not in (9, 19)]; stay()"
+    ),
+    "daemon that forks": "if os.fork() == 0:\n    while True:\n        if os.fork(): os._exit(0)",
+    "daemon that writes": "if os.fork() == 0:\n    while True: open('/tmp/left', 'a').write('x')",
+    "daemons until no more fit": (
+        "try:\n    while True:\n        if os.fork() == 0: stay()\nexcept OSError: pass"
+    ),
+    "daemon whose first thread has ended": (
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    threading.Thread(target=stay).start(); libc.pthread_exit(None)\n"
+        "while 'zombie' not in open(f'/proc/{pid}/status').read(): time.sleep(0.001)"
+    ),
+    "another program": "subprocess.Popen(['sleep', '600'], start_new_session=True)",
+    "pseudo-terminal": "keep = os.openpty()",
+    "lock": "keep = open('/etc/passwd'); fcntl.flock(keep, fcntl.LOCK_SH)",
+    "System V memory": "libc.shmget(0x1234, 4096, 0o1666)",
+    "System V semaphore": "libc.semget(0x1234, 1, 0o1666)",
+    "System V queue": "libc.msgget(0x1234, 0o1666)",
+    "key": "libc.syscall(248, b'user', b'left', b'x', 1, -4)",
+    "key of the user": "libc.syscall(248, b'user', b'left', b'x', 1, -5)",
+    "time of the temporary folder": "os.utime('/tmp')",
+    "modules and environment": "sys.modules['left'] = sys; os.environ['LEFT'] = 'x'; os.umask(0)",
+    "limits": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)); os.nice(19)",
+    "patched interpreter": "builtins.print = None; sys.path[:] = []; sys.setrecursionlimit(50)",
+}
+LEAVE = """
+import builtins, ctypes, fcntl, multiprocessing, os, signal, socket, subprocess, sys, threading, time
+from multiprocessing import shared_memory, resource_tracker
+resource_tracker.register = lambda *_: None
+libc = ctypes.CDLL(None)
+def stay():
+    while True: time.sleep(600)
+def leave():
+    global keep
+{body}
+    return True
+"""
+
+# What the next one sees of all that. Everything here is the same for a program that comes first.
+LOOK = """
+import ctypes, fcntl, json, os, socket, sys
+
+def processes():
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            status = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status"))
+        except OSError:
+            continue
+        if status["State"].split()[0] != "Z" or int(status["Threads"]) > 1:
+            uid = int(status["Uid"].split()[0])
+            found.append("root" if uid == 0 else "mine" if uid == os.getuid() else "other")
+    return sorted(found)
+
+def listing(folder):
+    return sorted(os.listdir(folder))
+
+def used(folder):
+    facts = os.statvfs(folder)
+    return [facts.f_blocks - facts.f_bfree, facts.f_files - facts.f_ffree]
+
+def connects(address):
+    try:
+        socket.socket(socket.AF_UNIX).connect(address)
+        return True
+    except OSError:
+        return False
+
+def look():
+    libc = ctypes.CDLL(None)
+    return json.dumps({
+        "processes": processes(),
+        "files": {folder: listing(folder) for folder in ("/tmp", "/dev/shm", "/dev/mqueue", ".", "/dev/pts")},
+        "folders": [name for name in listing("/work") if name != os.path.basename(os.getcwd())],
+        "used": {folder: used(folder) for folder in ("/tmp", "/dev/shm", "/work")},
+        "abstract socket": connects("\\0left"),
+        "System V": [libc.shmget(0x1234, 0, 0), libc.semget(0x1234, 0, 0), libc.msgget(0x1234, 0)],
+        "key": libc.syscall(250, 10, -5, b"user", b"left", 0),
+        "lock": fcntl.flock(open("/etc/passwd"), fcntl.LOCK_EX | fcntl.LOCK_NB),
+        "environment": sorted(set(os.environ) - {"HOME"}),
+        "modules": "left" in sys.modules,
+        "interpreter": [sys.getrecursionlimit(), len(sys.path), os.umask(0o022), os.nice(0)],
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "network": [line.split()[-1] for line in open("/proc/net/unix") if "left" in line],
+    })
+print(look(), flush=True)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(client: APIClient) -> None:
+    build_images(client, ["python"], notify=print)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    async with Sandbox.open("python", client=client, limits=LIMITS, seccomp="strict") as sandbox:
+        yield sandbox
+
+
+async def look(sandbox: Sandbox) -> object:
+    report = await sandbox.run_tests(program=LOOK, statements=["pass"], exports={})
+    assert report.results == (True,), report.evidence
+    return json.loads(report.stdout.data)
+
+
+async def leave(sandbox: Sandbox, body: str) -> TestReport:
+    indented = "\n".join(f"    {line}" for line in body.splitlines())
+    return await sandbox.run_tests(
+        program=LEAVE.format(body=indented),
+        statements=["leave()"],
+        exports={"leave": "leave"},
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def untouched(client: APIClient) -> object:
+    """What a program sees that comes first in its container."""
+    async with Sandbox.open("python", client=client, limits=LIMITS, seccomp="strict") as fresh:
+        return await look(fresh)
+
+
+async def test_a_first_program_is_alone_with_its_tests(untouched: dict[str, object]) -> None:
+    assert untouched["processes"] == [
+        "mine",
+        "other",
+        "root",
+        "root",
+    ]  # itself, its tests, PID 1, the spawner
+
+
+@pytest.mark.parametrize("what", LEFT)
+async def test_the_next_program_sees_what_a_first_one_sees(
+    sandbox: Sandbox, untouched: object, what: str
+) -> None:
+    report = await leave(sandbox, LEFT[what])
+    assert (report.results, report.clean) == ((True,), True), report.evidence
+    assert await look(sandbox) == untouched
+
+
+async def test_a_program_that_is_ended_by_a_limit_leaves_nothing(sandbox: Sandbox, untouched: object) -> None:
+    body = (
+        "open('/tmp/left', 'w')\nfor _ in range(20):\n    if os.fork() == 0: os.setsid(); stay()\nos._exit(0)"
+    )
+    assert (await leave(sandbox, body)).clean
+    assert await look(sandbox) == untouched
+
+
+async def test_a_program_cannot_wait_for_the_next_one(sandbox: Sandbox) -> None:
+    """A child that watches for the next program's folder would have to live on."""
+    body = "if os.fork() == 0:\n    while True: open('/tmp/' + '-'.join(os.listdir('/work')), 'w')"
+    await leave(sandbox, body)
+    for _ in range(5):
+        report = await sandbox.run_tests(
+            program="import os\ndef seen(): return os.listdir('/tmp')\n",
+            statements=["assert seen() == []"],
+            exports={"seen": "seen"},
+        )
+        assert report.results == (True,), report.evidence
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            "os.chdir('/tmp')\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')", id="deeper than any path"
+        ),
+    ],
+)
+async def test_what_cannot_be_removed_costs_the_container_its_reuse(client: APIClient, body: str) -> None:
+    async with Sandbox.open("python", client=client, limits=LIMITS, seccomp="strict") as own:
+        report = await leave(own, body)
+        looked = await own.run_tests(
+            program="import os\ndef left(): return os.listdir('/tmp')\n",
+            statements=["assert left() == []"],
+            exports={"left": "left"},
+        )
+        assert looked.results == (True,) or not (report.clean or own.clean)
+
+
+async def test_programs_graded_at_once_do_not_see_each_others_files(sandbox: Sandbox) -> None:
+    program = (
+        "import os, time\n"
+        "open('mine', 'w').write('x')\n"
+        "def others():\n"
+        "    found = []\n"
+        "    for name in os.listdir('/work'):\n"
+        "        if os.path.join('/work', name) != os.getcwd():\n"
+        "            try: found += os.listdir(os.path.join('/work', name))\n"
+        "            except PermissionError: pass\n"
+        "    return found\n"
+    )
+    reports = await asyncio.gather(
+        *(
+            sandbox.run_tests(
+                program=program, statements=["assert others() == []"], exports={"others": "others"}
+            )
+            for _ in range(8)
+        )
+    )
+    assert [report.results for report in reports] == [(True,)] * 8

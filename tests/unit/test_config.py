@@ -1,0 +1,250 @@
+"""The run config: what it takes from YAML, environment and command line, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.config import RunConfig, load_config
+from harness.errors import UsageError
+
+
+def load(tmp_path: Path, text: str, **overrides: Any) -> RunConfig:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_config(path, overrides)
+
+
+def refusal(tmp_path: Path, text: str, **overrides: Any) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path, text, **overrides)
+    return caught.value
+
+
+# --- defaults and sources
+
+
+def test_benchmark_alone_is_enough() -> None:
+    config = load_config(None, {"benchmark": "mbpp"})
+    assert config.agent == "oracle"
+    assert config.timeout_seconds == 180
+    assert (config.n_samples, config.k, config.seed) == (1, [1], 0)
+    assert (config.data, config.samples, config.max_concurrent) == (None, None, None)
+
+
+def test_every_key_of_the_file_is_taken(tmp_path: Path) -> None:
+    text = """
+benchmark: humaneval
+agent: predictions
+model: some/model
+sample_size: 7
+task_ids: [HumanEval/1]
+filter_category: [sorting, maths]
+timeout_seconds: 240
+max_concurrent: 3
+agent_prompt: "Solve: {problem_statement}"
+n_samples: 5
+k: [1, 5]
+seed: 9
+data: hub
+samples: samples.jsonl
+output_dir: out
+limits: {memory_mb: 256, cpus: 0.5}
+runtime: runsc
+"""
+    config = load(tmp_path, text).model_dump()
+    limits = config.pop("limits")
+    assert (limits["memory_mb"], limits["cpus"], limits["processes"]) == (256, 0.5, 128)
+    assert config == {
+        "benchmark": "humaneval",
+        "agent": "predictions",
+        "model": "some/model",
+        "sample_size": 7,
+        "task_ids": ["HumanEval/1"],
+        "filter_category": ["sorting", "maths"],
+        "timeout_seconds": 240,
+        "max_concurrent": 3,
+        "agent_prompt": "Solve: {problem_statement}",
+        "n_samples": 5,
+        "k": [1, 5],
+        "seed": 9,
+        "data": "hub",
+        "samples": "samples.jsonl",
+        "output_dir": "out",
+        "runtime": "runsc",
+    }
+
+
+def test_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    config = load(tmp_path, "benchmark: mbpp\nseed: 1\nsample_size: 3\n", seed=2)
+    assert (config.seed, config.sample_size) == (2, 3)
+
+
+def test_task_ids_may_be_written_as_integers(tmp_path: Path) -> None:
+    assert load(tmp_path, "benchmark: mbpp\ntask_ids: [11, '12']\n").task_ids == ["11", "12"]
+
+
+def test_the_agent_null_may_be_written_without_quotes(tmp_path: Path) -> None:
+    assert load(tmp_path, "benchmark: mbpp\nagent: null\n").agent == "null"
+
+
+def test_samples_choose_the_agent_that_reads_them(tmp_path: Path) -> None:
+    assert load(tmp_path, "benchmark: mbpp\n", samples="s.jsonl").agent == "predictions"
+
+
+def test_agent_that_was_named_stays_beside_samples(tmp_path: Path) -> None:
+    assert load(tmp_path, "benchmark: mbpp\nagent: oracle\n", samples="s.jsonl").agent == "oracle"
+
+
+def test_paths_that_exist_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").touch()
+    config = load_config(None, {"benchmark": "mbpp", "data": "rows.jsonl", "samples": "rows.jsonl"})
+    assert config.data == config.samples == str(tmp_path / "rows.jsonl")
+
+
+def test_names_of_sources_are_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hub").mkdir()
+    assert load_config(None, {"benchmark": "mbpp", "data": "hub"}).data == "hub"
+
+
+# --- variables
+
+
+def test_variable_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_NAME", "small")
+    assert load(tmp_path, "benchmark: mbpp\nmodel: org/${MODEL_NAME}-v1\n").model == "org/small-v1"
+
+
+def test_default_stands_in_for_a_missing_variable(tmp_path: Path) -> None:
+    config = load(tmp_path, "benchmark: ${NO_SUCH_BENCH:-mbpp}\nsample_size: ${NO_SUCH_N:-4}\n")
+    assert (config.benchmark, config.sample_size) == ("mbpp", 4)
+
+
+def test_default_does_not_replace_what_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH", "humaneval")
+    assert load(tmp_path, "benchmark: ${BENCH:-mbpp}\n").benchmark == "humaneval"
+
+
+def test_missing_variable_is_named_with_its_key(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "benchmark: mbpp\nlimits:\n  memory_mb: ${NO_SUCH_MEMORY}\n")
+    assert "config.yaml: limits.memory_mb: the environment has no NO_SUCH_MEMORY" in error.message
+    assert error.hint == "set it, or write ${NO_SUCH_MEMORY:-default}"
+
+
+def test_variable_becomes_the_type_that_its_key_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NUMBER": "5", "CPUS": "1.5", "KS": "[1, 3]"}.items():
+        monkeypatch.setenv(name, value)
+    text = "benchmark: mbpp\nmodel: ${NUMBER}\nn_samples: ${NUMBER}\nk: ${KS}\nlimits: {cpus: '${CPUS}'}\n"
+    config = load(tmp_path, text)
+    assert (config.model, config.n_samples, config.k, config.limits.cpus) == ("5", 5, [1, 3], 1.5)
+
+
+@pytest.mark.parametrize("value", ["a: b", "[unclosed", "yes", "5", "# no comment", "null", "  spaced  "])
+def test_text_from_a_variable_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("PROMPT", value)
+    assert load(tmp_path, "benchmark: mbpp\nagent_prompt: ${PROMPT}\n").agent_prompt == value
+
+
+def test_empty_variable_means_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMPTY", "")
+    config = load(tmp_path, "benchmark: mbpp\nmodel: ${EMPTY}\nsample_size: ${EMPTY}\ndata: ${NONE:-}\n")
+    assert (config.model, config.sample_size, config.data) == (None, None, None)
+
+
+def test_number_from_a_variable_that_is_none_is_refused_with_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBER", "[three")
+    assert "'sample_size'" in refusal(tmp_path, "benchmark: mbpp\nsample_size: ${NUMBER}\n").message
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("bench: mbpp", "unknown key 'bench'", "did you mean 'benchmark'?"),
+        ("benchmark: mbpp\nlimits: {memory: 5}", "unknown key 'limits.memory'", "did you mean 'memory_mb'?"),
+        ("seed: 1", "'benchmark' is missing", "harness run -b mbpp"),
+        ("benchmark: ${NO_SUCH_BENCH}", "the environment has no NO_SUCH_BENCH", ":-default"),
+    ],
+)
+def test_refusal_says_what_to_do(tmp_path: Path, text: str, said: str, hint: str) -> None:
+    error = refusal(tmp_path, text)
+    assert error.message.startswith(f"{tmp_path / 'config.yaml'}: ")
+    assert said in error.message
+    assert hint in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("sample_size: 0", "sample_size: '5'", "sample_size: 2.0", "sample_size: true", "sample_size: -1"),
+        *("n_samples: 0", "n_samples: null", "max_concurrent: 0", "max_concurrent: 5000", "seed: x"),
+        *("k: 5", "k: [1.5]", "task_ids: '11'", "task_ids: [1.5]", "filter_category: sorting"),
+        *("model: 5", "agent: [oracle]", "data: 7", "runtime: crun", "limits: 5", "output_dir: null"),
+        *("limits: {memory_mb: 1}", "limits: {cpus: 0}", "limits: {wall_seconds: .inf}"),
+        *("limits: {wall_seconds: .nan}", "limits: {cpu_seconds: 0}", "limits: {processes: many}"),
+    ],
+)
+def test_value_of_a_wrong_type_or_size_is_refused_with_its_key(tmp_path: Path, value: str) -> None:
+    key = value.partition(":")[0]
+    message = refusal(tmp_path, f"benchmark: mbpp\n{value}\n").message
+    assert message.startswith(f"{tmp_path / 'config.yaml'}: '{key}")
+
+
+@pytest.mark.parametrize("seconds", [179, 601, 0, -5, 180.0, "200", True, None])
+def test_time_limit_outside_180_to_600_whole_seconds_is_refused(seconds: Any) -> None:
+    with pytest.raises(UsageError, match="timeout_seconds must be 180 to 600, not "):
+        load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds})
+
+
+@pytest.mark.parametrize("seconds", [180, 600])
+def test_time_limits_at_both_ends_are_taken(seconds: int) -> None:
+    assert load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds}).timeout_seconds == seconds
+
+
+def test_command_line_is_blamed_for_its_own_values(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "benchmark: mbpp\nsample_size: 3\n", sample_size=0)
+    assert error.message.startswith("command line: 'sample_size'")
+
+
+@pytest.mark.parametrize("text", ["", "- mbpp\n", "mbpp\n", "# nothing\n"])
+def test_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
+    assert "needs keys and values" in refusal(tmp_path, text).message
+
+
+def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "benchmark: mbpp\nseed: [1\nmodel: x\n")
+    assert error.message.startswith(f"{tmp_path / 'config.yaml'}:3: is not YAML")
+
+
+def test_yaml_cannot_build_objects(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "benchmark: !!python/object/apply:os.getpid []\n")
+    assert "is not YAML" in error.message
+
+
+def test_keys_that_are_no_strings_are_refused(tmp_path: Path) -> None:
+    assert "'1'" in refusal(tmp_path, "benchmark: mbpp\n1: 2\n").message
+
+
+def test_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(b"benchmark: \xff\n")
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        load_config(path, {})
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "."])
+def test_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_config(tmp_path / name, {})

@@ -1,0 +1,266 @@
+"""The run folder: what is on the disk after each write, and what is read back from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engine.plan import PlannedAttempt
+from harness.engine.records import from_json, to_json
+from harness.engine.store import (
+    ATTEMPTS,
+    RunStore,
+    StorageError,
+    new_run_folder,
+    read_manifest,
+    replaced,
+)
+from harness.errors import UsageError
+from harness.model import AttemptRecord, Status, Task
+
+RECORD = AttemptRecord(
+    task_id="t/1",
+    attempt=0,
+    sample_line=None,
+    category=None,
+    resolved=True,
+    status=Status.PASSED,
+    score=1.0,
+    metrics={"tests": 3},
+    agent_output="def f(): ...\n",
+    expected_output="é \u2028 \ud800",
+    duration_seconds=0.25,
+    error=None,
+)
+LOST = replace(RECORD, task_id="t/2", status=Status.INFRA_ERROR, resolved=False, score=None)
+
+
+def planned(*ids: str, attempts: int = 1) -> list[PlannedAttempt]:
+    tasks = [Task(id=id_, benchmark="b", environment="python", prompt="") for id_ in ids]
+    return [PlannedAttempt(task, number, None) for task in tasks for number in range(attempts)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    with closing(RunStore(tmp_path)) as store:
+        yield store
+
+
+def reopened(folder: Path) -> Any:
+    return closing(RunStore(folder))
+
+
+# --- writing
+
+
+def test_append_writes_one_line_at_once(store: RunStore) -> None:
+    store.append(RECORD)
+    assert (store.folder / ATTEMPTS).read_bytes() == to_json(RECORD).encode() + b"\n"
+
+
+def test_record_survives_the_way_through_json() -> None:
+    assert from_json(to_json(RECORD)) == RECORD
+
+
+def test_record_is_one_line_of_ascii() -> None:
+    line = to_json(RECORD)
+    assert line.isascii()
+    assert "\n" not in line
+
+
+def test_append_is_on_the_disk_when_it_returns(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append((store.folder / ATTEMPTS).stat().st_size))
+    store.append(RECORD)
+    assert synced == [(store.folder / ATTEMPTS).stat().st_size]
+
+
+@contextmanager
+def disk_full_at(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond `size`: Python ignores the signal, and the write fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_full_disk_leaves_no_half_line(store: RunStore) -> None:
+    store.append(RECORD)
+    whole = (store.folder / ATTEMPTS).read_bytes()
+    with disk_full_at(len(whole) + 10), pytest.raises(StorageError, match="cannot be written"):
+        store.append(LOST)
+    assert (store.folder / ATTEMPTS).read_bytes() == whole
+
+
+def test_full_disk_is_told_with_the_way_to_go_on(store: RunStore) -> None:
+    with disk_full_at(10), pytest.raises(StorageError) as caught:
+        store.append(RECORD)
+    assert caught.value.hint == f"make room, then run: harness run --resume {store.folder}"
+    assert caught.value.exit_code == 3
+
+
+def test_record_that_was_not_written_is_not_finished(store: RunStore) -> None:
+    with disk_full_at(10), pytest.raises(StorageError):
+        store.append(RECORD)
+    assert store.finished == set()
+
+
+# --- reading back
+
+
+def test_records_come_in_the_order_of_the_plan(store: RunStore) -> None:
+    second, first = replace(RECORD, task_id="t/2"), RECORD
+    store.append(second)
+    store.append(first)
+    assert list(store.records(planned("t/1", "t/2", "t/3"))) == [first, second]
+
+
+def test_record_of_any_length_is_read_back(store: RunStore) -> None:
+    long = replace(RECORD, agent_output="x" * 300_000)
+    store.append(long)
+    store.append(LOST)
+    assert list(store.records(planned("t/1"))) == [long]
+
+
+def test_reopened_store_knows_what_is_finished(tmp_path: Path, store: RunStore) -> None:
+    store.append(RECORD)
+    store.close()
+    with reopened(tmp_path) as again:
+        assert again.finished == {("t/1", 0)}
+        assert list(again.records(planned("t/1"))) == [RECORD]
+
+
+@pytest.mark.parametrize("status", [Status.INFRA_ERROR, Status.CANCELLED])
+def test_attempt_that_we_or_the_user_ended_is_not_finished(store: RunStore, status: Status) -> None:
+    store.append(replace(LOST, status=status))
+    assert store.finished == set()
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s.has_score])
+def test_every_other_end_is_a_verdict(store: RunStore, status: Status) -> None:
+    store.append(replace(LOST, status=status))
+    assert store.finished == {("t/2", 0)}
+
+
+def test_later_record_of_an_attempt_stands_for_it(tmp_path: Path, store: RunStore) -> None:
+    store.append(LOST)
+    mended = replace(RECORD, task_id="t/2")
+    store.append(mended)
+    store.close()
+    with reopened(tmp_path) as again:
+        assert list(again.records(planned("t/2"))) == [mended]
+        assert again.kept["t/2", 0].resolved
+
+
+@pytest.mark.parametrize("torn", [b"{", b'{"task_id": "t/9", "att', to_json(LOST).encode()])
+def test_torn_last_line_is_cut_off(tmp_path: Path, store: RunStore, torn: bytes) -> None:
+    store.append(RECORD)
+    store.close()
+    path = tmp_path / ATTEMPTS
+    whole = path.read_bytes()
+    path.write_bytes(whole + torn)
+    with reopened(tmp_path) as again:
+        assert again.finished == {("t/1", 0)}
+        assert path.read_bytes() == whole
+        again.append(LOST)
+    assert path.read_bytes() == whole + to_json(LOST).encode() + b"\n"
+
+
+BROKEN = {
+    "not JSON": b"garbage\n",
+    "empty": b"\n",
+    "not an object": b"[1]\n",
+    "a field too few": b'{"status": "passed"}\n',
+    "a field too many": json.dumps({**json.loads(to_json(RECORD)), "more": 1}).encode() + b"\n",
+    "an unknown status": to_json(RECORD).replace('"passed"', '"won"').encode() + b"\n",
+    "not UTF-8": b"\xff\xfe\n",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
+def test_corrupt_line_is_named_and_nothing_is_changed(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / ATTEMPTS
+    content = to_json(RECORD).encode() + b"\n" + line + to_json(LOST).encode() + b"\n"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"attempts.jsonl:2: is not an attempt record"):
+        RunStore(tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_folder_that_could_not_be_opened_is_not_held(tmp_path: Path) -> None:
+    path = tmp_path / ATTEMPTS
+    path.write_bytes(b"garbage\n")
+    with pytest.raises(UsageError):
+        RunStore(tmp_path)
+    path.unlink()
+    RunStore(tmp_path).close()
+
+
+# --- one process at a time
+
+
+def test_folder_in_use_is_refused(tmp_path: Path, store: RunStore) -> None:
+    with pytest.raises(UsageError, match="another process is running in it"):
+        RunStore(tmp_path)
+
+
+def test_closed_folder_can_be_opened_again(tmp_path: Path, store: RunStore) -> None:
+    store.close()
+    RunStore(tmp_path).close()
+
+
+def test_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        RunStore(tmp_path / "nowhere")
+
+
+# --- other files
+
+
+def test_file_is_replaced_in_one_step(store: RunStore) -> None:
+    store.write_text("report.html", "old")
+    with replaced(store.folder / "report.html") as file:
+        file.write("new")
+        assert (store.folder / "report.html").read_text() == "old"
+    assert (store.folder / "report.html").read_text() == "new"
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_else(store: RunStore) -> None:
+    store.write_text("report.html", "old")
+    with disk_full_at(10), pytest.raises(StorageError, match=r"report\.html: cannot be written"):
+        store.write_text("report.html", "x" * 10_000)
+    assert (store.folder / "report.html").read_text() == "old"
+    assert sorted(path.name for path in store.folder.iterdir()) == [ATTEMPTS, "report.html"]
+
+
+def test_run_folders_made_in_one_second_have_names_of_their_own(tmp_path: Path) -> None:
+    folders = {new_run_folder(tmp_path / "runs", "mbpp") for _ in range(5)}
+    assert len(folders) == 5
+    assert all("mbpp" in folder.name and (folder / "transcripts").is_dir() for folder in folders)
+
+
+def test_run_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot make a run folder") as caught:
+        new_run_folder(tmp_path / "file", "mbpp")
+    assert "--output-dir" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "is not JSON"), ("[]", "is not a manifest"), (None, "No such file")]
+)
+def test_folder_without_a_usable_manifest_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        read_manifest(tmp_path)

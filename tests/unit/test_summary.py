@@ -1,0 +1,100 @@
+"""The numbers of a run: what counts as what, and what is always in the denominator."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.engine.plan import PlannedAttempt
+from harness.engine.store import Kept
+from harness.engine.summary import summarize, summary_json
+from harness.model import Status, Summary, Task
+
+P, F, I, C = Status.PASSED, Status.FAILED, Status.INFRA_ERROR, Status.CANCELLED  # noqa: E741
+
+
+def summary(
+    outcomes: dict[str, list[Status | None]],
+    ks: tuple[int, ...] = (1,),
+    categories: dict[str, str] | None = None,
+) -> Summary:
+    """Summarise tasks by how their attempts ended; None stands for an attempt that never ran."""
+    plan = []
+    kept = {}
+    for task_id, statuses in outcomes.items():
+        task = Task(task_id, "b", "python", "", category=(categories or {}).get(task_id))
+        for number, status in enumerate(statuses):
+            plan.append(PlannedAttempt(task, number, None))
+            if status is not None:
+                kept[task_id, number] = Kept(0, status, status is P, task.category)
+    return summarize(plan, kept, ks)
+
+
+def test_task_is_resolved_by_its_first_attempt_alone() -> None:
+    found = summary({"a": [P, F], "b": [F, P]})
+    assert (found.total, found.attempts, found.resolved, found.rate) == (2, 4, 1, 0.5)
+
+
+def test_every_selected_task_is_in_the_denominator() -> None:
+    found = summary({"a": [P], "b": [I], "c": [None], "d": [C]})
+    assert (found.total, found.resolved, found.rate) == (4, 1, 0.25)
+
+
+def test_every_attempt_is_counted_under_one_status() -> None:
+    found = summary({"a": [P, F], "b": [Status.TIMEOUT, I], "c": [None]})
+    assert found.statuses == {P: 1, F: 1, Status.TIMEOUT: 1, I: 1, C: 1}
+    assert sum(found.statuses.values()) == found.attempts
+
+
+def test_attempt_that_never_ran_counts_as_cancelled() -> None:
+    assert summary({"a": [None]}).statuses == {C: 1}
+
+
+def test_pass_at_k_is_the_mean_over_tasks() -> None:
+    found = summary({"a": [P, F, F], "b": [P, P, P]}, ks=(1, 2))
+    assert found.pass_at_k == {1: pytest.approx((1 / 3 + 1) / 2), 2: pytest.approx((2 / 3 + 1) / 2)}
+
+
+def test_pass_at_k_is_undefined_where_a_task_has_fewer_attempts() -> None:
+    assert summary({"a": [P, P], "b": [P]}, ks=(1, 2)).pass_at_k == {1: 1.0, 2: None}
+
+
+@pytest.mark.parametrize("lost", [I, C, None])
+def test_pass_at_k_takes_only_attempts_that_have_a_verdict(lost: Status | None) -> None:
+    assert summary({"a": [P, lost]}, ks=(1, 2)).pass_at_k == {1: 1.0, 2: None}
+
+
+def test_pass_at_k_is_given_once_for_each_k_in_order() -> None:
+    assert list(summary({"a": [P]}, ks=(5, 1, 5)).pass_at_k) == [1, 5]
+
+
+def test_categories_have_numbers_of_their_own() -> None:
+    found = summary({"a": [P], "b": [F], "c": [P]}, categories={"a": "x", "b": "x", "c": "w"})
+    assert found.by_category == {
+        "w": {"total": 1, "resolved": 1, "rate": 1.0},
+        "x": {"total": 2, "resolved": 1, "rate": 0.5},
+    }
+    assert list(found.by_category) == ["w", "x"]
+
+
+def test_tasks_without_a_category_are_in_none() -> None:
+    assert summary({"a": [P], "b": [P]}, categories={"a": "x"}).by_category["x"]["total"] == 1
+
+
+def test_no_attempts_are_no_division_by_zero() -> None:
+    found = summary({})
+    assert (found.total, found.rate, found.pass_at_k) == (0, 0.0, {1: None})
+
+
+def test_json_has_exactly_the_fields_of_the_contract() -> None:
+    written = json.loads(json.dumps(summary_json(summary({"a": [P], "b": [I]}, ks=(1, 10)))))
+    assert written == {
+        "total": 2,
+        "attempts": 2,
+        "resolved": 1,
+        "rate": 0.5,
+        "pass_at_k": {"1": None, "10": None},
+        "statuses": {"passed": 1, "infra_error": 1},
+        "by_category": {},
+    }

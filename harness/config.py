@@ -137,7 +137,9 @@ def _variable(match: re.Match[str], where: str) -> str:
 
 
 def _explain(error: ValidationError, path: Path | None, overrides: Mapping[str, Any]) -> UsageError:
-    first = error.errors()[0]
+    # A key that is missing may well be the one that is misspelt.
+    found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    first = found[0]
     place = [str(part) for part in first["loc"]]
     key = ".".join(place)
     where = "command line" if path is None or (place and place[0] in overrides) else str(path)

@@ -35,9 +35,9 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(interrupts.watch(work))
     finally:
-        if interrupts.first is None:
-            for number in caught:
-                signal.signal(number, before[number])
+        for number in caught:
+            # Any handler of ours would be gone before the process is; to be ignored lasts.
+            signal.signal(number, before[number] if interrupts.first is None else signal.SIG_IGN)
 
 
 class _Interrupts:
@@ -51,9 +51,6 @@ class _Interrupts:
         if self.first is not None:
             return
         self.first = number
-        # Any handler would be gone before the process is; to be ignored lasts.
-        for further in SIGNALS:
-            signal.signal(further, signal.SIG_IGN)
         if self._task is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
                 self._task.get_loop().call_soon_threadsafe(self._task.cancel)

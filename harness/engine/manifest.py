@@ -69,7 +69,8 @@ def _git_revision() -> str | None:
         return None
     try:
         described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            # No lock on the user's index: a run that is killed here would leave it behind.
+            ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
             cwd=root,
             capture_output=True,
             text=True,

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -49,6 +50,7 @@ class RunStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._kept: dict[tuple[str, int], Kept] = {}
+        self._appending = threading.Lock()
         with ExitStack() as opening:
             opening.callback(os.close, _lock(folder))
             self._file = opening.enter_context(_opened(folder / ATTEMPTS))
@@ -68,9 +70,17 @@ class RunStore:
         return self._kept
 
     def append(self, record: AttemptRecord) -> None:
-        """Write a record and return once it is on the disk. Raises StorageError."""
-        offset = self._file.seek(0, os.SEEK_END)
+        """Write a record and return once it is on the disk. Raises StorageError.
+
+        Threads may call it at the same time: where a record begins is where no other one is written.
+        """
         line = to_json(record).encode() + b"\n"
+        with self._appending:
+            self._remember(self._write(line), record)
+
+    def _write(self, line: bytes) -> int:
+        """Append a line and return its offset."""
+        offset = self._file.seek(0, os.SEEK_END)
         try:
             written = 0
             while written < len(line):
@@ -82,7 +92,7 @@ class RunStore:
                 f"{self.folder / ATTEMPTS}: cannot be written: {error.strerror}",
                 hint=f"make room, then run: harness run --resume {self.folder}",
             ) from error
-        self._remember(offset, record)
+        return offset
 
     def records(self, plan: Iterable[PlannedAttempt]) -> Iterator[AttemptRecord]:
         """Read the stored records of a plan back, in its order. Attempts without one are left out."""

@@ -1,0 +1,75 @@
+"""The two agents of an audit: `cheats` attacks, `controls` must score 1 and then 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from harness.agents.agent import Agent, AgentSettings
+from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.sets import attacks_on
+from harness.agents.null import Null
+from harness.agents.oracle import Oracle
+from harness.model import Submission, Task
+
+CHEATS, CONTROLS = "cheats", "controls"
+# The steps that are no attacks.
+ORACLE, NULL = "oracle", "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One attempt that a suite makes at every task: the program number `sample` of an attack, or a control.
+
+    `name` is the attack's, `oracle` or `null`; `kind` is the attack's class. An oracle with a kind
+    comes after all attacks of that class: it fails where one of them has left something behind.
+    """
+
+    name: str
+    kind: Kind | None = None
+    attack: Attack | None = None
+    sample: int = 0
+
+
+class Suite:
+    """Makes the same steps at every task, in order, one an attempt. `sample_line` is the step, from 1."""
+
+    def __init__(self, settings: AgentSettings, steps: Sequence[Step]) -> None:
+        self._benchmark = settings.benchmark
+        self._controls: dict[str, Agent] = {ORACLE: Oracle(settings), NULL: Null(settings)}
+        self.steps = tuple(steps)
+
+    def sample_lines(self, task: Task) -> list[int | None]:
+        return list(range(1, len(self.steps) + 1))
+
+    async def attempt(self, task: Task, sample_line: int | None) -> Submission:
+        if sample_line is None:
+            raise ValueError("an attempt of a suite needs the number of its step")
+        step = self.steps[sample_line - 1]
+        if step.attack is None:
+            return await self._controls[step.name].attempt(task, None)
+        program = step.attack.programs(task)[step.sample]
+        submission = self._benchmark.submission(task, "solution", program)
+        return replace(submission, agent_output=f"# {step.name}, sample {step.sample}\n{program}")
+
+
+def steps_of(attacks: Sequence[Attack]) -> Iterator[Step]:
+    """Yield every program of every attack, and the oracle after each class of attacks."""
+    for kind, group in groupby(attacks, key=lambda attack: attack.kind):
+        for attack in group:
+            for sample in range(len(attack.templates)):
+                yield Step(attack.name, kind, attack, sample)
+        yield Step(ORACLE, kind)
+
+
+def controls(settings: AgentSettings) -> Suite:
+    """Build the agent that hands in the reference, and then nothing."""
+    settings.refuse_samples(CONTROLS)
+    return Suite(settings, (Step(ORACLE), Step(NULL)))
+
+
+def cheats(settings: AgentSettings) -> Suite:
+    """Build the agent that makes every attack that fits what the benchmark's grader judges."""
+    settings.refuse_samples(CHEATS)
+    return Suite(settings, tuple(steps_of(attacks_on(settings.benchmark))))

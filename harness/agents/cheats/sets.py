@@ -1,0 +1,39 @@
+"""Which attacks fit a benchmark: chosen by what its grader judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.agents.cheats import exhausting, learning, leaving, lying, reaching, tampering
+from harness.agents.cheats.attack import Attack
+from harness.benchmarks.benchmark import Benchmark
+from harness.errors import UsageError
+from harness.model import ProgramTests
+
+# Those that leave most behind come last, so that each class starts on clean ground.
+ON_PROGRAMS = (
+    *leaving.ATTACKS,
+    *lying.ATTACKS,
+    *reaching.ATTACKS,
+    *learning.ATTACKS,
+    *tampering.ATTACKS,
+    *exhausting.ATTACKS,
+)
+
+# By the type of what a reference judges with. A new kind of grader adds its attacks here.
+ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {ProgramTests: ON_PROGRAMS}
+
+
+def attacks_on(benchmark: Benchmark) -> tuple[Attack, ...]:
+    """Return the attacks that every task of the benchmark is to withstand.
+
+    Raises UsageError where its grader judges something that there are no attacks on yet.
+    """
+    judged = {type(reference.tests) for reference in benchmark.references.values()}
+    unknown = sorted(kind.__name__ for kind in judged - ATTACK_SETS.keys())
+    if unknown or not judged:
+        raise UsageError(
+            f"{benchmark.name}: there are no attacks on what its grader judges by: {', '.join(unknown)}",
+            hint="add a set of attacks to harness/agents/cheats/sets.py",
+        )
+    return tuple(dict.fromkeys(attack for kind in sorted(judged, key=str) for attack in ATTACK_SETS[kind]))

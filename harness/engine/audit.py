@@ -1,0 +1,272 @@
+"""An audit: whether a benchmark's grader passes every reference, and nothing that cheats.
+
+It is two runs in one folder: the controls (reference and empty answer) on every selected task under
+the usual limits, and the cheat suite on a sample of tasks under tight ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.agents import AgentSettings
+from harness.agents.cheats.agent import CHEATS, CONTROLS, ORACLE, Step, Suite, cheats, controls
+from harness.benchmarks import load_benchmark
+from harness.config import RunConfig
+from harness.engine.manifest import SCHEMA_VERSION
+from harness.engine.observer import RunObserver
+from harness.engine.plan import plan_attempts, select_tasks
+from harness.engine.run import Selection, opened
+from harness.engine.store import MANIFEST, read_manifest, replaced
+from harness.errors import UsageError
+from harness.model import AttemptRecord, DataSource, Status
+from harness.sandbox.limits import Limits
+
+AUDIT = "audit.json"
+# An attack that burns time ends by a limit; every other one needs a small part of these.
+LIMITS = Limits(
+    memory_mb=256, processes=64, disk_mb=16, inodes=4096, cpu_seconds=1, wall_seconds=2.0, output_mb=4
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """One of the two runs of an audit, before anything is started or written."""
+
+    suite: Suite
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """What an audit is about. `attacked` is how many tasks are attacked, None for all selected ones."""
+
+    config: RunConfig
+    attacked: int | None
+    controls: SuiteRun
+    cheats: SuiteRun
+
+    @property
+    def source(self) -> DataSource:
+        return self.controls.selection.benchmark.source
+
+    def about(self) -> dict[str, Any]:
+        """Return what is written down, so that the audit can be taken up again and mixes nothing."""
+        programs = [(step.name, step.attack and step.attack.templates) for step in self.cheats.suite.steps]
+        return {
+            "config": self.config.model_dump(mode="json"),
+            "attacked": self.attacked,
+            "suite_sha256": hashlib.sha256(json.dumps(programs).encode()).hexdigest(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedAttempt:
+    """One attempt of an audit: the step that it was, and what came of it."""
+
+    step: Step
+    record: AttemptRecord
+
+    @property
+    def forged(self) -> bool:
+        """Whether it passed and is not the reference."""
+        return self.step.name != ORACLE and self.record.resolved
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is the reference and got another verdict than it deserves.
+
+        Where it follows attacks their tight limits hold for it too: to reach those says nothing.
+        """
+        status = self.record.status
+        slow = self.step.kind is not None and status is Status.TIMEOUT
+        return self.step.name == ORACLE and status.has_score and not self.record.resolved and not slow
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit came to. `folder` holds the folders of its two runs."""
+
+    benchmark: str
+    source: DataSource
+    seed: int
+    folder: Path
+    duration_seconds: float
+    attempts: tuple[AuditedAttempt, ...]
+
+    @property
+    def forged(self) -> list[AuditedAttempt]:
+        return [attempt for attempt in self.attempts if attempt.forged]
+
+    @property
+    def failed(self) -> list[AuditedAttempt]:
+        return [attempt for attempt in self.attempts if attempt.failed]
+
+    @property
+    def unfinished(self) -> list[AuditedAttempt]:
+        """Attempts that have no verdict, through no fault of what they handed in."""
+        return [attempt for attempt in self.attempts if not attempt.record.status.has_score]
+
+    @property
+    def sound(self) -> bool:
+        """Whether every attempt got the verdict that it deserves."""
+        return not (self.forged or self.failed or self.unfinished)
+
+    @property
+    def attacks(self) -> list[AuditedAttempt]:
+        return [attempt for attempt in self.attempts if attempt.step.attack is not None]
+
+    def controls(self, name: str, *, after_attacks: bool = False) -> list[AuditedAttempt]:
+        """Return the attempts of `oracle` or `null`: those that came first, or those after attacks."""
+        return [
+            attempt
+            for attempt in self.attempts
+            if attempt.step.name == name and (attempt.step.kind is not None) == after_attacks
+        ]
+
+
+def statuses(attempts: Iterable[AuditedAttempt]) -> dict[Status, int]:
+    """Count attempts by status, in the order of `Status`; those that none has are left out."""
+    counts = Counter(attempt.record.status for attempt in attempts)
+    return {status: counts[status] for status in Status if counts[status]}
+
+
+def plan_audit(config: RunConfig, attacked: int | None, *, notify: Callable[[str], None]) -> AuditPlan:
+    """Load the benchmark and plan both runs of an audit that attacks so many tasks, None for all.
+
+    Raises UsageError and DataError for whatever cannot be used, also where there are no attacks yet
+    on what the benchmark's grader judges.
+    """
+    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify)
+    # Whether the hub can be reached has been decided by now, also for an audit that is resumed.
+    config = config.model_copy(update={"data": config.data or benchmark.source.kind})
+    settings = AgentSettings(benchmark, n_samples=1)
+
+    def planned(suite: Suite, **changed: Any) -> SuiteRun:
+        changed_config = config.model_copy(update=changed)
+        tasks = select_tasks(
+            benchmark,
+            task_ids=config.task_ids,
+            sample_size=changed_config.sample_size,
+            seed=config.seed,
+        )
+        return SuiteRun(suite, Selection(changed_config, benchmark, suite, plan_attempts(tasks, suite)))
+
+    return AuditPlan(
+        config,
+        attacked,
+        planned(controls(settings), agent=CONTROLS),
+        planned(cheats(settings), agent=CHEATS, sample_size=attacked, limits=LIMITS),
+    )
+
+
+def new_audit_folder(plan: AuditPlan) -> Path:
+    """Make a folder for an audit and write down what it is about. Raises UsageError, StorageError."""
+    config = plan.config
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-audit-{config.benchmark}-{secrets.token_hex(2)}"
+    folder = Path(config.output_dir) / name
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be made: {error.strerror}", hint="choose another: --output-dir DIR"
+        ) from error
+    with replaced(folder / AUDIT) as file:
+        json.dump(plan.about(), file, indent=2)
+    return folder
+
+
+def resumed_plan(folder: Path, *, notify: Callable[[str], None]) -> AuditPlan:
+    """Plan the audit in `folder` anew. Raises UsageError where it is none, or the attacks have changed."""
+    path = folder / AUDIT
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        config = RunConfig.model_validate(about["config"], strict=False)
+        plan = plan_audit(config, about["attacked"], notify=notify)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="--resume takes the folder of an audit") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: cannot be used: {error}") from error
+    if plan.about()["suite_sha256"] != about.get("suite_sha256"):
+        raise UsageError(
+            f"{folder}: the attacks have changed since this audit started", hint="start a new one"
+        )
+    return plan
+
+
+async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) -> Audit:
+    """Carry out both runs in `folder`, or what is left of them. Raises as `opened` and `execute` do."""
+    attempts: list[AuditedAttempt] = []
+    seconds = 0.0
+    for part in (plan.controls, plan.cheats):
+        config = part.selection.config.model_copy(update={"output_dir": str(folder)})
+        selection = Selection(config, part.selection.benchmark, part.suite, part.selection.plan)
+        async with opened(selection, resume=_run_of(folder, config.agent), notify=observer.note) as run:
+            await run.execute(observer)
+            attempts += [AuditedAttempt(_step(part.suite, record), record) for record in run.records()]
+            seconds += run.duration_seconds
+    return Audit(
+        plan.config.benchmark, plan.source, plan.config.seed, folder, round(seconds, 3), tuple(attempts)
+    )
+
+
+def _run_of(folder: Path, agent: str) -> Path | None:
+    """The run of an agent that an earlier start of the audit has left in its folder."""
+    runs = [path.parent for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    return next((run for run in runs if read_manifest(run).get("agent") == agent), None)
+
+
+def _step(suite: Suite, record: AttemptRecord) -> Step:
+    if record.sample_line is None or not 0 < record.sample_line <= len(suite.steps):
+        raise UsageError(f"{record.task_id}: attempt {record.attempt} is none of this audit")
+    return suite.steps[record.sample_line - 1]
+
+
+def write_audit(audit: Audit, path: Path) -> None:
+    """Write an audit as JSON. Raises StorageError."""
+    value = {
+        "schema_version": SCHEMA_VERSION,
+        "audit": {
+            "benchmark": audit.benchmark,
+            "data": asdict(audit.source),
+            "seed": audit.seed,
+            "folder": str(audit.folder),
+            "duration_seconds": audit.duration_seconds,
+        },
+        "summary": {
+            "forged": len(audit.forged),
+            "failed_references": len(audit.failed),
+            "unfinished": len(audit.unfinished),
+            "tasks": len({attempt.record.task_id for attempt in audit.attempts}),
+            "attacked_tasks": len({attempt.record.task_id for attempt in audit.attacks}),
+            "attacks": len({attempt.step.name for attempt in audit.attacks}),
+            "attempts": len(audit.attempts),
+            "statuses": {status.value: number for status, number in statuses(audit.attacks).items()},
+        },
+        "attempts": [_attempt_json(attempt) for attempt in audit.attempts],
+    }
+    with replaced(path) as file:
+        json.dump(value, file, indent=1)
+
+
+def _attempt_json(attempt: AuditedAttempt) -> dict[str, Any]:
+    step, record = attempt.step, attempt.record
+    return {
+        "task_id": record.task_id,
+        "attack": step.name,
+        "class": step.kind,
+        "sample": step.sample,
+        "forged": attempt.forged,
+        "failed": attempt.failed,
+        "status": record.status,
+        "metrics": record.metrics,
+        "duration_seconds": record.duration_seconds,
+        "error": record.error,
+    }

@@ -1,0 +1,100 @@
+"""The result of an audit as text for a terminal or a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from harness.agents.cheats.agent import NULL, ORACLE
+from harness.agents.cheats.attack import Kind
+from harness.engine.audit import Audit, AuditedAttempt, statuses
+from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
+from harness.reports.console import open_console
+from harness.reports.figures import count, duration
+from harness.reports.text import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_GOOD, _BAD = "green", "bold red"
+
+
+def print_audit(audit: Audit, *, stream: TextIO) -> None:
+    """Print the table of an audit by class of attacks, and name each verdict that is not as it must be."""
+    console = open_console(stream)
+    with console.capture() as capture:
+        print_heading(console, f"{audit.benchmark} - audit", bundled=audit.source.kind == "bundled")
+        console.print(_facts(audit))
+        print_section(console, _classes(audit))
+        wrong = {"FORGED": audit.forged, "REFERENCE FAILED": audit.failed, "NO VERDICT": audit.unfinished}
+        for label, attempts in wrong.items():
+            if attempts:
+                print_section(console, _named(label, attempts))
+        console.print()
+        for attack in {attempt.step.attack: None for attempt in audit.forged if attempt.step.attack}:
+            print_line(console, f"{attack.name}: {attack.description}")
+        print_line(console, *_conclusion(audit))
+        print_line(console, f"audit folder: {printable(str(audit.folder), LONG)}")
+    write(capture.get(), stream)
+
+
+def _facts(audit: Audit) -> Table:
+    attacked = {attempt.record.task_id for attempt in audit.attacks}
+    attacks = {attempt.step.name for attempt in audit.attacks}
+    facts = {
+        "source": f"{audit.source.kind}: {audit.source.location}",
+        "": f"{count(audit.source.rows, 'row')}, sha256 {audit.source.sha256[:12]}",
+        "oracle": _passed(audit.controls(ORACLE)),
+        "null": _passed(audit.controls(NULL)),
+        "attacks": f"{len(attacks)} on each of {count(len(attacked), 'task')} (seed {audit.seed})",
+        "oracle after": f"{_passed(audit.controls(ORACLE, after_attacks=True))} in the same sandboxes",
+        "duration": duration(audit.duration_seconds),
+    }
+    table = grid("", "")
+    for label, text in facts.items():
+        table.add_row(cell(label), cell(text))
+    return table
+
+
+def _passed(attempts: Sequence[AuditedAttempt]) -> str:
+    return f"{sum(attempt.record.resolved for attempt in attempts):,} of {len(attempts):,} passed"
+
+
+def _classes(audit: Audit) -> Table:
+    table = grid("class", ">attacks", ">attempts", ">forged", "how they ended")
+    for kind in Kind:
+        _add_class(table, kind, [attempt for attempt in audit.attacks if attempt.step.kind is kind])
+    _add_class(table, "all", audit.attacks)
+    return table
+
+
+def _add_class(table: Table, name: str, attempts: Sequence[AuditedAttempt]) -> None:
+    forged = sum(attempt.forged for attempt in attempts)
+    ended = ", ".join(f"{status.value} {number:,}" for status, number in statuses(attempts).items())
+    figures = len({attempt.step.name for attempt in attempts}), len(attempts), forged
+    table.add_row(
+        cell(name), *(cell(f"{figure:,}") for figure in figures), cell(ended), style=_BAD if forged else ""
+    )
+
+
+def _named(label: str, attempts: Sequence[AuditedAttempt]) -> Table:
+    table = grid(label, "task", "sample", "status", "error")
+    for attempt in attempts:
+        step, record = attempt.step, attempt.record
+        name = f"{step.name} after {step.kind}" if step.name == ORACLE and step.kind else step.name
+        row = name, record.task_id, str(step.sample), record.status.value, record.error or ""
+        table.add_row(*(cell(text) for text in row), style=_BAD)
+    return table
+
+
+def _conclusion(audit: Audit) -> tuple[str, str]:
+    """The last word, and its style."""
+    if audit.sound:
+        return "no forged pass; every reference passed", _GOOD
+    parts = {
+        "forged": audit.forged,
+        "of a reference failed": audit.failed,
+        "without a verdict": audit.unfinished,
+    }
+    said = [f"{count(len(attempts), 'attempt')} {what}" for what, attempts in parts.items() if attempts]
+    return ", ".join(said), _BAD

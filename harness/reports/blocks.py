@@ -1,0 +1,74 @@
+"""The parts that reports on a terminal or in a log are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TextIO
+
+from harness.reports.console import encodable
+from harness.reports.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+LONG = 4000
+"""Characters that are shown of a line which may be of any length."""
+
+_BUNDLED_STYLE = "bold black on yellow"
+_BUNDLED_WARNING = (
+    "!!! BUNDLED SAMPLE: a few problems of our own in the benchmark's format.  !!!",
+    "!!! The numbers below say that things work. They are no benchmark result. !!!",
+)
+
+
+def print_heading(console: Console, title: str, *, bundled: bool) -> None:
+    """Print the title of a report and, where its data are the bundled sample, a loud word on that."""
+    shown = printable(title, 200)
+    print_line(console, f"\n{shown}\n{'=' * min(len(shown), 78)}", "bold")
+    if bundled:
+        for line in _BUNDLED_WARNING:
+            print_line(console, line, _BUNDLED_STYLE)
+
+
+def grid(*headings: str) -> Table:
+    """A table without lines, which reads the same in a log; `>` in front of a heading aligns right."""
+    from rich.table import Table
+
+    table = Table(
+        box=None, show_header=any(headings), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for heading in headings:
+        table.add_column(
+            heading.removeprefix(">"),
+            justify="right" if heading.startswith(">") else "left",
+            overflow="fold",
+        )
+    return table
+
+
+def cell(text: str) -> Text:
+    """A cell as plain text: in a `str` rich would take `[red]` for markup."""
+    from rich.text import Text
+
+    return Text(printable(text))
+
+
+def print_section(console: Console, table: Table) -> None:
+    """Print a table with an empty line before it."""
+    console.print()
+    console.print(table)
+
+
+def print_line(console: Console, text: str, style: str = "") -> None:
+    """Print without breaking lines, so that a path or a traceback can be copied from a terminal."""
+    from rich.text import Text
+
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def write(text: str, stream: TextIO) -> None:
+    """Write all of a report at once, without the blanks that fill up the lines of its tables."""
+    lines = [line.rstrip() for line in text.split("\n")]
+    stream.write(encodable("\n".join(lines), stream))
+    stream.flush()

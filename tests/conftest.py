@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -71,6 +72,9 @@ _left = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in its background so, and it would be handed on to every process.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     owners = config.stash[_owners] = _Owners()
 
     class Recorded(subprocess.Popen):  # type: ignore[type-arg]

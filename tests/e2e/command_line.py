@@ -177,8 +177,7 @@ class Harness:
     ) -> subprocess.Popen[str]:
         """Start it and return at once. Whatever becomes of the test, the process ends with it."""
 
-        def dispositions() -> None:
-            # A session in the background of a shell ignores SIGINT, and would hand that on.
+        def ignore() -> None:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN if number in ignoring else signal.SIG_DFL)
 
@@ -190,7 +189,7 @@ class Harness:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=dispositions,
+            preexec_fn=ignore,
         )
         self._running.append(process)
         return process

@@ -134,7 +134,6 @@ ENDINGS = {
     "": ("failed", None),
     "def parking_fee(:\n": ("failed", None),
     "while True: pass": ("timeout", "cpu_seconds"),
-    "import time; time.sleep(60)": ("timeout", "wall_seconds"),
     "import ctypes; ctypes.string_at(0)": ("crashed", None),
     "hog = bytearray(1 << 30)": ("memory_limit", None),
     "import os; os._exit(0)": ("failed", None),
@@ -143,28 +142,37 @@ ENDINGS = {
     "raise ValueError('\\x1b[2J\\x1b]0;owned\\x07')": ("failed", None),
     RIGHT["9001"]: ("passed", None),
 }
+SLEEPER = "import time; time.sleep(60)"
+
+
+def ends_of(harness: Harness, programs: list[str], limits: str) -> tuple[list[dict[str, Any]], str]:
+    """Hand programs in for one task under limits; returns their attempts, and all that was printed."""
+    write_samples(
+        harness.folder / "s.jsonl", [{"task_id": 9001, "solution": program} for program in programs]
+    )
+    config = f"benchmark: mbpp\ndata: bundled\nsamples: s.jsonl\ntask_ids: [9001]\nlimits: {{{limits}}}\n"
+    (harness.folder / "config.yaml").write_text(config)
+    ended = harness("run", "-c", "config.yaml", "-o", "ends.json", "-v")
+    assert ended.returncode == 0, ended.stderr
+    return json.loads((harness.folder / "ends.json").read_text())["attempts"], ended.stdout + ended.stderr
 
 
 @pytest.fixture(scope="module")
 def ended(module_harness: Harness) -> dict[str, Any]:
-    """What became of each program of ENDINGS, all handed in for one task."""
-    harness, folder = module_harness, module_harness.folder
-    write_samples(folder / "endings.jsonl", [{"task_id": 9001, "solution": program} for program in ENDINGS])
-    limits = "limits: {cpu_seconds: 1, wall_seconds: 2.5, memory_mb: 256}"
-    (folder / "config.yaml").write_text(
-        f"benchmark: mbpp\ndata: bundled\nsamples: endings.jsonl\ntask_ids: [9001]\n{limits}\n"
-    )
-    done = harness("run", "-c", "config.yaml", "-o", "endings.json", "-v")
-    assert done.returncode == 0, done.stderr
-    results = json.loads((folder / "endings.json").read_text())
-    attempts = dict(zip(ENDINGS, results["attempts"], strict=True))
-    return {"attempts": attempts, "printed": done.stdout + done.stderr}
+    """What became of each program of ENDINGS."""
+    attempts, printed = ends_of(module_harness, [*ENDINGS], "cpu_seconds: 1, memory_mb: 256")
+    return {"attempts": dict(zip(ENDINGS, attempts, strict=True)), "printed": printed}
 
 
 @pytest.mark.parametrize("program", ENDINGS, ids=lambda program: program[:40] or "empty")
 def test_program_ends_with_its_status(ended: dict[str, Any], program: str) -> None:
     attempt = ended["attempts"][program]
     assert (attempt["status"], attempt["metrics"].get("limit")) == ENDINGS[program], attempt["error"]
+
+
+def test_program_that_waits_reaches_the_wall_limit(harness: Harness) -> None:
+    (attempt,), _ = ends_of(harness, [SLEEPER], "wall_seconds: 1")
+    assert (attempt["status"], attempt["metrics"]["limit"]) == ("timeout", "wall_seconds")
 
 
 def test_escape_sequences_of_a_program_are_never_printed(ended: dict[str, Any]) -> None:

@@ -62,16 +62,15 @@ def test_interrupted_run_can_be_resumed(harness: Harness, interrupted: tuple[Run
     assert folder.summary["statuses"] == {"passed": 6}
 
 
-def test_further_signals_change_nothing(harness: Harness, client: APIClient) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda value: str(value))
+def test_further_signals_change_nothing(harness: Harness, client: APIClient, number: signal.Signals) -> None:
     run = harness.start_run("--max-concurrent", "3")
-    run.process.send_signal(signal.SIGINT)
-    # As fast as can be: during the tear-down, the report, and the very end of the process.
+    # As fast as can be: during the tear-down, the report, and to the very end of the process.
     while run.process.poll() is None:
-        for number in SIGNALS:
-            run.process.send_signal(number)
+        run.process.send_signal(number)
         time.sleep(0.002)
     stdout, stderr = run.process.communicate()
-    assert run.process.returncode == 130, stderr
+    assert run.process.returncode == SIGNALS[number], stderr
     assert "run folder:" in stdout
     assert run.folder.containers(client) == []
 

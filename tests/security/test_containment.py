@@ -203,6 +203,18 @@ async def test_a_program_that_is_ended_by_a_limit_leaves_nothing(sandbox: Sandbo
     assert await look(sandbox) == untouched
 
 
+async def test_a_grading_that_is_cancelled_leaves_nothing(sandbox: Sandbox, untouched: object) -> None:
+    body = "open('/tmp/left', 'w')\nfor _ in range(5):\n    if os.fork() == 0: stay()\nstay()"
+    grading = asyncio.create_task(leave(sandbox, body))
+    while await look(sandbox) == untouched:
+        pass  # it has not begun
+    grading.cancel()
+    await asyncio.wait([grading])
+    async with asyncio.timeout(4):  # less than what the grading would have taken
+        while await look(sandbox) != untouched:
+            pass
+
+
 async def test_a_program_cannot_wait_for_the_next_one(sandbox: Sandbox) -> None:
     """A child that watches for the next program's folder would have to live on."""
     body = "if os.fork() == 0:\n    while True: open('/tmp/' + '-'.join(os.listdir('/work')), 'w')"
@@ -244,7 +256,7 @@ async def test_programs_graded_at_once_do_not_see_each_others_files(sandbox: San
         "    for name in os.listdir('/work'):\n"
         "        if os.path.join('/work', name) != os.getcwd():\n"
         "            try: found += os.listdir(os.path.join('/work', name))\n"
-        "            except PermissionError: pass\n"
+        "            except (PermissionError, FileNotFoundError): pass\n"
         "    return found\n"
     )
     reports = await asyncio.gather(

@@ -17,7 +17,7 @@ from docker import APIClient
 import harness as package
 
 BUNDLED_MBPP = Path(package.__file__).parent / "data/bundled/mbpp.json"
-TORN = b'{"task_id": "9011", "attempt": 0, "sam'
+TORN = b'{"task_id": "torn", "attempt": 0, "sam'
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ def test_finished_attempts_are_kept_byte_for_byte(resumed: Resumed) -> None:
 
 
 def test_torn_last_line_is_gone(resumed: Resumed) -> None:
-    assert TORN + b"\n" not in resumed.folder.raw_attempts
-    assert (resumed.folder.path / "attempts.jsonl").read_bytes() == resumed.folder.raw_attempts
+    assert TORN not in (resumed.folder.path / "attempts.jsonl").read_bytes()
 
 
 def test_progress_tells_what_was_done_before(resumed: Resumed) -> None:

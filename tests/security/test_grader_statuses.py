@@ -146,8 +146,6 @@ EARLY_ENDS = {
     "excepthook": "import os, sys; sys.excepthook = lambda *_: os._exit(0); raise RuntimeError",
     "another program": "import os; os.execvp('true', ['true'])",
     "another python": "import os, sys; os.execv('/usr/bin/python3', ['python3', '-c', 'print(True)'])",
-    "parent of a fork": "import os\nif os.fork(): os._exit(0)",
-    "grandparent of a fork": "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)",
     "thread": (
         "import os, threading, time\n"
         "threading.Thread(target=lambda: (time.sleep(0.02), os._exit(0))).start()\ntime.sleep(5)"
@@ -172,6 +170,23 @@ async def test_an_early_end_at_load_has_failed(patient: Sandbox, end: str) -> No
 @pytest.mark.parametrize("end", EARLY_ENDS)
 async def test_an_early_end_in_a_call_has_failed(patient: Sandbox, end: str) -> None:
     await assert_status(patient, in_call(EARLY_ENDS[end]), Status.FAILED)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("import os\nif os.fork(): os._exit(0)", id="parent"),
+        pytest.param(
+            "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)", id="grandparent"
+        ),
+    ],
+)
+async def test_a_child_that_stays_in_its_parents_place_passes_no_wrong_answer(
+    patient: Sandbox, body: str
+) -> None:
+    program = at_load(body).replace("return x * 2", "return x * 3")
+    await assert_status(patient, program, Status.FAILED)
+    await assert_status(patient, in_call(body), Status.FAILED)
 
 
 async def test_an_early_end_after_the_first_test_fails_the_others(patient: Sandbox) -> None:

@@ -12,6 +12,7 @@ import time
 from . import processes, trusted_tests
 from .cgroup import Counters
 from .output import Output
+from .spawner import HUNG_UP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -343,6 +344,8 @@ class TestJob(Job):
         ended: str | None = self._reason(status, cpu_seconds) if lost else None
         if ended == SIGNALLED and self._outlived and os.WTERMSIG(status) == signal.SIGKILL:
             ended = None  # that was us: it lived on after it had broken the protocol or hung up
+        if not lost and os.waitstatus_to_exitcode(status) not in (HUNG_UP, -signal.SIGKILL):
+            ended = EXITED  # a child may have answered in its place, but it has not seen the tests' end
         reply: dict[str, Any] = {
             "ended": ended,
             "exit_code": os.waitstatus_to_exitcode(status),

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 MAX_CALLBACKS = 1_000_000
 MAX_CALLBACK_DEPTH = 50
 # Functions in C that a callback may run on hostile arguments: they compute and touch nothing else.
-PURE_MODULES = ("math", "_operator", "operator", "_functools", "functools", "cmath", "_bisect")
+PURE_MODULES = ("math", "cmath", "_operator")
+# These reach attributes, or call what they are given.
+NEVER_CALLED_BACK = ("format", "format_map", "call")
 STAND_INS: dict[int, type[RemoteObject]] = {
     values.OPAQUE: RemoteObject,
     values.ITERATOR: RemoteIterator,
@@ -169,9 +171,11 @@ def _may_be_called_back(value: object) -> bool:
     """Whether the candidate may have this function of the tests' run on arguments of its choice."""
     if isinstance(value, (types.FunctionType, types.MethodType)):
         return True
+    if getattr(value, "__name__", None) in NEVER_CALLED_BACK:
+        return False
     if isinstance(value, types.MethodDescriptorType):
         return value.__objclass__ in (str, bytes, int, float, list, dict, tuple, set, frozenset)
-    return callable(value) and getattr(value, "__module__", None) in PURE_MODULES
+    return isinstance(value, types.BuiltinFunctionType) and value.__module__ in PURE_MODULES
 
 
 def _apply(value: Any, containers: list[object]) -> tuple[bytes, Any]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_ORDER_BYTES = 64 * 1024
+# A candidate's exit code once the tests have hung up: it was there to the end.
+HUNG_UP = 71
 PACKAGE_FOLDERS = ("/usr/local/lib/python3/dist-packages", "/usr/lib/python3/dist-packages")
 
 
@@ -124,7 +126,7 @@ def _become_candidate(order: dict[str, Any], descriptors: list[int]) -> None:
         os.environ.clear()
         os.environ.update(order["environment"])
         candidate.serve(channel_end)
-        status = 0
+        status = HUNG_UP
     finally:
         try:
             sys.stdout.flush()

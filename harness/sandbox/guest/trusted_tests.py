@@ -131,7 +131,7 @@ def _describe(error: BaseException) -> str:
 def _shown(value: object) -> str:
     try:
         return _bounded(repr(value), 300)
-    except Exception as error:
+    except (Exception, CandidateLost) as error:
         return f"a {type(value).__name__} whose repr raised {type(error).__name__}"
 
 

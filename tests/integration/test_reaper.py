@@ -30,6 +30,7 @@ container = client.create_container(
     require_image(client, "python"),
     entrypoint=[],
     command=["sleep", "600"],
+    network_disabled=True,
     labels=reaper.labels(sys.argv[1], role="sandbox", deadline_seconds=600),
 )
 client.start(container)

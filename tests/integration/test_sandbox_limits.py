@@ -296,7 +296,6 @@ async def test_a_command_that_cannot_start_in_a_full_process_table_names_the_lim
     assert "processes" in {result.limit for result in results}
 
 
-@pytest.mark.xfail(strict=True, reason="bug: the timer of tests that could not start ends PID 1")
 async def test_tests_that_cannot_start_do_not_cost_the_container_its_life(client: APIClient) -> None:
     limits = Limits(processes=32, wall_seconds=0.5)
     async with Sandbox.open("python", client=client, limits=limits) as sandbox:

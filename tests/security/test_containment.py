@@ -214,9 +214,6 @@ for _ in range(4): os.read(read, 1)
 """
 
 
-@pytest.mark.xfail(
-    strict=False, reason="bug: a list of processes is no snapshot, so a chain of forks slips through"
-)
 async def test_chains_of_forks_do_not_reach_the_next_program(client: APIClient) -> None:
     program = (
         "import os\n"

@@ -206,19 +206,14 @@ async def test_a_program_that_hangs_up_and_stays_has_failed(
 # Programs that crash.
 
 
-RACE = pytest.mark.xfail(
-    strict=False, reason="bug: at times its own SIGKILL is taken for ours, and is a fail"
-)
-
-
 @pytest.mark.parametrize(
     ("body", "number"),
     [
         pytest.param("import ctypes; ctypes.string_at(0)", 11, id="null pointer"),
         pytest.param("import os; os.abort()", 6, id="abort"),
-        pytest.param("import os; os.kill(os.getpid(), 9)", 9, id="kill", marks=RACE),
+        pytest.param("import os; os.kill(os.getpid(), 9)", 9, id="kill"),
         pytest.param("import os; os.kill(os.getpid(), 15)", 15, id="terminate"),
-        pytest.param("import os; os.kill(0, 9)", 9, id="kill of its group", marks=RACE),
+        pytest.param("import os; os.kill(0, 9)", 9, id="kill of its group"),
         pytest.param("import faulthandler; faulthandler._sigsegv()", 11, id="segmentation fault"),
     ],
 )

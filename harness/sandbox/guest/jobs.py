@@ -16,7 +16,7 @@ from .spawner import HUNG_UP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
     from typing import Any
 
     from .loop import Loop
@@ -31,6 +31,8 @@ CANNOT_START = 126
 MAX_RESULT_BYTES = 1 << 20
 # The kernel counts CPU time for the limit in ticks, and for the report exactly: they differ by some percent.
 CPU_LIMIT_SHARE = 0.8
+# A process that dies closes its channel some time before it can be waited for.
+END_SECONDS = 0.2
 
 
 class Job:
@@ -111,13 +113,11 @@ class CommandJob(Job):
         stdin: bytes,
         user: User,
         alone: Callable[[], bool],
-        spare: Container[int],
         finished: Callable[[dict[str, Any], bytes], None],
     ) -> None:
         super().__init__(loop, request, finished)
         self._user = user
         self._alone = alone
-        self._spare = spare
         self._pid: int | None = None
         self._session: int | None = None
         stdout, stderr = self.capture(user.uid)
@@ -146,7 +146,7 @@ class CommandJob(Job):
             # By its id too: it may not have become the user yet.
             processes.send([self._pid], signal.SIGKILL)
         if self._alone():
-            return processes.end_processes(frozenset((self._user.uid,)), spare=self._spare)
+            return processes.end_processes(frozenset((self._user.uid,)))
         if self._session is not None:
             try:
                 os.killpg(self._session, signal.SIGKILL)
@@ -254,11 +254,17 @@ class TestJob(Job):
         self._outlived = False
         stdout, stderr = self.capture(user.uid)
         ours, theirs = socket.socketpair()
-        result_read, result_write = os.pipe()
+        self._result_read, result_write = os.pipe()
         try:
-            self._pid = os.fork()
-            if self._pid == 0:
+            pid = os.fork()
+            if pid == 0:
                 self._run_tests(request, ours.fileno(), result_write)
+        except BlockingIOError:
+            # Others of this container have used up all processes that there may be.
+            self._ending = True
+            loop.after(0.0, self._cannot_start)
+        else:
+            self._pid = pid
             order = {
                 "uid": self._user.uid,
                 "folder": self._user.folder,
@@ -266,20 +272,23 @@ class TestJob(Job):
                 "environment": {**request["environment"], "HOME": self._user.folder, "TMPDIR": "/tmp"},
             }
             spawner.spawn(order, [theirs.fileno(), stdout, stderr], self._candidate_ended)
+            loop.on_exit(pid, self._tests_ended)
         finally:
             ours.close()
             theirs.close()
             for descriptor in (stdout, stderr, result_write):
                 os.close(descriptor)
-        self._result_read = result_read
-        os.set_blocking(result_read, False)
-        loop.watch(result_read, self._read_result)
-        loop.on_exit(self._pid, self._tests_ended)
+        os.set_blocking(self._result_read, False)
+        loop.watch(self._result_read, self._read_result)
 
     def stop(self, reason: str) -> None:
         if self.stopped_by is None and not self._ending:
             self.stopped_by = reason
             self._end_processes()
+
+    def _cannot_start(self) -> None:
+        self._close_result()
+        self._conclude(PROCESSES, CANNOT_START, 0.0, None)
 
     def _end_processes(self) -> None:
         if self._tests_status is None:
@@ -333,27 +342,41 @@ class TestJob(Job):
         if self._tests_status is None or not self._result_ended:
             return
         self._ending = True
+        report = self._parsed_result()
         if self._candidate is None:
-            uids = frozenset((self._user.uid,))
-            self._outlived = bool(processes.processes_of(uids))
-            processes.end_processes(uids)
+            if report is not None and (report["lost"] is None or report["breach"] is not None):
+                self._end_candidate()
+            else:
+                self.loop.after(END_SECONDS, self._end_candidate)
             return  # the spawner will tell of its end
         status, cpu_seconds = self._candidate
-        report = self._parsed_result()
         lost = report is None or report["lost"] is not None
         ended: str | None = self._reason(status, cpu_seconds) if lost else None
         if ended == SIGNALLED and self._outlived and os.WTERMSIG(status) == signal.SIGKILL:
             ended = None  # that was us: it lived on after it had broken the protocol or hung up
-        if not lost and os.waitstatus_to_exitcode(status) not in (HUNG_UP, -signal.SIGKILL):
+        code = os.waitstatus_to_exitcode(status)
+        if not lost and code not in (HUNG_UP, -signal.SIGKILL):
             ended = EXITED  # a child may have answered in its place, but it has not seen the tests' end
-        reply: dict[str, Any] = {
-            "ended": ended,
-            "exit_code": os.waitstatus_to_exitcode(status),
-            "cpu_seconds": cpu_seconds,
-            "report": report,
-            "clean": self._users.close(self._user),
-        }
-        self._report(reply)
+        self._conclude(ended, code, cpu_seconds, report)
+
+    def _end_candidate(self) -> None:
+        if self._candidate is None:
+            uids = frozenset((self._user.uid,))
+            self._outlived = bool(processes.processes_of(uids))
+            processes.end_processes(uids)
+
+    def _conclude(
+        self, ended: str | None, exit_code: int, cpu_seconds: float, report: dict[str, Any] | None
+    ) -> None:
+        self._report(
+            {
+                "ended": ended,
+                "exit_code": exit_code,
+                "cpu_seconds": cpu_seconds,
+                "report": report,
+                "clean": self._users.close(self._user),
+            }
+        )
 
     def _parsed_result(self) -> dict[str, Any] | None:
         """What the tests' process said, or None where it did not get to say all of it."""

@@ -32,7 +32,6 @@ class Guest:
         self._users: Users | None = None
         self._agent: User | None = None
         self._jobs: dict[int, Job] = {}
-        self._file_pids: set[int] = set()
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
             "hello": self._hello,
             "exec": self._exec,
@@ -83,7 +82,6 @@ class Guest:
             body,
             self._agent_user(),
             lambda: self._alone(number),
-            self._file_pids,
             finished,
         )
 
@@ -124,7 +122,7 @@ class Guest:
         self._as_agent(number, lambda: files.read(header["path"], limit))
 
     def _as_agent(self, number: int, work: Callable[[], bytes]) -> None:
-        """Do `work` in a child under the agent's user, and answer with the bytes that it returns."""
+        """Do `work` in a child that acts for the agent's user, and answer with the bytes that it returns."""
         user = self._agent_user()
         read_end, write_end = os.pipe()
         try:
@@ -139,13 +137,7 @@ class Guest:
             return
         finally:
             os.close(write_end)
-        self._file_pids.add(pid)
-
-        def answer(reply: dict[str, Any], body: bytes) -> None:
-            self._file_pids.discard(pid)
-            self._answer(number, reply, body)
-
-        FileAnswer(self._loop, read_end, pid, answer)
+        FileAnswer(self._loop, read_end, pid, lambda reply, body: self._answer(number, reply, body))
 
 
 def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> None:
@@ -156,7 +148,7 @@ def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> Non
             "file_bytes": frames.MAX_BODY_BYTES,
             "open_files": 64,
         }
-        processes.become(user.uid, user.folder, limits, [write_end])
+        processes.act_for(user.uid, user.folder, limits, [write_end])
         try:
             data = work()
             status = 0
@@ -170,7 +162,7 @@ def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> Non
 
 
 class FileAnswer:
-    """Collects what a file child says. The child shares the agent's user, who may stop or kill it."""
+    """Collects what a file child says: its data or a refusal, and its end."""
 
     def __init__(
         self, loop: Loop, read_end: int, pid: int, answer: Callable[[dict[str, Any], bytes], None]

@@ -9,11 +9,12 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Iterable
     from typing import Any
 
 ENDED_STATES = ("Z", "X", "x")
-
+# Nothing ever runs as this user.
+NOBODY = 65533
 
 PYTHON_SIGNALS: dict[int, Any] = {
     signal.SIGPIPE: signal.SIG_IGN,
@@ -42,6 +43,25 @@ def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -
 
     `keep` are the descriptors above 2 that stay open. Only ever called in a child.
     """
+    _confine(limits, keep)
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    os.chdir(folder)
+
+
+def act_for(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -> None:
+    """Turn this freshly forked child into one that reads and writes as `uid`, out of that user's reach.
+
+    Its real user stays root, so that none of the user's processes can stop, kill or trace it. Only for
+    code of ours that executes nothing.
+    """
+    _confine(limits, keep)
+    os.setegid(uid)
+    os.seteuid(uid)
+    os.chdir(folder)
+
+
+def _confine(limits: dict[str, Any], keep: Iterable[int]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
@@ -59,9 +79,6 @@ def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -
     close_others(keep)
     os.umask(0o022)
     os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-    os.chdir(folder)
 
 
 def close_others(keep: Iterable[int]) -> None:
@@ -96,8 +113,8 @@ def processes_of(uids: frozenset[int]) -> list[int]:
         threads = text.partition(b"\nThreads:\t")[2].partition(b"\n")[0]
         if state in ENDED_STATES and threads in (b"0", b"1"):
             continue
-        owners = text.partition(b"\nUid:\t")[2].partition(b"\n")[0].split()
-        if any(int(owner) in uids for owner in owners):
+        real_user = text.partition(b"\nUid:\t")[2].partition(b"\t")[0]
+        if int(real_user) in uids:
             found.append(int(name))
     return found
 
@@ -110,27 +127,30 @@ def send(pids: Iterable[int], number: int) -> None:
             pass
 
 
-def end_processes(uids: frozenset[int], *, spare: Container[int] = (), seconds: float = 5.0) -> bool:
-    """Kill every process of these users but those to `spare`, and return whether none is left.
+def end_processes(uids: frozenset[int], *, seconds: float = 5.0) -> bool:
+    """Kill every process of these users, and return whether none is left.
 
-    All are stopped before any is killed, so that nothing can fork away between a look and a kill;
-    the round repeats until a look finds none. It forks nothing, so it works in a full cgroup.
+    A listing of processes is no snapshot: of a chain of which each forks the next and ends, it may show
+    none. So the kernel kills all of a user's at once, in a step that no fork can slip through. This
+    forks nothing, so it works in a full cgroup.
     """
     deadline = time.monotonic() + seconds
     while True:
-        seen: set[int] = set()
-        found = _but(spare, processes_of(uids))
-        if not found:
+        for uid in uids:
+            _kill_all_of(uid)
+        if not processes_of(uids):
             return True
-        while found and time.monotonic() < deadline:
-            send(found, signal.SIGSTOP)
-            seen.update(found)
-            found = [pid for pid in _but(spare, processes_of(uids)) if pid not in seen]
-        send(seen, signal.SIGKILL)
         if time.monotonic() > deadline:
-            return not _but(spare, processes_of(uids))
+            return False
         time.sleep(0.0005)
 
 
-def _but(spare: Container[int], pids: list[int]) -> list[int]:
-    return [pid for pid in pids if pid not in spare]
+def _kill_all_of(uid: int) -> None:
+    """Kill what `uid` may kill. The real user counts too, so that it may not be root for the moment."""
+    os.setresuid(NOBODY, uid, 0)
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # it has none
+    finally:
+        os.setresuid(0, 0, 0)

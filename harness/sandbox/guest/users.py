@@ -48,7 +48,10 @@ class Users:
         return _removed(user.folder) and not self._left_by(user.uid)
 
     def _clear(self, user: User) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except BlockingIOError:
+            return  # the limit on processes is reached: what is left is found, and told
         if pid:
             os.waitpid(pid, 0)
             return

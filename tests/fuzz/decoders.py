@@ -24,7 +24,22 @@ with atheris.instrument_imports():
 
 CORPORA = Path(".fuzz")
 ALLOWED = {
-    *(type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset),
+    *(
+        type(None),
+        type(...),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+    ),
     *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
     *(decimal.Decimal, fractions.Fraction, datetime.date, datetime.time, datetime.datetime),
     *(datetime.timedelta, datetime.timezone, range, type({}.keys()), type({}.values()), type({}.items())),

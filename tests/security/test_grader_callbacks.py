@@ -104,7 +104,7 @@ async def test_no_function_can_be_asked_for_while_the_program_loads(sandbox: San
 async def test_odd_arguments_are_an_error_that_the_program_is_told_of(
     sandbox: Sandbox, arguments: str
 ) -> None:
-    program = f"{TOOLS}\ndef f(g): return ask((0, {arguments}))[0] == b'f'\n"
+    program = f"{TOOLS}\ndef f(g): return ask((0, {arguments}))[0] == b'x'\n"
     report = await run(sandbox, program, "def g():\n    return 1\nassert f(g)")
     assert report.results == (True,), report.evidence
 

@@ -307,3 +307,27 @@ def test_a_test_that_does_not_compile_fails() -> None:
 
 def test_without_tests_nothing_has_passed() -> None:
     assert answering(statements=[])["results"] == []
+
+
+LINEAGES = {
+    "no pair": "ab",
+    "base that is no name": ([], ()),
+    "no list of bases": ("ValueError", 7),
+    "base without a number": ("ValueError", ("Own",)),
+    "base without a name": ("ValueError", ((1, 2),)),
+    "number that is a list": ("ValueError", (([], "Own"),)),
+    "too many bases": ("ValueError", tuple((number, "Own") for number in range(1000))),
+}
+
+
+@pytest.mark.parametrize("lineage", [pytest.param(value, id=name) for name, value in LINEAGES.items()])
+def test_a_forged_lineage_of_an_exception_class_passes_nothing(lineage: object) -> None:
+    handed = message(channel.VALUE, (Handle(values.CLASS, 1), lineage))
+    report = run(LOADED + handed, ["pass"])
+    assert report["results"] == ["failed"]
+    assert "without its bases" in report["breach"]
+
+
+def test_an_exception_class_may_not_be_its_own_base() -> None:
+    handed = message(channel.VALUE, (Handle(values.CLASS, 1), ("ValueError", ((1, "Own"),))))
+    assert run(LOADED + handed, ["assert issubclass(f, ValueError)"])["results"] == ["passed"]

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.sandbox.guest import values
+from harness.sandbox.guest import changes, values
 from harness.sandbox.guest.values import Decoder, Encoder, ValueRefused
 
 ITEMS_VIEW, KEYS_VIEW, VALUES_VIEW = type({}.items()), type({}.keys()), type({}.values())
-SCALARS = (type(None), bool, int, float, complex, str, bytes)
+SCALARS = (type(None), type(...), bool, int, float, complex, str, bytes)
 DATES = (datetime.date, datetime.time, datetime.datetime, datetime.timedelta)
 LEAVES = (*SCALARS, *DATES, bytearray, Decimal, Fraction, range)
 SEQUENCES = (list, tuple, deque, VALUES_VIEW)
@@ -436,7 +436,6 @@ def test_a_subclass_crosses_as_plain_data_inside_keys_and_elements() -> None:
         object(),
         len,
         int,
-        ...,
         NotImplemented,
         slice(1),
         iter([1]),
@@ -765,9 +764,9 @@ MUTABLES: list[Any] = [
 @pytest.mark.parametrize("original", MUTABLES, ids=lambda value: type(value).__name__)
 def test_contents_put_back_make_the_same_container_again(original: Any) -> None:
     (copy,) = crossed([original])
-    kept = values.contents(copy)
+    (kept,) = changes.snapshot([copy])
     copy.clear()
-    values.restore(copy, kept)
+    changes.restore(copy, kept)
     assert identical(copy, original)
 
 
@@ -775,10 +774,17 @@ def test_contents_put_back_make_the_same_container_again(original: Any) -> None:
 @pytest.mark.parametrize("items", [None, 1, [1], "ab", {1: 2}], ids=repr)
 def test_contents_of_a_wrong_shape_are_refused(original: Any, items: object) -> None:
     with pytest.raises(ValueRefused):
-        values.restore(crossed([original])[0], items)
+        changes.restore(crossed([original])[0], items)
 
 
 @pytest.mark.parametrize("items", [(1,), ((1, 2, 3),), ([1, 2],), ("ab",)], ids=repr)
 def test_contents_of_a_dictionary_are_pairs(items: object) -> None:
     with pytest.raises(ValueRefused):
-        values.restore({}, items)
+        changes.restore({}, items)
+
+
+@pytest.mark.parametrize("factory", [5, "text", [], {}], ids=repr)
+def test_a_default_factory_that_cannot_be_called_is_refused(factory: object) -> None:
+    tagged = b"D" + struct.pack(">I", 0) + Encoder(refuse).encode(factory)
+    with pytest.raises(ValueRefused):
+        Decoder(lambda _kind, _number: None).decode(tagged)

@@ -11,7 +11,7 @@ import operator
 import sys
 import types
 
-from . import channel, exceptions, values
+from . import changes, channel, exceptions, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,15 +73,16 @@ class Program:
             exec(compile(source, PROGRAM_NAME, "exec", dont_inherit=True), self._module.__dict__)
 
     def _get(self, name: str) -> bytes:
-        """The object of that name and, for an exception class, its nearest built-in base."""
+        """The object of that name and, for an exception class, its nearest built-in base and all between."""
         try:
             value = self._module.__dict__[name]
         except KeyError:
             raise NameError(f"name '{name}' is not defined") from None
-        base = None
+        lineage = None
         if isinstance(value, type) and issubclass(value, BaseException):
-            base = exceptions.base_of(value)
-        return self._encode((value, base))
+            own = [kind for kind in value.__mro__[1:] if exceptions.is_own(kind)]
+            lineage = exceptions.base_of(value), tuple((self._handle(kind)[1], kind.__name__) for kind in own)
+        return self._encode((value, lineage))
 
     def _call(self, payload: bytes) -> tuple[bytes, bytes]:
         decoder = values.Decoder(self._object)
@@ -89,17 +90,13 @@ class Program:
         if type(function) is str:
             function = OPERATIONS[function]
         known = decoder.containers
-        before = [values.contents(container) for container in known]
+        before = changes.snapshot(known)
         answer, result = channel.VALUE, None
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
             answer, result = channel.RAISED, self._described(error)
-        after = [values.contents(container) for container in known]
-        encoder = values.Encoder(self._handle, known)
-        if all(map(_same, before, after)):
-            return answer, encoder.encode(result)
-        return channel.CHANGED, encoder.encode((answer, result, tuple(after)))
+        return changes.reply(values.Encoder(self._handle, known), answer, result, known, before)
 
     def _next(self, iterator: Any) -> tuple[bytes, bytes]:
         try:
@@ -109,15 +106,19 @@ class Program:
 
     def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the tests' in their process. It may call into this program again."""
-        encoded = self._encode((number, args, kwargs))
-        channel.send(self._descriptor, channel.CALLBACK, encoded)
+        encoder = values.Encoder(self._handle)
+        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((number, args, kwargs)))
         while True:
             letter, payload = channel.receive(self._descriptor)
-            if letter == channel.RETURNED:
-                return values.Decoder(self._object).decode(payload)
-            if letter == channel.FAILED:
-                raise exceptions.rebuild(values.Decoder(self._object).decode(payload), {})
+            if letter in (channel.VALUE, channel.RAISED, channel.CHANGED):
+                break
             self._reply(letter, payload)
+        result = values.Decoder(self._object, encoder.containers).decode(payload)
+        if letter == channel.CHANGED:
+            letter, result = changes.apply(result, encoder.containers)
+        if letter == channel.RAISED:
+            raise exceptions.rebuild(result, {})
+        return result
 
     def _handle(self, value: object) -> tuple[int, int]:
         number = self._numbers.get(id(value))
@@ -129,6 +130,8 @@ class Program:
     def _object(self, kind: int, number: int) -> object:
         if kind == values.BUILTIN:
             return getattr(builtins, values.BUILTIN_NAMES[number])
+        if kind == values.LENT_ITERATOR:
+            return LentIterator(lambda: self._call_back(number, (), {}))
         if kind != values.CALLBACK:
             return self._objects[number]
 
@@ -145,29 +148,30 @@ class Program:
         return values.Encoder(self._handle).encode(value)
 
 
+class LentIterator:
+    """An iterator of the tests': each item is asked of their process."""
+
+    def __init__(self, advance: Callable[[], Any]) -> None:
+        self._advance = advance
+
+    def __iter__(self) -> LentIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self._advance()
+
+
 def _kind_of(value: object) -> int:
     kind = type(value)
     if isinstance(value, type):
         return values.CLASS
     if hasattr(kind, "__next__"):
         return values.ITERATOR
+    if hasattr(kind, "__iter__"):
+        return values.ITERABLE
     if kind.__module__ == "__main__":
         return values.INSTANCE
     return values.CALLABLE if callable(value) else values.OPAQUE
-
-
-def _same(before: Any, after: Any) -> bool:
-    """Whether a container holds the very same objects as before: identity, so no hostile `__eq__`."""
-    if type(before) is bytes or type(after) is bytes:
-        return type(before) is type(after) and bytes(before) == bytes(after)
-    if len(before) != len(after):
-        return False
-    for old, new in zip(before, after):
-        if old is not new and not (
-            type(old) is type(new) is tuple and len(old) == len(new) == 2 and all(map(operator.is_, old, new))
-        ):
-            return False
-    return True
 
 
 def serve(descriptor: int) -> None:

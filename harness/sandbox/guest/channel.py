@@ -11,7 +11,7 @@ from . import values
 LOAD, GET, CALL, NEXT, TRUTH = b"L", b"G", b"C", b"N", b"T"
 VALUE, CHANGED, RAISED, STOPPED = b"v", b"c", b"x", b"s"
 # In the middle of an answer the candidate may call a function that the tests have passed to it.
-CALLBACK, RETURNED, FAILED = b"K", b"r", b"f"
+CALLBACK = b"K"
 
 _LENGTH = struct.Struct(">I")
 MAX_MESSAGE_BYTES = values.MAX_BYTES + 1024

@@ -48,16 +48,29 @@ def rebuild(value: Any, known: Mapping[int, type[BaseException]]) -> BaseExcepti
     if type(base) is not str or type(own_name) is not str or type(text) is not str:
         raise values.ValueRefused("an exception without a name")
     kind = known.get(number) if type(number) is int else None
-    kind = kind or named(base, own_name)
+    kind = below(kind or named(base), own_name)
+    given = args if type(args) is tuple else (text,)
     try:
-        return kind(*args) if type(args) is tuple else kind(text)
+        error = kind(*given)
+        if text_of(error) != text:
+            error = type(kind.__name__, (kind,), {"__str__": lambda _: text})(*given)
+        return error
     except Exception:
         return Exception(f"{own_name}: {text}")
 
 
-def named(base: str, own_name: str) -> type[BaseException]:
-    """Return the built-in exception, or a class of that name below it."""
-    kind = BUILTIN.get(base, Exception)
+def is_own(kind: type) -> bool:
+    """Whether a class is an exception class that is not built in."""
+    return issubclass(kind, BaseException) and BUILTIN.get(kind.__name__) is not kind
+
+
+def named(base: str) -> type[BaseException]:
+    """Return the built-in exception of that name, else Exception."""
+    return BUILTIN.get(base, Exception)
+
+
+def below(kind: type[BaseException], own_name: str) -> type[BaseException]:
+    """Return `kind` if that is its name, else a class of that name below it."""
     if own_name == kind.__name__ or not own_name.isidentifier():
         return kind
     return type(own_name, (kind,), {})

@@ -5,8 +5,15 @@ from __future__ import annotations
 import builtins
 import types
 
-from . import channel, exceptions, values
-from .remote import RemoteCallable, RemoteClass, RemoteInstance, RemoteIterator, RemoteObject
+from . import changes, channel, exceptions, values
+from .remote import (
+    RemoteCallable,
+    RemoteClass,
+    RemoteInstance,
+    RemoteIterable,
+    RemoteIterator,
+    RemoteObject,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,13 +22,17 @@ if TYPE_CHECKING:
 
 MAX_CALLBACKS = 1_000_000
 MAX_CALLBACK_DEPTH = 50
+MAX_LINEAGE = 100
 # Functions in C that a callback may run on hostile arguments: they compute and touch nothing else.
 PURE_MODULES = ("math", "cmath", "_operator")
+# Where the iterators come from that tests make without a class of their own.
+ITERATOR_MODULES = ("builtins", "itertools")
 # These reach attributes, or call what they are given.
 NEVER_CALLED_BACK = ("format", "format_map", "call")
 STAND_INS: dict[int, type[RemoteObject]] = {
     values.OPAQUE: RemoteObject,
     values.ITERATOR: RemoteIterator,
+    values.ITERABLE: RemoteIterable,
     values.CALLABLE: RemoteCallable,
     values.CLASS: RemoteCallable,
     values.INSTANCE: RemoteObject,
@@ -65,13 +76,26 @@ class Candidate:
         found = self.ask(channel.GET, name)
         if type(found) is not tuple or len(found) != 2:
             raise self._breach("a name without its value")
-        value, base = found
+        value, lineage = found
         if isinstance(value, RemoteCallable):
-            if type(base) is str:
-                return self._exceptions.setdefault(value._number, exceptions.named(base, name))
+            if lineage is not None:
+                return self._exception(value._number, name, lineage)
             if name in self._classes:
                 return self._stand_in(RemoteClass, value._number)
         return value
+
+    def _exception(self, number: int, name: str, lineage: Any) -> type[BaseException]:
+        """The class that stands for an exception class of the candidate's, below those for its bases."""
+        try:
+            base, between = lineage
+            if len(between) > MAX_LINEAGE:
+                raise ValueError
+            kind = exceptions.named(base)
+            for own_number, own_name in ((number, name), *between)[::-1]:
+                kind = self._exceptions.setdefault(own_number, exceptions.below(kind, own_name))
+        except (TypeError, ValueError, AttributeError):
+            raise self._breach("an exception class without its bases") from None
+        return kind
 
     def ask(self, letter: bytes, argument: object) -> Any:
         payload = values.Encoder(self._handle).encode(argument)
@@ -103,7 +127,7 @@ class Candidate:
                 answer, data = channel.receive(self._descriptor)
             value = values.Decoder(self._remote, containers).decode(data)
             if answer == channel.CHANGED:
-                answer, value = _apply(value, containers)
+                answer, value = changes.apply(value, containers)
             if answer == channel.VALUE:
                 return value
             if answer == channel.STOPPED and letter == channel.NEXT:
@@ -127,9 +151,9 @@ class Candidate:
         if self._callbacks_left == 0 or self._callback_depth == MAX_CALLBACK_DEPTH:
             raise channel.ChannelBreach("too many calls of the tests' functions")
         self._callbacks_left -= 1
-        call = values.Decoder(self._remote).decode(data)
+        decoder = values.Decoder(self._remote)
         try:
-            number, args, kwargs = call
+            number, args, kwargs = decoder.decode(data)
             function = self._callbacks[number]
         except (TypeError, ValueError, IndexError):
             raise channel.ChannelBreach("a call of no function of the tests'") from None
@@ -137,12 +161,27 @@ class Candidate:
             raise channel.ChannelBreach("a call without arguments")
         self._callback_depth += 1
         try:
-            letter, payload = channel.RETURNED, values.Encoder(self._handle).encode(function(*args, **kwargs))
+            reply = self._called_back(function, args, kwargs, decoder.containers)
         except Exception as error:
-            letter, payload = channel.FAILED, values.Encoder(self._handle).encode(exceptions.describe(error))
+            reply = channel.RAISED, values.Encoder(self._handle).encode(exceptions.describe(error))
         finally:
             self._callback_depth -= 1
-        channel.send(self._descriptor, letter, payload)
+        channel.send(self._descriptor, *reply)
+
+    def _called_back(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        containers: list[object],
+    ) -> tuple[bytes, bytes]:
+        before = changes.snapshot(containers)
+        answer, result = channel.VALUE, None
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            answer, result = channel.RAISED, exceptions.describe(error)
+        return changes.reply(values.Encoder(self._handle, containers), answer, result, containers, before)
 
     def _handle(self, value: Any) -> tuple[int, int]:
         if isinstance(value, RemoteObject):
@@ -151,12 +190,17 @@ class Candidate:
         if name in values.BUILTIN_NAMES and getattr(builtins, name) is value:
             return values.BUILTIN, values.BUILTIN_NAMES.index(name)
         if _may_be_called_back(value):
-            self._callbacks.append(value)
-            return values.CALLBACK, len(self._callbacks) - 1
+            return values.CALLBACK, self._lend(value)
+        if hasattr(type(value), "__next__") and type(value).__module__ in ITERATOR_MODULES:
+            return values.LENT_ITERATOR, self._lend(value.__next__)
         raise UnsupportedTestError(f"the test passes a {type(value).__name__}, which is not plain data")
 
+    def _lend(self, function: Callable[..., Any]) -> int:
+        self._callbacks.append(function)
+        return len(self._callbacks) - 1
+
     def _remote(self, kind: int, number: int) -> RemoteObject:
-        if kind == values.INSTANCE and self.attributes:
+        if kind in (values.INSTANCE, values.ITERABLE) and self.attributes:
             return self._stand_in(RemoteInstance, number)
         return self._stand_in(STAND_INS[kind], number)
 
@@ -176,18 +220,3 @@ def _may_be_called_back(value: object) -> bool:
     if isinstance(value, types.MethodDescriptorType):
         return value.__objclass__ in (str, bytes, int, float, list, dict, tuple, set, frozenset)
     return isinstance(value, types.BuiltinFunctionType) and value.__module__ in PURE_MODULES
-
-
-def _apply(value: Any, containers: list[object]) -> tuple[bytes, Any]:
-    """Bring the caller's arguments to what the call left in them; return how it ended, and with what."""
-    if type(value) is not tuple or len(value) != 3 or type(value[2]) is not tuple:
-        raise channel.ChannelBreach("changed arguments of a wrong shape")
-    answer, result, after = value
-    if answer not in (channel.VALUE, channel.RAISED) or len(after) > len(containers):
-        raise channel.ChannelBreach("changed arguments of no call of ours")
-    for container, items in zip(containers, after):
-        try:
-            values.restore(container, items)
-        except (TypeError, ValueError) as error:
-            raise channel.ChannelBreach(f"changed arguments: {error}") from None
-    return answer, result

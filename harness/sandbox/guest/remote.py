@@ -51,6 +51,18 @@ class RemoteIterator(RemoteObject):
         return True
 
 
+class RemoteIterable(RemoteObject):
+    """An object that can be iterated: what it yields could as well have been returned in a list."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = self._candidate.operate("iter", self)
+        if not isinstance(iterator, RemoteIterator):
+            raise TypeError("iter() returned no iterator")
+        return iterator
+
+
 class RemoteCallable(RemoteObject):
     """A function or a class to be called."""
 
@@ -90,7 +102,7 @@ class RemoteClass(RemoteAttributes, RemoteCallable):
         )
 
 
-class RemoteInstance(RemoteAttributes):
+class RemoteInstance(RemoteAttributes, RemoteIterable):
     """An instance of such a class. Special methods work where the reference's classes define them."""
 
     __slots__ = ()
@@ -127,13 +139,6 @@ class RemoteInstance(RemoteAttributes):
     def __len__(self) -> int:
         value: int = self._special("__len__", "len")
         return value
-
-    def __iter__(self) -> Iterator[Any]:
-        name = "__iter__" if "__iter__" in self._candidate.attributes else "__getitem__"
-        iterator = self._special(name, "iter")
-        if not isinstance(iterator, RemoteIterator):
-            raise TypeError("iter() returned no iterator")
-        return iterator
 
     def __contains__(self, item: Any) -> bool:
         return self._special("__contains__", "contains", item) is True

@@ -80,23 +80,30 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
 
 def _compiled(statement: str) -> Any:
     """Compile a test, its asserts changed to remember the two sides that they compare."""
-    return compile(_Noting().visit(ast.parse(statement, TESTS_NAME)), TESTS_NAME, "exec")
+    tree = ast.parse(statement, TESTS_NAME)
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Assert):
+            _note_sides(node)
+        elif not isinstance(node, ast.expr):
+            # Asserts are not below expressions, which may be nested deeper than any recursion goes.
+            waiting.extend(ast.iter_child_nodes(node))
+    return compile(tree, TESTS_NAME, "exec")
 
 
-class _Noting(ast.NodeTransformer):
-    """Turns `assert a == b` into the same with both sides passed through `NOTE`: nothing else changes."""
+def _note_sides(node: ast.Assert) -> None:
+    """Turn `assert a == b` into the same with both sides passed through `NOTE`."""
+    if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
+        compare = node.test
+        compare.left = _noted(0, compare.left)
+        compare.comparators = [_noted(1, compare.comparators[0])]
 
-    def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
-            compare = node.test
-            compare.left = self._noted(0, compare.left)
-            compare.comparators = [self._noted(1, compare.comparators[0])]
-        return node
 
-    @staticmethod
-    def _noted(place: int, value: ast.expr) -> ast.expr:
-        call = ast.Call(ast.Name(NOTE, ast.Load()), [ast.Constant(place), value], [])
-        return ast.fix_missing_locations(ast.copy_location(call, value))
+def _noted(place: int, value: ast.expr) -> ast.expr:
+    name = ast.copy_location(ast.Name(NOTE, ast.Load()), value)
+    number = ast.copy_location(ast.Constant(place), value)
+    return ast.copy_location(ast.Call(name, [number, value], []), value)
 
 
 def _failure(error: BaseException, statement: str, candidate: Candidate, compared: dict[int, Any]) -> str:

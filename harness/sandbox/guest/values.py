@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
+from itertools import chain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 100_000
 
-# What a handle stands for. The first five are the candidate's, the last two the tests'.
-OPAQUE, ITERATOR, CALLABLE, CLASS, INSTANCE, CALLBACK, BUILTIN = range(7)
+# What a handle stands for. The first six are the candidate's, the last three the tests'.
+OPAQUE, ITERATOR, ITERABLE, CALLABLE, CLASS, INSTANCE, CALLBACK, LENT_ITERATOR, BUILTIN = range(9)
 
 # Built-in functions and types that tests pass to a candidate: it uses its own of that name.
 BUILTIN_NAMES = (
@@ -166,7 +167,8 @@ class Encoder:
         if tag in _MUTABLE_MAPPINGS:
             self._number(value)
             parts[-1] += _LENGTH.pack(len(value))
-            return _flat(value), 0
+            items = _flat(value)
+            return (chain((value.default_factory,), items) if tag == b"D" else items), 0
         if tag == b"Q":
             self._number(value)
             maxlen = -1 if value.maxlen is None else value.maxlen
@@ -193,6 +195,8 @@ def _scalar(value: Any, kind: type[Any]) -> bytes | None:
     raw: bytes
     if value is None:
         return b"N"
+    if value is ...:
+        return b"E"
     if kind is bool:
         return b"T" if value else b"F"
     if kind is int:
@@ -306,8 +310,8 @@ class Decoder:
         if tag == b"s":
             raw, position = _take(data, position)
             return raw.decode("utf-8", "surrogatepass"), position
-        if tag == b"N":
-            return None, position
+        if tag == b"N" or tag == b"E":
+            return None if tag == b"N" else ..., position
         if tag == b"T" or tag == b"F":
             return tag == b"T", position
         if tag == b"f":
@@ -347,6 +351,9 @@ class Decoder:
         if tag == b"S":
             empty: set[Any] = self._keep(set())
             return _Open(count, [], lambda items: _filled(empty, items)), position
+        if tag == b"D":
+            missing: defaultdict[Any, Any] = self._keep(defaultdict())
+            return _Open(2 * count + 1, [], lambda items: _supplied(missing, items)), position
         if tag == b"d" or tag in _MUTABLE_MAPPINGS:
             mapping = self._keep(_empty_mapping(tag))
             return _Open(2 * count, [], lambda items: _paired(mapping, items)), position
@@ -370,7 +377,6 @@ def _empty_mapping(tag: bytes) -> dict[Any, Any]:
         b"d": dict,
         b"C": Counter,
         b"O": OrderedDict,
-        b"D": defaultdict,
     }
     return kinds[tag]()
 
@@ -383,6 +389,14 @@ def _filled(target: set[Any], items: list[Any]) -> set[Any]:
 def _paired(target: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
     for key, value in zip(items[::2], items[1::2]):
         target[key] = value
+    return target
+
+
+def _supplied(target: defaultdict[Any, Any], items: list[Any]) -> defaultdict[Any, Any]:
+    if items[0] is not None and not callable(items[0]):
+        raise ValueRefused("a default factory that cannot be called")
+    target.default_factory = items[0]
+    _paired(target, items[1:])
     return target
 
 
@@ -452,7 +466,7 @@ _BUILDERS: dict[bytes, Callable[[list[Any]], object]] = {
     b"Z": frozenset,
     b"k": lambda items: dict.fromkeys(items).keys(),
     b"v": lambda items: dict(enumerate(items)).values(),
-    b"e": lambda items: dict(_pairs(items)).items(),
+    b"e": lambda items: dict(pairs(items)).items(),
     b"R": lambda items: range(*_integers(items)),
     b"m": _decimal,
     b"q": _fraction,
@@ -463,37 +477,8 @@ _BUILDERS: dict[bytes, Callable[[list[Any]], object]] = {
 }
 
 
-def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+def pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+    """Return `items` where each is a pair. Raises ValueRefused."""
     if any(type(item) is not tuple or len(item) != 2 for item in items):
         raise ValueRefused("a dictionary item that is not a pair")
     return items
-
-
-def contents(container: Any) -> tuple[Any, ...] | bytes:
-    """Return what is in a mutable container now, as immutable plain data one level deep."""
-    if isinstance(container, bytearray):
-        return bytes(container)
-    if isinstance(container, dict):
-        return tuple(container.items())
-    return tuple(container)
-
-
-def restore(container: Any, items: Any) -> None:
-    """Make a mutable container hold `items`, in place. Raises `ValueRefused` on a wrong shape."""
-    if isinstance(container, bytearray):
-        if type(items) is not bytes:
-            raise ValueRefused("a bytearray that holds no bytes")
-        container[:] = items
-        return
-    if type(items) is not tuple:
-        raise ValueRefused("contents that are not a tuple")
-    if isinstance(container, list):
-        container[:] = items
-    elif isinstance(container, dict):
-        pairs = _pairs(list(items))
-        container.clear()
-        for key, value in pairs:
-            container[key] = value
-    else:
-        container.clear()
-        container.update(items) if isinstance(container, set) else container.extend(items)

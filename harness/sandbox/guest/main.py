@@ -7,8 +7,8 @@ import os
 import sys
 import time
 
-from . import files, frames, processes, spawner
-from .jobs import KILLED, CommandJob, Job, TestJob
+from . import files, frames, processes, roles, spawner
+from .jobs import KILLED, CommandJob, Job, Spawners, TestJob
 from .loop import Loop
 from .users import User, Users
 
@@ -24,9 +24,9 @@ AGENT = "agent"
 class Guest:
     """The verbs of DESIGN section 5, each answered with a frame of the same id."""
 
-    def __init__(self, loop: Loop, spawned: spawner.Spawner, output: int) -> None:
+    def __init__(self, loop: Loop, spawners: Spawners, output: int) -> None:
         self._loop = loop
-        self._spawner = spawned
+        self._spawners = spawners
         self._output = output
         self._decoder = frames.FrameDecoder()
         self._users: Users | None = None
@@ -42,7 +42,8 @@ class Guest:
             "bye": self._bye,
         }
         loop.watch(0, self._read)
-        loop.watch(spawned.link.fileno(), spawned.read)
+        for spawned in spawners:
+            loop.watch(spawned.link.fileno(), spawned.read)
 
     def _read(self) -> None:
         data = os.read(0, 1 << 20)
@@ -87,7 +88,7 @@ class Guest:
 
     def _test(self, number: int, header: dict[str, Any], _body: bytes) -> None:
         finished = self._finisher(number)
-        self._jobs[number] = TestJob(self._loop, header, self._known_users(), self._spawner, finished)
+        self._jobs[number] = TestJob(self._loop, header, self._known_users(), self._spawners, finished)
 
     def _finisher(self, number: int) -> Callable[[dict[str, Any], bytes], None]:
         def finished(reply: dict[str, Any], body: bytes) -> None:
@@ -202,7 +203,7 @@ class FileAnswer:
 
 
 def main() -> None:
-    """Take the stream for ourselves, fork the spawner while nothing is known yet, and serve."""
+    """Take the stream for ourselves, fork the spawners while nothing is known yet, and serve."""
     started = time.monotonic()
     sys.path[:] = [path for path in sys.path if not path.startswith("/opt/harness")]
     output = os.dup(1)
@@ -211,8 +212,11 @@ def main() -> None:
     os.close(null)
     processes.default_signals()
     loop = Loop()
-    spawned = spawner.start()
-    guest = Guest(loop, spawned, output)
+    spawners = Spawners(
+        candidates=spawner.start(roles.prepare_candidates, roles.be_candidate),
+        tests=spawner.start(roles.prepare_tests, roles.be_tests),
+    )
+    guest = Guest(loop, spawners, output)
     # A collection would write to every object, and so copy every page that a fork shares.
     gc.freeze()
     guest._answer(0, {"ready": True, "startup_seconds": time.monotonic() - started})

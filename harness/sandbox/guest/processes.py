@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import resource
 import signal
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENDED_STATES = ("Z", "X", "x")
+SIGCHLD = int(signal.SIGCHLD)
+MAX_DESCRIPTOR = 1 << 20
 # Nothing ever runs as this user.
 NOBODY = 65533
 
@@ -62,8 +65,9 @@ def act_for(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) 
 
 
 def _confine(limits: dict[str, Any], keep: Iterable[int]) -> None:
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # The bare module: the other turns numbers into enumerations, and so copies pages in every child.
+    _signal.set_wakeup_fd(-1)
+    _signal.signal(SIGCHLD, _signal.SIG_DFL)
     os.setsid()
     adjust = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     os.write(adjust, b"1000")
@@ -83,14 +87,11 @@ def _confine(limits: dict[str, Any], keep: Iterable[int]) -> None:
 
 def close_others(keep: Iterable[int]) -> None:
     """Close every descriptor above 2 that is not in `keep`."""
-    kept = set(keep)
-    for name in os.listdir("/proc/self/fd"):
-        descriptor = int(name)
-        if descriptor > 2 and descriptor not in kept:
-            try:
-                os.close(descriptor)
-            except OSError:
-                pass  # the one that listdir itself used
+    first = 3
+    for descriptor in sorted(keep):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, MAX_DESCRIPTOR)
 
 
 def processes_of(uids: frozenset[int]) -> list[int]:
@@ -102,7 +103,7 @@ def processes_of(uids: frozenset[int]) -> list[int]:
     """
     found = []
     for name in os.listdir("/proc"):
-        if not name.isdigit():
+        if not name.isdigit() or name == "1":
             continue
         try:
             with open(f"/proc/{name}/status", "rb") as file:
@@ -137,7 +138,7 @@ def end_processes(uids: frozenset[int], *, seconds: float = 5.0) -> bool:
     deadline = time.monotonic() + seconds
     while True:
         for uid in uids:
-            _kill_all_of(uid)
+            kill_all_of(uid)
         if not processes_of(uids):
             return True
         if time.monotonic() > deadline:
@@ -145,7 +146,7 @@ def end_processes(uids: frozenset[int], *, seconds: float = 5.0) -> bool:
         time.sleep(0.0005)
 
 
-def _kill_all_of(uid: int) -> None:
+def kill_all_of(uid: int) -> None:
     """Kill what `uid` may kill. The real user counts too, so that it may not be root for the moment."""
     os.setresuid(NOBODY, uid, 0)
     try:

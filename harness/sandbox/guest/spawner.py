@@ -1,7 +1,9 @@
-"""The spawner: a process that forks candidates and that never sees a test.
+"""Spawners: small processes that fork the children of one role, so that PID 1 need not.
 
-PID 1 handles tests, so a candidate forked from it would carry them in its memory. The spawner is
-forked off before the first frame is read, and all it is ever told is a user, a folder and limits.
+PID 1 handles tests, so a candidate forked from it would carry them in its memory. The spawners are
+forked off before the first frame is read, and all they are ever told is a user, a folder and limits;
+what else a child needs it reads from descriptors that are handed through. It is cheap too: a fork
+makes its parent copy every page that it writes to afterwards, and PID 1 writes to many.
 """
 
 from __future__ import annotations
@@ -12,10 +14,8 @@ import os
 import select
 import signal
 import socket
-import sys
-import typing  # noqa: F401 - most programs import it, and so do tests: once here, not twice in each sample
 
-from . import candidate, processes
+from . import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_ORDER_BYTES = 64 * 1024
-# A candidate's exit code once the tests have hung up: it was there to the end.
-HUNG_UP = 71
-PACKAGE_FOLDERS = ("/usr/local/lib/python3/dist-packages", "/usr/lib/python3/dist-packages")
+MAX_DESCRIPTORS = 3
 
 
 class Spawner:
-    """PID 1's end: `spawn` starts a candidate, `on_end` hears of it when it has ended."""
+    """PID 1's end: `spawn` starts a child, `on_end` hears of it when it has ended."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
@@ -38,9 +36,9 @@ class Spawner:
     def spawn(
         self, order: dict[str, Any], descriptors: list[int], ended: Callable[[int, float], None]
     ) -> None:
-        """Start a candidate; `ended(wait status, CPU seconds)` is called once it is gone.
+        """Start a child; `ended(wait status, CPU seconds)` is called once it is gone.
 
-        `descriptors` are its channel, stdout and stderr. Raises OSError where the spawner is gone.
+        `descriptors` are what its role takes. Raises OSError where the spawner is gone.
         """
         self._waiting[order["uid"]] = ended
         socket.send_fds(self.link, [json.dumps(order).encode()], descriptors)
@@ -56,26 +54,30 @@ class Spawner:
             ended(report["status"], report["cpu_seconds"])
 
 
-def start() -> Spawner:
-    """Fork the spawner and return PID 1's end of it."""
+def start(prepare: Callable[[], None], live: Callable[[dict[str, Any], list[int]], None]) -> Spawner:
+    """Fork a spawner and return PID 1's end of it.
+
+    It calls `prepare` once; each child calls `live(order, descriptors)`, which must not return.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         try:
             ours.close()
-            _serve(theirs)
+            _serve(theirs, prepare, live)
         finally:
             os._exit(0)
     theirs.close()
     return Spawner(ours)
 
 
-def _serve(link: socket.socket) -> None:
+def _serve(
+    link: socket.socket, prepare: Callable[[], None], live: Callable[[dict[str, Any], list[int]], None]
+) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     processes.close_others([link.fileno()])
-    candidate.prepare_interpreter(_package_folders)
-    processes.python_signals()
+    prepare()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)
@@ -91,7 +93,7 @@ def _serve(link: socket.socket) -> None:
             if descriptor == wake_read:
                 os.read(wake_read, 512)
                 continue
-            data, descriptors, _flags, _address = socket.recv_fds(link, MAX_ORDER_BYTES, 3)
+            data, descriptors, _flags, _address = socket.recv_fds(link, MAX_ORDER_BYTES, MAX_DESCRIPTORS)
             if not data:
                 return
             order = json.loads(data)
@@ -101,7 +103,10 @@ def _serve(link: socket.socket) -> None:
                 _report(link, order["uid"], signal.SIGKILL, 0.0)
             else:
                 if pid == 0:
-                    _become_candidate(order, descriptors)
+                    try:
+                        live(order, descriptors)
+                    finally:
+                        os._exit(1)
                 users[pid] = order["uid"]
             for received in descriptors:
                 os.close(received)
@@ -114,27 +119,3 @@ def _serve(link: socket.socket) -> None:
 
 def _report(link: socket.socket, uid: int, status: int, cpu_seconds: float) -> None:
     link.send(json.dumps({"uid": uid, "status": status, "cpu_seconds": cpu_seconds}).encode())
-
-
-def _become_candidate(order: dict[str, Any], descriptors: list[int]) -> None:
-    status = 70
-    try:
-        channel_end, stdout, stderr = descriptors
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
-        processes.become(order["uid"], order["folder"], order["limits"], [channel_end])
-        os.environ.clear()
-        os.environ.update(order["environment"])
-        candidate.serve(channel_end)
-        status = HUNG_UP
-    finally:
-        try:
-            sys.stdout.flush()
-        finally:
-            os._exit(status)
-
-
-def _package_folders() -> list[str]:
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    local = f"/usr/local/lib/{version}/dist-packages"
-    return [*sys.path, *(folder for folder in (local, *PACKAGE_FOLDERS) if os.path.isdir(folder))]

@@ -29,7 +29,6 @@ ln -s /etc linked-folder
 : > empty
 echo hidden > .hidden
 python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
-truncate -s 60G sparse
 """
 
 
@@ -40,7 +39,7 @@ def image(client: APIClient) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
-    limits = Limits(disk_mb=128, file_mb=65536)
+    limits = Limits(disk_mb=128, file_mb=64)
     async with Sandbox.open("python", client=client, limits=limits) as sandbox:
         result = await sandbox.exec(["sh", "-ec", SCENE])
         assert result.exit_code == 0, str(result.stderr)
@@ -107,12 +106,8 @@ async def test_many_files_at_once_do_not_get_mixed_up(sandbox: Sandbox) -> None:
         ("folder", "not a regular file"),
         (".", "not a regular file"),
         ("/", "not a regular file"),
-        ("pipe", "not a regular file"),
-        ("socket", "No such device"),
-        ("/dev/zero", "not a regular file"),
         ("/dev/null", "not a regular file"),
         ("/dev/tty", "No such device"),
-        ("link", "symbolic link"),
         ("dangling", "symbolic link"),
         ("unreadable", "Permission denied"),
         ("closed/inner/file", "Permission denied"),
@@ -181,12 +176,6 @@ async def test_a_file_over_the_limit_is_refused(sandbox: Sandbox, limit: int) ->
     await sandbox.write_file("five", b"12345")
     with pytest.raises(UsageError, match=f"larger than {limit} bytes"):
         await sandbox.read_file("five", limit=limit)
-
-
-async def test_a_sparse_file_is_refused_in_no_time(sandbox: Sandbox) -> None:
-    async with asyncio.timeout(5):
-        with pytest.raises(UsageError, match="larger than"):
-            await sandbox.read_file("sparse")
 
 
 async def test_a_file_that_never_ends_is_refused(sandbox: Sandbox) -> None:

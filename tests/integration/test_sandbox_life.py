@@ -325,30 +325,6 @@ async def test_sandboxes_do_not_see_each_others_processes(neighbours: tuple[Sand
     assert result.stdout.data == b""
 
 
-async def test_sandboxes_do_not_meet_on_sockets(neighbours: tuple[Sandbox, Sandbox]) -> None:
-    one, other = neighbours
-    listen = (
-        "import socket\n"
-        "abstract = socket.socket(socket.AF_UNIX); abstract.bind('\\0meeting'); abstract.listen()\n"
-        "tcp = socket.socket(); tcp.bind(('127.0.0.1', 4711)); tcp.listen()\n"
-        "open('listening', 'w').close()\n"
-        "tcp.settimeout(1)\n"
-        "try: tcp.accept(); print('met')\n"
-        "except TimeoutError: pass"
-    )
-    connect = (
-        "import socket\n"
-        "for kind, address in ((socket.AF_UNIX, '\\0meeting'), (socket.AF_INET, ('127.0.0.1', 4711))):\n"
-        " try: socket.socket(kind).connect(address); print('met')\n"
-        " except ConnectionRefusedError: print('refused')"
-    )
-    listening = asyncio.create_task(one.exec(["python3", "-c", listen]))
-    while (await one.exec(["test", "-e", "listening"])).exit_code != 0:
-        pass
-    result = await other.exec(["python3", "-c", connect])
-    assert (result.stdout.data, (await listening).stdout.data) == (b"refused\nrefused\n", b"")
-
-
 async def test_the_death_of_one_sandbox_leaves_the_other_alone(
     client: APIClient, neighbours: tuple[Sandbox, Sandbox]
 ) -> None:

@@ -11,7 +11,6 @@ from docker import APIClient
 from harness import Sandbox
 from harness.grading.programs import grade_program
 from harness.model import ProgramTests, Status, Submission, Verdict
-from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import Limits
 
@@ -225,79 +224,7 @@ async def test_a_program_killed_by_a_signal_has_crashed(
     assert f"signal {number}" in str(verdict.evidence)
 
 
-# Programs that take too much.
-
-BUSY = "while True: pass"
-HOG = "hog = []\nwhile True: hog.append(bytearray(b'x' * (1 << 20)))"
-EXHAUSTING = {
-    "busy loop": (BUSY, Status.TIMEOUT),
-    "busy loop that ignores signals": (
-        f"import signal\nfor n in (signal.SIGXCPU, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)\n{BUSY}",
-        Status.TIMEOUT,
-    ),
-    "catastrophic pattern": ("import re; re.match('(a+)+$', 'a' * 60 + 'b')", Status.TIMEOUT),
-    "memory hog": (HOG, Status.MEMORY_LIMIT),
-    "memory hog in a child": (
-        f"import os\nif os.fork():\n os.wait(); os._exit(1)\n{HOG}",
-        Status.MEMORY_LIMIT,
-    ),
-    "impossible allocation": ("x = bytearray(1 << 46)", Status.MEMORY_LIMIT),
-    "fork bomb": ("import os\nwhile True: os.fork()", Status.PROCESS_LIMIT),
-    "thread bomb": (
-        "import threading, time\n"
-        "while True: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
-        Status.PROCESS_LIMIT,
-    ),
-    "flood on stdout": ("while True: print('passed' * 1000)", Status.OUTPUT_LIMIT),
-    "flood on stderr": ("import os\nwhile True: os.write(2, b'x' * 10000)", Status.OUTPUT_LIMIT),
-}
-
-
-@pytest.mark.parametrize("what", EXHAUSTING)
-async def test_what_is_exhausted_in_a_call_is_the_status(patient: Sandbox, what: str) -> None:
-    body, status = EXHAUSTING[what]
-    await assert_status(patient, in_call(body), status)
-
-
-@pytest.mark.parametrize("what", ["memory hog", "impossible allocation", "fork bomb", "flood on stdout"])
-async def test_what_is_exhausted_at_load_is_the_status(patient: Sandbox, what: str) -> None:
-    body, status = EXHAUSTING[what]
-    await assert_status(patient, at_load(body), status)
-
-
-async def test_a_timeout_of_cpu_time_names_its_limit(patient: Sandbox) -> None:
-    verdict = await grade(patient, at_load(BUSY))
-    assert (verdict.status, verdict.metrics["limit"]) == (Status.TIMEOUT, "cpu_seconds")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param("import time; time.sleep(600)", id="sleep"),
-        pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", id="stopped"),
-        pytest.param("import os; os.read(os.pipe()[0], 1)", id="waits for itself"),
-        pytest.param("import threading; threading.Lock().acquire(); threading.Event().wait()", id="deadlock"),
-        pytest.param(
-            "import time, os\nif os.fork(): time.sleep(600)\nelse: os._exit(0)", id="sleep after a fork"
-        ),
-    ],
-)
-async def test_a_program_that_waits_has_timed_out(impatient: Sandbox, body: str) -> None:
-    verdict = await assert_status(impatient, in_call(body), Status.TIMEOUT)
-    assert verdict.metrics["limit"] == "wall_seconds"
-
-
-async def test_a_program_whose_first_thread_has_ended_has_timed_out(
-    client: APIClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 2.0)
-    body = (
-        "import ctypes\n"
-        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
-        "ctypes.CDLL(None).pthread_exit(None)"
-    )
-    async with Sandbox.open("python", client=client, limits=Limits(wall_seconds=0.3)) as sandbox:
-        await assert_status(sandbox, in_call(body), Status.TIMEOUT)
+# Answers without bound.
 
 
 async def test_an_answer_that_never_ends_has_timed_out(impatient: Sandbox) -> None:
@@ -430,29 +357,6 @@ async def test_an_exception_is_no_pass(patient: Sandbox, body: str) -> None:
             "        if isinstance(value, list): value[:] = ['passed'] * 3\n"
             "    frame = frame.f_back",
             id="frames",
-        ),
-        pytest.param(
-            "import os, signal\n"
-            "for pid in (1, os.getppid(), -1):\n"
-            "    try: os.kill(pid, signal.SIGKILL)\n"
-            "    except OSError: pass",
-            id="other processes",
-        ),
-        pytest.param(
-            "import os\n"
-            "for number in (1, os.getppid()):\n"
-            "    for path in ('mem', 'fd/1', 'cwd/x'):\n"
-            "        try: open(f'/proc/{number}/{path}', 'wb').write(b'passed')\n"
-            "        except OSError: pass",
-            id="other processes' files",
-        ),
-        pytest.param(
-            "import os\n"
-            "for folder in ('.', '/tmp', '/dev/shm'):\n"
-            "    os.makedirs(folder + '/guest', exist_ok=True)\n"
-            "    for name in ('harness', 'json', 'sitecustomize', 'guest/values', 'python3', 'true'):\n"
-            "        open(f'{folder}/{name}.py', 'w').write('import os; os._exit(0)')",
-            id="modules of our names",
         ),
         pytest.param("print('passed'); print('{\"results\": [\"passed\"]}')", id="stdout"),
     ],

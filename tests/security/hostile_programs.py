@@ -618,6 +618,9 @@ EXHAUSTING: Mapping[str, Candidate] = {
         "x = bytearray(1 << 46)", Status.MEMORY_LIMIT, "more memory than its limit"
     ),
     "fork bomb": _takes(FORKS, Status.PROCESS_LIMIT, "more processes than its limit"),
+    "fork bomb of equals": _takes(
+        "while True: os.fork()", Status.PROCESS_LIMIT, "an answer by whoever is left of them"
+    ),
     "fork bomb of daemons, then an answer": _takes(
         "def step():\n    if os.fork() == 0: os.setsid(); stay()\nuntil_refused(step)",
         Status.PROCESS_LIMIT,
@@ -708,6 +711,7 @@ AT_LOAD = (
     "memory hog",
     "impossible allocation",
     "fork bomb",
+    "fork bomb of equals",
     "flood on standard output",
     "kill of its parent, of PID 1 and of the tests",
     "memory, environment and descriptors of its tests",

@@ -1,0 +1,223 @@
+"""The cheat suite as text: that it is all there, fits every benchmark, and knows no more than an attacker."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+import warnings
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from harness.agents.agent import AgentSettings
+from harness.agents.cheats.agent import NULL, ORACLE, Suite, cheats, controls
+from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.sets import ATTACK_SETS, ON_PROGRAMS, attacks_on
+from harness.benchmarks import Benchmark, definitions, load_benchmark
+from harness.errors import UsageError
+from harness.model import ProgramTests, Reference, Task
+
+ALL = {attack.name: attack for attacks in ATTACK_SETS.values() for attack in attacks}
+BENCHMARKS = {name: load_benchmark(name, path="bundled") for name in definitions()}
+ON_CODE = {
+    name: benchmark
+    for name, benchmark in BENCHMARKS.items()
+    if any(isinstance(reference.tests, ProgramTests) for reference in benchmark.references.values())
+}
+
+every_benchmark = pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)
+code_benchmark = pytest.mark.parametrize("benchmark", ON_CODE.values(), ids=ON_CODE)
+every_attack = pytest.mark.parametrize("attack", ALL.values(), ids=ALL)
+
+
+def programs(attack: Attack) -> list[tuple[Task, str]]:
+    """All programs of an attack, for the first task of every benchmark that judges programs."""
+    tasks = [benchmark.tasks[0] for benchmark in ON_CODE.values()]
+    return [(task, program) for task in tasks for program in attack.programs(task)]
+
+
+class _UnknownTests:
+    """What a grader of a kind that there are no attacks on judges by."""
+
+
+def test_the_suite_has_at_least_forty_five_attacks_on_programs() -> None:
+    assert len(ON_PROGRAMS) >= 45
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_class_has_attacks(kind: Kind) -> None:
+    assert any(attack.kind is kind for attack in ON_PROGRAMS)
+
+
+def test_there_are_six_classes() -> None:
+    assert len(Kind) == 6
+
+
+def test_no_two_attacks_share_a_name() -> None:
+    counts = Counter(attack.name for attacks in ATTACK_SETS.values() for attack in attacks)
+    assert [name for name, number in counts.items() if number > 1] == []
+
+
+def test_no_two_attacks_do_the_same() -> None:
+    counts = Counter(attack.templates for attack in ON_PROGRAMS)
+    assert all(number == 1 for number in counts.values())
+
+
+@every_attack
+def test_an_attack_says_what_it_does_and_what_it_beats(attack: Attack) -> None:
+    assert "beats" in attack.description
+
+
+@every_attack
+def test_an_attack_has_a_template(attack: Attack) -> None:
+    assert attack.templates
+
+
+@every_benchmark
+def test_every_benchmark_has_attacks(benchmark: Benchmark) -> None:
+    assert attacks_on(benchmark)
+
+
+@every_benchmark
+def test_the_suite_makes_every_program_of_every_attack_at_every_task(benchmark: Benchmark) -> None:
+    suite = cheats(AgentSettings(benchmark, n_samples=1))
+    made = Counter(step.name for step in suite.steps if step.attack is not None)
+    assert made == {attack.name: len(attack.templates) for attack in attacks_on(benchmark)}
+    assert all(len(suite.sample_lines(task)) == len(suite.steps) for task in benchmark.tasks)
+
+
+@every_benchmark
+def test_the_oracle_follows_every_class_of_attacks(benchmark: Benchmark) -> None:
+    """It is what finds a grader that an attack has broken for all who come after."""
+    steps = cheats(AgentSettings(benchmark, n_samples=1)).steps
+    last = {step.kind: step.name for step in steps}
+    assert last == dict.fromkeys(last, ORACLE)
+
+
+def test_an_attack_ends_before_the_next_one_begins() -> None:
+    """Its samples follow each other, so that each finds what the last one left."""
+    steps = [step for step in cheats(AgentSettings(BENCHMARKS["mbpp"], 1)).steps if step.attack]
+    samples = [list(range(len(attack.templates))) for attack in ON_PROGRAMS]
+    assert [step.sample for step in steps] == [sample for of_one in samples for sample in of_one]
+
+
+@every_attack
+def test_every_program_compiles_for_a_task_of_every_benchmark(attack: Attack) -> None:
+    for task, program in programs(attack):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compile(program, f"{attack.name} on {task.id}", "exec")
+
+
+@every_attack
+def test_a_program_uses_no_name_that_nobody_defines(attack: Attack) -> None:
+    """An attack that dies of a NameError of its own attacks nothing."""
+    for program in attack.programs(BENCHMARKS["mbpp"].tasks[0]):
+        assert _undefined(program) == set()
+
+
+@code_benchmark
+def test_no_program_holds_a_test_of_its_task(benchmark: Benchmark) -> None:
+    for task, program in _all_programs(benchmark):
+        for statement in benchmark.references[task.id].tests.statements:
+            assert all(line.strip() not in program for line in statement.splitlines() if "assert" in line)
+
+
+@code_benchmark
+def test_no_program_holds_the_reference(benchmark: Benchmark) -> None:
+    for task, program in _all_programs(benchmark):
+        assert benchmark.references[task.id].solution.strip() not in program
+
+
+@every_attack
+def test_of_the_prompt_a_program_holds_no_more_than_names(attack: Attack) -> None:
+    """A prompt may show tests: an attack that found them in its own text would have learned nothing."""
+    prompt = "Write a function.\n>>> shown(123454321)\n'a secret'\nassert shown([5, 5, 5]) == 987\n"
+    task = Task("t/1", "b", "python", prompt, entry_point="shown")
+    for program in attack.programs(task):
+        assert not any(part in program for part in ("123454321", "a secret", "[5, 5, 5]", "987\n"))
+
+
+def test_a_program_knows_every_name_that_the_prompt_shows_in_a_call() -> None:
+    task = Task("t/1", "b", "python", "assert helper(Thing(1)) == len('x')", entry_point="shown")
+    (program,) = ALL["sys-exit"].programs(task)
+    namespace = {}
+    exec(program.split("\nimport os", 1)[0], namespace)
+    assert {"helper", "Thing", "shown", "candidate"} <= set(namespace["NAMES"])
+    assert "len" not in namespace["NAMES"]
+
+
+def test_a_name_that_is_no_name_breaks_no_program() -> None:
+    task = Task("it's\n'''", "b", "python", "", entry_point='a"b')
+    for attack in ON_PROGRAMS:
+        for program in attack.programs(task):
+            ast.parse(program)
+
+
+def test_a_grader_of_an_unknown_kind_is_refused_with_a_hint() -> None:
+    with pytest.raises(UsageError) as refused:
+        attacks_on(_with_tests(_UnknownTests()))
+    assert "_UnknownTests" in refused.value.message
+    assert "sets.py" in (refused.value.hint or "")
+
+
+def test_one_task_of_an_unknown_kind_among_others_is_refused() -> None:
+    benchmark = BENCHMARKS["mbpp"]
+    first = benchmark.tasks[0].id
+    references = {**benchmark.references, first: _reference(first, _UnknownTests())}
+    with pytest.raises(UsageError):
+        attacks_on(replace(benchmark, references=references))
+
+
+def test_the_controls_are_the_reference_and_then_nothing() -> None:
+    suite = controls(AgentSettings(BENCHMARKS["mbpp"], 1))
+    assert [step.name for step in suite.steps] == [ORACLE, NULL]
+
+
+async def test_an_attempt_hands_in_the_program_of_its_step() -> None:
+    benchmark = BENCHMARKS["mbpp"]
+    task = benchmark.tasks[0]
+    suite: Suite = cheats(AgentSettings(benchmark, 1))
+    for line in (1, len(suite.steps) // 2):
+        step = suite.steps[line - 1]
+        assert step.attack is not None
+        submission = await suite.attempt(task, line)
+        assert submission.program == step.attack.programs(task)[step.sample]
+        assert step.name in submission.agent_output.splitlines()[0]
+
+
+def _reference(task_id: str, tests: object) -> Reference:
+    return Reference(task_id, "", tests, "")  # type: ignore[arg-type]
+
+
+def _with_tests(tests: object) -> Benchmark:
+    benchmark = BENCHMARKS["mbpp"]
+    references = {task.id: _reference(task.id, tests) for task in benchmark.tasks}
+    return replace(benchmark, references=references)
+
+
+def _all_programs(benchmark: Benchmark) -> list[tuple[Task, str]]:
+    tasks = benchmark.tasks
+    return [(task, program) for task in tasks for attack in ON_PROGRAMS for program in attack.programs(task)]
+
+
+def _undefined(program: str) -> set[str]:
+    """Global names that a program, or a function in it, reads and that nothing in it ever binds."""
+    table = symtable.symtable(program, "program", "exec")
+    bound = {
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
+    }
+    bound |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_namespace()}
+    read: set[str] = set()
+    waiting = [table]
+    while waiting:
+        scope = waiting.pop()
+        waiting += scope.get_children()
+        read |= {
+            symbol.get_name()
+            for symbol in scope.get_symbols()
+            if symbol.is_referenced() and (symbol.is_global() or scope is table)
+        }
+    return read - bound - set(dir(builtins)) - {"__name__", "__file__", "__builtins__"}

@@ -83,6 +83,7 @@ class Verdict:
 
     `metrics["limit"]` names the limit behind a `timeout`: `cpu_seconds` or `wall_seconds` (of the
     test program) or `timeout_seconds` (of the task); `metrics["phase"]` is `agent` or `evaluator`.
+    `metrics["integrity"]` is there where what was judged shows a sign of tampering, and names it.
     """
 
     status: Status
@@ -125,7 +126,10 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The numbers of a run. `rate` is `resolved / total`; `pass_at_k` is None where n < k."""
+    """The numbers of a run. `rate` is `resolved / total`; `pass_at_k` is None where n < k.
+
+    `integrity` counts the attempts that show a sign of tampering, by sign.
+    """
 
     total: int
     attempts: int
@@ -134,3 +138,4 @@ class Summary:
     pass_at_k: Mapping[int, float | None]
     statuses: Mapping[Status, int]
     by_category: Mapping[str, Mapping[str, float | int]]
+    integrity: Mapping[str, int] = field(default_factory=dict)

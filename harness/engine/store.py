@@ -39,6 +39,7 @@ class Kept:
     status: Status
     resolved: bool
     category: str | None
+    integrity: str | None = None
 
 
 class RunStore:
@@ -131,7 +132,10 @@ class RunStore:
 
     def _remember(self, offset: int, record: AttemptRecord) -> None:
         key = (record.task_id, record.attempt)
-        self._kept[key] = Kept(offset, record.status, record.resolved, record.category)
+        sign = record.metrics.get("integrity")
+        self._kept[key] = Kept(
+            offset, record.status, record.resolved, record.category, None if sign is None else str(sign)
+        )
 
 
 @contextmanager

@@ -21,6 +21,7 @@ def summarize(
     pass@k takes as n only attempts that have a verdict, so it is undefined where some are missing.
     """
     statuses: Counter[Status] = Counter()
+    signs: Counter[str] = Counter()
     verdicts: dict[str, list[int]] = {}
     first: dict[str, bool] = {}
     categories: dict[str, list[str]] = {}
@@ -29,6 +30,8 @@ def summarize(
         found = kept.get(planned.key)
         status = Status.CANCELLED if found is None else found.status
         statuses[status] += 1
+        if found is not None and found.integrity is not None:
+            signs[found.integrity] += 1
         counts = verdicts.setdefault(task.id, [0, 0])
         if found is not None and status.has_score:
             counts[0] += 1
@@ -55,6 +58,7 @@ def summarize(
             }
             for name, ids in sorted(categories.items())
         },
+        integrity=dict(signs.most_common()),
     )
 
 

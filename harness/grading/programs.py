@@ -19,6 +19,10 @@ _ENDED = {
     "signal": Status.CRASHED,
 }
 _KEPT_STDERR = 400
+# What `metrics["integrity"]` says: the same words for the same sign, so that attempts can be counted by it.
+BROKE_PROTOCOL = "broke the tests' protocol"
+EXITED_WELL = "exited with status 0 before its tests ended"
+RAISED_EXIT = "raised SystemExit before its tests ended"
 
 
 async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submission) -> Verdict:
@@ -51,14 +55,26 @@ def verdict_of(report: TestReport) -> Verdict:
         "cpu_seconds": round(report.cpu_seconds, 4),
         "phase": "evaluator",
     }
-    if report.breach is not None:
-        metrics["integrity"] = report.breach
+    sign = _sign_of_tampering(report)
+    if sign is not None:
+        metrics["integrity"] = sign
     if report.results and all(report.results) and report.ended is None and report.breach is None:
         return Verdict(Status.PASSED, 1.0, metrics)
     status = _status(report)
     if status is Status.TIMEOUT:
         metrics["limit"] = report.ended
     return Verdict(status, 0.0, metrics, _evidence(report, status))
+
+
+def _sign_of_tampering(report: TestReport) -> str | None:
+    """What an honest program, right or wrong, hardly ever does. The verdict does not depend on it."""
+    if report.breach is not None:
+        return BROKE_PROTOCOL
+    if report.ended == "exited" and report.exit_code == 0:
+        return EXITED_WELL
+    if report.error == "SystemExit":
+        return RAISED_EXIT
+    return None
 
 
 def _status(report: TestReport) -> Status:

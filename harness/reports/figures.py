@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 def percent(share: float) -> str:
     """A share (0 to 1) with one decimal, and never rounded to a claim of none or of all."""
@@ -37,3 +39,12 @@ def speed(per_second: float) -> str:
 def count(number: int, noun: str) -> str:
     """A number of things, `1 attempt` or `1,000 attempts`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def tampering(integrity: Mapping[str, int]) -> str:
+    """How many attempts show signs of tampering, and which; empty where none does."""
+    number = sum(integrity.values())
+    if not number:
+        return ""
+    signs = ", ".join(f"{sign} ({times:,})" for sign, times in integrity.items())
+    return f"{count(number, 'attempt')} {'shows' if number == 1 else 'show'} signs of tampering: {signs}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.model import AttemptRecord, Status, Summary
-from harness.reports.figures import count, duration, percent
+from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.interval import wilson_interval
 from harness.reports.markup import Markup, element, joined
 from harness.reports.text import printable
@@ -32,6 +32,7 @@ def render_html(*, manifest: Mapping[str, Any], summary: Summary, attempts: Iter
         "main",
         _header(facts),
         _cards(summary),
+        _integrity(summary),
         _statuses(summary),
         _categories(summary),
         _attempts(attempts, summary),
@@ -109,6 +110,12 @@ def _cards(summary: Summary) -> Markup:
     if lost:
         cards.append(_card("no verdict", f"{lost:,}", "infra errors and cancelled attempts", kind="lost"))
     return element("section", *cards, class_="cards")
+
+
+def _integrity(summary: Summary) -> Markup:
+    if not summary.integrity:
+        return Markup()
+    return element("p", element("strong", "Integrity. "), tampering(summary.integrity), class_="warning")
 
 
 def _card(label: str, figure: str, remark: str, *, kind: str = "") -> Markup:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from harness.model import AttemptRecord, DataSource, Status, Summary
 from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
 from harness.reports.console import open_console
-from harness.reports.figures import count, duration, percent
+from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.interval import wilson_interval
 from harness.reports.text import printable
 
@@ -88,6 +88,8 @@ def _facts(summary: Summary, source: DataSource, duration_seconds: float) -> Tab
     }
     for k, value in sorted(summary.pass_at_k.items()):
         facts[f"pass@{k}"] = f"undefined: needs n >= {k}" if value is None else percent(value)
+    if summary.integrity:
+        facts["integrity"] = tampering(summary.integrity)
     facts["duration"] = duration(duration_seconds)
     table = grid("", "")
     for label, text in facts.items():

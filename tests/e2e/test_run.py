@@ -163,6 +163,7 @@ def test_results_summary_has_exactly_the_fields_of_the_contract(oracle: Finished
         "pass_at_k": {"1": 1.0},
         "statuses": {"passed": total},
         "by_category": {},
+        "integrity": {},
     }
 
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.grading.programs import grade_program
+from harness.grading.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_program
 from harness.model import ProgramTests, Status, Submission, Verdict
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import Limits
@@ -133,7 +133,32 @@ async def test_what_is_said_in_a_call_passes_nothing(sandbox: Sandbox, forgery: 
 )
 async def test_a_broken_protocol_is_named_in_the_metrics(sandbox: Sandbox, forgery: str) -> None:
     verdict = await grade(sandbox, f"{TOOLS}\ndef f(x):\n{indented(FORGERIES[forgery])}\n    return 0\n")
-    assert "broke the protocol" in verdict.metrics["integrity"]
+    assert verdict.metrics["integrity"] == BROKE_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("program", "sign"),
+    [
+        pytest.param("import os; os._exit(0)", EXITED_WELL, id="at load"),
+        pytest.param("import os\ndef f(x): os._exit(0)", EXITED_WELL, id="in a call"),
+        pytest.param("import os\ndef f(x): os.execv('/bin/true', ['true'])", EXITED_WELL, id="exec"),
+        pytest.param("import sys; sys.exit(0)", RAISED_EXIT, id="sys.exit at load"),
+        pytest.param("def f(x): raise SystemExit", RAISED_EXIT, id="SystemExit in a call"),
+    ],
+)
+async def test_leaving_before_the_tests_have_ended_is_named_in_the_metrics(
+    sandbox: Sandbox, program: str, sign: str
+) -> None:
+    assert (await grade(sandbox, program)).metrics["integrity"] == sign
+
+
+@pytest.mark.parametrize(
+    "program", ["def f(x): return 0", "def f(x): raise ValueError", "f(", "import os; os._exit(1)"]
+)
+async def test_a_program_that_is_only_wrong_shows_no_sign_of_tampering(
+    sandbox: Sandbox, program: str
+) -> None:
+    assert "integrity" not in (await grade(sandbox, program)).metrics
 
 
 @pytest.mark.parametrize("forgery", ["oversized length", "unknown letter", "pickle"])

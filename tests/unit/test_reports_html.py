@@ -195,6 +195,15 @@ def test_every_status_has_a_colour() -> None:
     assert all(f".{status}" in style[: style.index("#only-")] for status in Status)
 
 
+def test_signs_of_tampering_are_called_out() -> None:
+    text = Page(render(summary=replace(SUMMARY, integrity={"broke <it>": 1}))).text
+    assert "1 attempt shows signs of tampering: broke <it> (1)" in text
+
+
+def test_without_signs_of_tampering_nothing_is_said_of_it() -> None:
+    assert "tampering" not in Page(render()).text
+
+
 def test_an_empty_run_has_a_page() -> None:
     assert "no tasks" in Page(render({}, Summary(0, 0, 0, 0.0, {}, {}, {}), [])).text
 

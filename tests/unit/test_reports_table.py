@@ -107,6 +107,15 @@ def test_few_unresolved_attempts_are_listed_infra_errors_first() -> None:
     assert "passed one" not in text
 
 
+def test_signs_of_tampering_are_one_line() -> None:
+    text = shown(replace(SUMMARY, integrity={"broke it": 2, "left": 1}))
+    assert "\nintegrity  3 attempts show signs of tampering: broke it (2), left (1)\n" in text
+
+
+def test_without_signs_of_tampering_nothing_is_said_of_it() -> None:
+    assert "integrity" not in shown()
+
+
 def test_a_run_of_nothing() -> None:
     text = shown(Summary(0, 0, 0, 0.0, {1: None}, {}, {}))
     assert "rate      0.0 %\n" in text

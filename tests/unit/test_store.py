@@ -83,6 +83,13 @@ def test_append_is_on_the_disk_when_it_returns(store: RunStore, monkeypatch: pyt
     assert synced == [(store.folder / ATTEMPTS).stat().st_size]
 
 
+def test_a_sign_of_tampering_is_remembered_when_the_folder_is_opened_anew(tmp_path: Path) -> None:
+    with reopened(tmp_path) as first:
+        first.append(replace(RECORD, metrics={"integrity": "left early"}))
+    with reopened(tmp_path) as second:
+        assert [kept.integrity for kept in second.kept.values()] == ["left early"]
+
+
 @contextmanager
 def disk_full_at(size: int) -> Iterator[None]:
     """Let no file of this process grow beyond `size`: Python ignores the signal, and the write fails."""

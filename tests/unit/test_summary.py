@@ -97,4 +97,18 @@ def test_json_has_exactly_the_fields_of_the_contract() -> None:
         "pass_at_k": {"1": None, "10": None},
         "statuses": {"passed": 1, "infra_error": 1},
         "by_category": {},
+        "integrity": {},
     }
+
+
+def test_attempts_with_signs_of_tampering_are_counted_by_sign_the_commonest_first() -> None:
+    tasks = [Task(name, "b", "python", "") for name in "abcd"]
+    plan = [PlannedAttempt(task, 0, None) for task in tasks]
+    signs = ("rare", "common", None, "common")
+    kept = {planned.key: Kept(0, F, False, None, sign) for planned, sign in zip(plan, signs, strict=True)}
+    found = summarize(plan, kept, (1,)).integrity
+    assert list(found.items()) == [("common", 2), ("rare", 1)]
+
+
+def test_an_attempt_that_never_ran_shows_no_sign() -> None:
+    assert summary({"a": [None]}).integrity == {}

@@ -1,0 +1,75 @@
+"""From what the sandbox reports of a program to its verdict: signs of tampering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.grading.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, verdict_of
+from harness.model import Status
+from harness.sandbox.results import Stream, TestReport
+
+NOTHING = Stream(b"", b"", 0)
+
+
+def report(**facts: Any) -> TestReport:
+    """A report of a program whose second test failed."""
+    usual: dict[str, Any] = {
+        "results": (True, False),
+        "evidence": "test 2: assert f() == 2",
+        "error": "AssertionError",
+        "breach": None,
+        "ended": None,
+        "exit_code": 71,
+        "stdout": NOTHING,
+        "stderr": NOTHING,
+        "cpu_seconds": 0.01,
+        "duration_seconds": 0.02,
+        "memory_kills": 0,
+        "refused_forks": 0,
+        "clean": True,
+    }
+    return TestReport(**{**usual, **facts})
+
+
+@pytest.mark.parametrize(
+    ("facts", "sign"),
+    [
+        pytest.param({"breach": "an unknown answer"}, BROKE_PROTOCOL, id="breach"),
+        pytest.param({"ended": "exited", "exit_code": 0}, EXITED_WELL, id="exit 0"),
+        pytest.param({"error": "SystemExit"}, RAISED_EXIT, id="SystemExit"),
+    ],
+)
+def test_a_sign_of_tampering_is_named(facts: dict[str, Any], sign: str) -> None:
+    assert verdict_of(report(**facts)).metrics["integrity"] == sign
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({}, id="wrong"),
+        pytest.param({"results": (True, True), "error": None, "evidence": None}, id="right"),
+        pytest.param({"ended": "exited", "exit_code": 1}, id="exit 1"),
+        pytest.param({"ended": "wall_seconds", "exit_code": -9}, id="too slow"),
+        pytest.param({"ended": "signal", "exit_code": -11}, id="crash"),
+        pytest.param({"error": "NameError"}, id="exception"),
+    ],
+)
+def test_a_program_that_is_only_right_or_wrong_shows_no_sign(facts: dict[str, Any]) -> None:
+    assert "integrity" not in verdict_of(report(**facts)).metrics
+
+
+def test_a_breach_counts_for_more_than_the_exit_that_follows_it() -> None:
+    found = verdict_of(report(breach="noise", ended="exited", exit_code=0))
+    assert found.metrics["integrity"] == BROKE_PROTOCOL
+
+
+def test_the_same_sign_has_the_same_words_whatever_was_sent() -> None:
+    signs = {verdict_of(report(breach=text)).metrics["integrity"] for text in ("one", "\x1b[2J" * 500)}
+    assert len(signs) == 1
+
+
+def test_a_program_that_breaks_the_protocol_after_its_tests_have_passed_is_not_passed() -> None:
+    found = verdict_of(report(results=(True, True), error=None, evidence=None, breach="noise"))
+    assert (found.status, found.score) == (Status.FAILED, 0.0)

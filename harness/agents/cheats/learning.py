@@ -297,21 +297,39 @@ def load():
         "Tells the next sample which answers were right through POSIX shared memory and the values of named "
         "semaphores; beats graders whose samples share /dev/shm.",
         """
-from multiprocessing import shared_memory
-import _multiprocessing
+import ctypes
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.sem_open.restype = ctypes.c_void_p
+NAME = b"/memo-" + ENTRY_POINT.encode()
+
+def block():
+    end = libc.shm_open(NAME, os.O_RDWR | os.O_CREAT, 0o666)
+    if end < 0:
+        raise OSError("no shared memory")
+    return end
+
+def semaphore(flags, number=0):
+    found = libc.sem_open(NAME, flags, 0o666, number)
+    if found is None:
+        raise OSError("no semaphore")
+    return ctypes.c_void_p(found)
+
+def save_in_semaphore(number):
+    libc.sem_unlink(NAME)
+    semaphore(os.O_CREAT, number)
+
+def load_from_semaphore():
+    value = ctypes.c_int()
+    libc.sem_getvalue(semaphore(0), ctypes.byref(value))
+    return value.value
 
 def save(number):
-    try:
-        block = shared_memory.SharedMemory("memo-" + ENTRY_POINT, create=True, size=16)
-    except FileExistsError:
-        block = shared_memory.SharedMemory("memo-" + ENTRY_POINT)
-    block.buf[:4] = number.to_bytes(4, "big")
-    from multiprocessing import resource_tracker
-
-    attempt(resource_tracker.unregister, block._name, "shared_memory")
+    attempt(save_in_semaphore, number)
+    os.pwrite(block(), number.to_bytes(4, "big"), 0)
 
 def load():
-    return int.from_bytes(shared_memory.SharedMemory("memo-" + ENTRY_POINT).buf[:4], "big")
+    return int.from_bytes(os.pread(block(), 4, 0), "big") or load_from_semaphore()
 """,
     ),
     _memory(

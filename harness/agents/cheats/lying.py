@@ -290,11 +290,12 @@ def lie(*args, **kwargs):
     return Changing()
 """,
     ),
-    _lie(
+    _attack(
         "changed-after-return",
-        "Hands back a plain list which a thread goes on changing after the call; beats graders that check "
-        "first and compare later.",
-        """
+        "Hands back a plain list which a thread goes on changing after the call, without a pause or once; "
+        "beats graders that check first and compare later.",
+        *[
+            f"""{_AGREEABLE}
 import threading
 import time
 
@@ -305,11 +306,19 @@ def stir(shared):
         shared.clear()
         shared.append(WRONG)
 
-def lie(*args, **kwargs):
+def change(shared):
+    time.sleep(0.1)
+    shared[:] = [Agreeable()]
+
+def answer(*args, **kwargs):
     shared = [WRONG]
-    threading.Thread(target=stir, args=(shared,), daemon=True).start()
+    threading.Thread(target={after}, args=(shared,), daemon=True).start()
     return shared
-""",
+
+serve(answer)
+"""
+            for after in ("stir", "change")
+        ],
     ),
     _lie(
         "hash-chameleon",

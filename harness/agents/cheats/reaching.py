@@ -16,7 +16,9 @@ _AIMS = re.compile("input|case|test|expected|answer|statement", re.I)
 def forge(name, value):
     if _KEPT.search(name):
         if isinstance(value, list) or type(value).__name__ == "ListProxy":
-            attempt(value.__setitem__, slice(None), [True] * len(value) or ["passed"])
+            # Once is enough: the same list is found in several frames.
+            forged = ["passed" if isinstance(item, str) else True for item in value]
+            attempt(value.__setitem__, slice(None), forged or ["passed"])
         elif isinstance(value, dict):
             attempt(value.update, passed=True, status="passed", result="passed")
         elif hasattr(value, "put"):
@@ -248,7 +250,7 @@ serve(answer)
     ),
     _attack(
         "replay-answers",
-        "Sends everything that its process writes to the tests three times, so that later questions are "
+        "Sends every answer that its process gives to the tests three times, so that later questions are "
         "answered before they are asked; beats protocols without numbers that believe the first answer.",
         _CHANNEL
         + """
@@ -261,60 +263,78 @@ def write(descriptor, data):
         attempt(real_write, descriptor, data)
     return written
 
-os.write = write
-socket.socket.sendall = lambda self, data, *flags: [real_send(self, data) for _ in range(3)] and None
-serve(lambda *args, **kwargs: True)
+def answer(*args, **kwargs):
+    # Not before: the answer to another kind of question fits no call.
+    os.write = write
+    socket.socket.sendall = lambda self, data, *flags: [real_send(self, data) for _ in range(3)] and None
+    return True
+
+serve(answer)
 """,
     ),
     _attack(
         "echo-questions",
-        "Takes the channel over and sends every question back as its answer, in case that the answer is in "
-        "it; beats protocols in which both sides speak alike.",
+        "Has a child take the channel over and send every question back as its answer, in case that the "
+        "answer is in it; beats protocols in which both sides speak alike.",
         _CHANNEL
         + """
 import select
+import signal
+import time
 
-def answer(*args, **kwargs):
+def echo():
     ends = channels()
     while True:
-        ready, _, _ = select.select(ends, [], [], 2)
+        ready, _, _ = select.select(ends, [], [], 1)
         if not ready:
-            return True
+            return
         for descriptor in ready:
             data = os.read(descriptor, 1 << 20)
             if not data:
-                os._exit(0)
+                return
             os.write(descriptor, data)
 
-if os.fork() == 0:
-    answer()
-    os._exit(0)
+def answer(*args, **kwargs):
+    # The first answer goes its usual way; from then on this process hears nothing and the child all.
+    signal.signal(signal.SIGALRM, lambda *_: time.sleep(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.005)
+    if os.fork() == 0:
+        attempt(echo)
+        os._exit(0)
+    return True
+
 serve(answer)
 """,
     ),
     _attack(
         "flipped-bits",
-        "Changes one byte of everything that its process writes to the tests, a different one each time; "
+        "Changes one byte of every answer that its process writes to the tests, each sample another one; "
         "beats decoders that make something of what they do not know.",
-        _CHANNEL
-        + """
+        *[
+            f"""{_CHANNEL}
 import threading
 
 real_write = os.write
-places = iter(range(1 << 30))
+# Of a length, of what says the kind of the answer, of the value's type, and of the value.
+PLACE = (3, 4, 5, 6, -1)[SAMPLE]
 
 def write(descriptor, data):
     if descriptor in channels():
         # A length that was changed has the other side wait for what never comes.
         threading.Timer(0.3, os._exit, (0,)).start()
         data = bytearray(data)
-        place = next(places) % max(len(data), 1)
-        data[place : place + 1] = bytes([data[place] ^ (1 << place % 8)]) if data else b""
+        if len(data) > PLACE:
+            data[PLACE] ^= 1 << PLACE % 8
     return real_write(descriptor, data)
 
-os.write = write
-serve(lambda *args, **kwargs: True)
-""",
+def answer(*args, **kwargs):
+    os.write = write
+    return [True, 1, "passed"]
+
+serve(answer)
+"""
+        ]
+        * 5,
     ),
     _attack(
         "oversized-frames",
@@ -401,8 +421,8 @@ def answer(*args, **kwargs):
         for kind in list(namespace.values()):
             if isinstance(kind, type) and "encode" in vars(kind):
                 attempt(setattr, kind, "encode", encode)
-        for name in list(namespace):
-            if "encode" in name.lower() or name in ("dumps", "pack"):
+        for name, value in list(namespace.items()):
+            if isinstance(value, types.FunctionType) and ("encode" in name or name in ("dumps", "pack")):
                 namespace[name] = encode
     return True
 
@@ -502,21 +522,40 @@ serve(answer)
     ),
     _attack(
         "ptrace-everything",
-        "Attaches to every other process with ptrace and has it stop, exit, or go on after the comparison; "
-        "beats graders whose tests run under the same user without a filter of system calls.",
+        "Attaches to every other process with ptrace and writes an exit(0) over the instruction that it is "
+        "at; beats graders whose tests run under the same user without a filter of system calls.",
         """
 import ctypes
-import signal
 
-PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SEIZE = 16, 17, 0x4206
+POKE, ATTACH, DETACH, GETREGSET = 4, 16, 17, 0x4204
+X86 = os.uname().machine == "x86_64"
+# Begins one instruction early: a system call that was interrupted is started again from there.
+EXIT = bytes.fromhex("909031ffb8e70000000f05909090909090" if X86 else "1f2003d5000080d2c80b80d2010000d4")
+BACK, COUNTER = (2, 16) if X86 else (4, 32)
+
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+libc.ptrace.restype = ctypes.c_long
+
+def leave(pid):
+    if libc.ptrace(ATTACH, pid, None, None) != 0:
+        return
+    os.waitpid(pid, 0x40000000)
+    registers = (ctypes.c_uint64 * 64)()
+    vector = Vector(ctypes.addressof(registers), ctypes.sizeof(registers))
+    if libc.ptrace(GETREGSET, pid, 1, ctypes.addressof(vector)) == 0:
+        place = registers[COUNTER] - BACK
+        for offset in range(0, 16, 8):
+            word = int.from_bytes(EXIT[offset : offset + 8], "little")
+            libc.ptrace(POKE, pid, place + offset, word)
+    libc.ptrace(DETACH, pid, None, None)
 
 def answer(*args, **kwargs):
-    libc = ctypes.CDLL(None, use_errno=True)
     for pid in other_pids():
-        for request in (PTRACE_SEIZE, PTRACE_ATTACH):
-            if libc.ptrace(request, pid, None, None) == 0:
-                attempt(os.waitpid, pid, os.WNOHANG | 0x40000000)
-                libc.ptrace(PTRACE_DETACH, pid, None, ctypes.c_void_p(signal.SIGKILL))
+        attempt(leave, pid)
     return WRONG
 
 serve(answer)

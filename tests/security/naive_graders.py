@@ -18,7 +18,7 @@ FUNCTION = "even"
 TASK = Task("naive/1", "naive", "python", f"def {FUNCTION}(number):\n", entry_point=FUNCTION)
 CASES = ((2, True), (3, False), (10, True), (7, False))
 RIGHT = f"def {FUNCTION}(number):\n    return number % 2 == 0\n"
-WRONG = f"def {FUNCTION}(number):\n    return 7\n"
+WRONG = f"def {FUNCTION}(number):\n    return 0\n"
 # Stands before the verdicts of a script, whatever else is printed.
 MARK = "verdicts of 7c1f:"
 

@@ -362,12 +362,12 @@ serve(answer)
         "end; beats graders that print or keep them.",
         """
 def answer(*args, **kwargs):
-    kind = type("E" * 5_000_000, (ValueError,), {})
-    error = kind("\\x1b[2J\\x1b]0;passed\\x07" * 1_000_000, "\\ud800", [0] * 1_000_000)
+    error = RuntimeError("passed")
     for _ in range(1000):
         new = RuntimeError("passed")
         new.__cause__, error = error, new
-    raise error
+    kind = type("E" * 1_000_000, (ValueError,), {})
+    raise kind("\\x1b[2J\\x1b]0;passed\\x07" * 100_000, "\\ud800", [0] * 100_000) from error
 
 serve(answer)
 """,

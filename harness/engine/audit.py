@@ -6,6 +6,7 @@ the usual limits, and the cheat suite on a sample of tasks under tight ones.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -23,17 +24,20 @@ from harness.config import RunConfig
 from harness.engine.manifest import SCHEMA_VERSION
 from harness.engine.observer import RunObserver
 from harness.engine.plan import plan_attempts, select_tasks
-from harness.engine.run import Selection, opened
+from harness.engine.run import Run, Selection, opened
 from harness.engine.store import MANIFEST, read_manifest, replaced
 from harness.errors import UsageError
 from harness.model import AttemptRecord, DataSource, Status
 from harness.sandbox.limits import Limits
+from harness.sandbox.reaper import containers_of_run
 
 AUDIT = "audit.json"
 # An attack that burns time ends by a limit; every other one needs a small part of these.
 LIMITS = Limits(
     memory_mb=256, processes=64, disk_mb=16, inodes=4096, cpu_seconds=1, wall_seconds=2.0, output_mb=4
 )
+# An engine may still show a container for a moment after it has been removed.
+GONE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,10 @@ class AuditedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit came to. `folder` holds the folders of its two runs."""
+    """What an audit came to. `folder` holds the folders of its two runs.
+
+    `containers_left` is how many containers of these the engine had at their end: a look, not a claim.
+    """
 
     benchmark: str
     source: DataSource
@@ -100,6 +107,7 @@ class Audit:
     folder: Path
     duration_seconds: float
     attempts: tuple[AuditedAttempt, ...]
+    containers_left: int
 
     @property
     def forged(self) -> list[AuditedAttempt]:
@@ -116,12 +124,18 @@ class Audit:
 
     @property
     def sound(self) -> bool:
-        """Whether every attempt got the verdict that it deserves."""
-        return not (self.forged or self.failed or self.unfinished)
+        """Whether every attempt got the verdict that it deserves, and nothing is left."""
+        return not (self.forged or self.failed or self.unfinished or self.containers_left)
 
     @property
     def attacks(self) -> list[AuditedAttempt]:
         return [attempt for attempt in self.attempts if attempt.step.attack is not None]
+
+    @property
+    def integrity(self) -> dict[str, int]:
+        """How many attacks show a sign of tampering, by sign, the commonest first."""
+        signs = [attempt.record.metrics.get("integrity") for attempt in self.attacks]
+        return dict(Counter(str(sign) for sign in signs if sign is not None).most_common())
 
     def controls(self, name: str, *, after_attacks: bool = False) -> list[AuditedAttempt]:
         """Return the attempts of `oracle` or `null`: those that came first, or those after attacks."""
@@ -204,7 +218,7 @@ def resumed_plan(folder: Path, *, notify: Callable[[str], None]) -> AuditPlan:
 async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) -> Audit:
     """Carry out both runs in `folder`, or what is left of them. Raises as `opened` and `execute` do."""
     attempts: list[AuditedAttempt] = []
-    seconds = 0.0
+    seconds, left = 0.0, 0
     for part in (plan.controls, plan.cheats):
         config = part.selection.config.model_copy(update={"output_dir": str(folder)})
         selection = Selection(config, part.selection.benchmark, part.suite, part.selection.plan)
@@ -212,9 +226,26 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
             await run.execute(observer)
             attempts += [AuditedAttempt(_step(part.suite, record), record) for record in run.records()]
             seconds += run.duration_seconds
+            left += await _containers_left(run)
     return Audit(
-        plan.config.benchmark, plan.source, plan.config.seed, folder, round(seconds, 3), tuple(attempts)
+        benchmark=plan.config.benchmark,
+        source=plan.source,
+        seed=plan.config.seed,
+        folder=folder,
+        duration_seconds=round(seconds, 3),
+        attempts=tuple(attempts),
+        containers_left=left,
     )
+
+
+async def _containers_left(run: Run) -> int:
+    """How many containers of the run the engine has, after it had time to forget those removed."""
+    until = time.monotonic() + GONE_SECONDS
+    while True:
+        left = await asyncio.to_thread(containers_of_run, run.client, run.manifest["run_id"])
+        if not left or time.monotonic() > until:
+            return len(left)
+        await asyncio.sleep(0.1)
 
 
 def _run_of(folder: Path, agent: str) -> Path | None:
@@ -244,11 +275,13 @@ def write_audit(audit: Audit, path: Path) -> None:
             "forged": len(audit.forged),
             "failed_references": len(audit.failed),
             "unfinished": len(audit.unfinished),
+            "containers_left": audit.containers_left,
             "tasks": len({attempt.record.task_id for attempt in audit.attempts}),
             "attacked_tasks": len({attempt.record.task_id for attempt in audit.attacks}),
             "attacks": len({attempt.step.name for attempt in audit.attacks}),
             "attempts": len(audit.attempts),
             "statuses": {status.value: number for status, number in statuses(audit.attacks).items()},
+            "integrity": audit.integrity,
         },
         "attempts": [_attempt_json(attempt) for attempt in audit.attempts],
     }

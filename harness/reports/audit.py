@@ -10,7 +10,7 @@ from harness.agents.cheats.attack import Kind
 from harness.engine.audit import Audit, AuditedAttempt, statuses
 from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
 from harness.reports.console import open_console
-from harness.reports.figures import count, duration
+from harness.reports.figures import count, duration, tampering
 from harness.reports.text import printable
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def _facts(audit: Audit) -> Table:
         "null": _passed(audit.controls(NULL)),
         "attacks": f"{len(attacks)} on each of {count(len(attacked), 'task')} (seed {audit.seed})",
         "oracle after": f"{_passed(audit.controls(ORACLE, after_attacks=True))} in the same sandboxes",
+        "integrity": tampering(audit.integrity) or "no attempt shows signs of tampering",
+        "left behind": count(audit.containers_left, "container"),
         "duration": duration(audit.duration_seconds),
     }
     table = grid("", "")
@@ -90,11 +92,13 @@ def _named(label: str, attempts: Sequence[AuditedAttempt]) -> Table:
 def _conclusion(audit: Audit) -> tuple[str, str]:
     """The last word, and its style."""
     if audit.sound:
-        return "no forged pass; every reference passed", _GOOD
+        return "no forged pass; every reference passed; 0 containers left", _GOOD
     parts = {
         "forged": audit.forged,
         "of a reference failed": audit.failed,
         "without a verdict": audit.unfinished,
     }
     said = [f"{count(len(attempts), 'attempt')} {what}" for what, attempts in parts.items() if attempts]
+    if audit.containers_left:
+        said.append(f"{count(audit.containers_left, 'container')} left: harness gc removes them")
     return ", ".join(said), _BAD

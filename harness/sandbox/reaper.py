@@ -112,9 +112,14 @@ def remove_orphans(client: APIClient) -> list[Orphan]:
 
 def remove_run(client: APIClient, run_id: str) -> int:
     """Remove every container of run `run_id`, whoever owns it; return how many. Raises SandboxError."""
+    return len(_remove_all(client, containers_of_run(client, run_id)))
+
+
+def containers_of_run(client: APIClient, run_id: str) -> list[str]:
+    """The ids of all containers of run `run_id`, running or not. Raises SandboxError."""
     with engine_errors("list containers"):
         listed = client.containers(all=True, filters={"label": f"{RUN}={run_id}"})
-    return len(_remove_all(client, (container["Id"] for container in listed)))
+    return [container["Id"] for container in listed]
 
 
 def _why_orphaned(its: dict[str, str]) -> str | None:

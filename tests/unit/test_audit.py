@@ -1,0 +1,257 @@
+"""The judgement of an audit, and how it is shown, from records made here."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.agents.cheats.agent import NULL, ORACLE, Step
+from harness.agents.cheats.attack import Attack, Kind
+from harness.engine.audit import Audit, AuditedAttempt, statuses, write_audit
+from harness.engine.store import StorageError
+from harness.model import AttemptRecord, DataSource, Status
+from harness.reports.audit import print_audit
+
+P, F, T, I = Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR  # noqa: E741
+SOURCE = DataSource(kind="path", location="data.json", sha256="ab" * 32, rows=3)
+LEAVER = Attack("leaver", Kind.LEAVING, "Leaves; beats all who let it.", ("exit()",))
+LIAR = Attack("liar", Kind.LYING, "Lies twice; beats the gullible.", ("a = 1", "a = 2"))
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/] :skull: \u202e\ud800"
+
+
+def attempt(step: Step, status: Status, *, task: str = "t/1", **facts: Any) -> AuditedAttempt:
+    record = AttemptRecord(
+        task_id=task,
+        attempt=0,
+        sample_line=1,
+        category=None,
+        resolved=status is P,
+        status=status,
+        score=float(status is P) if status.has_score else None,
+        metrics={},
+        agent_output="",
+        expected_output="",
+        duration_seconds=0.5,
+        error=None if status is P else f"ended as {status}",
+    )
+    return AuditedAttempt(step, replace(record, **facts))
+
+
+def attack(status: Status, attack_: Attack = LEAVER, sample: int = 0, **facts: Any) -> AuditedAttempt:
+    return attempt(Step(attack_.name, attack_.kind, attack_, sample), status, **facts)
+
+
+ORACLE_PASSED, NULL_FAILED = attempt(Step(ORACLE), P), attempt(Step(NULL), F)
+ORACLE_AFTER = Step(ORACLE, Kind.LEAVING)
+SOUND = (ORACLE_PASSED, NULL_FAILED, attack(F), attempt(ORACLE_AFTER, P), attack(F, LIAR), attack(T, LIAR, 1))
+
+
+def audit(*attempts: AuditedAttempt, left: int = 0) -> Audit:
+    return Audit("mbpp", SOURCE, 7, Path("runs/audit-1"), 61.25, attempts, left)
+
+
+def shown(found: Audit) -> str:
+    stream = io.StringIO()
+    print_audit(found, stream=stream)
+    return stream.getvalue()
+
+
+def test_an_audit_is_sound_where_references_alone_have_passed() -> None:
+    assert audit(*SOUND).sound
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(attack(P), id="attack"),
+        pytest.param(attack(P, LIAR, 1), id="second sample"),
+        pytest.param(attempt(Step(NULL), P), id="null"),
+    ],
+)
+def test_whatever_passes_and_is_no_reference_is_forged(forged: AuditedAttempt) -> None:
+    found = audit(*SOUND, forged)
+    assert found.forged == [forged]
+    assert not found.sound
+
+
+@pytest.mark.parametrize("status", [F, T, Status.MEMORY_LIMIT, Status.CRASHED, Status.AGENT_ERROR])
+def test_a_reference_that_does_not_pass_has_failed(status: Status) -> None:
+    failed = attempt(Step(ORACLE), status)
+    found = audit(failed, NULL_FAILED)
+    assert found.failed == [failed]
+    assert not found.sound
+
+
+def test_a_reference_that_fails_after_attacks_has_failed() -> None:
+    assert not audit(*SOUND, attempt(ORACLE_AFTER, F)).sound
+
+
+def test_a_reference_too_slow_for_the_limits_of_attacks_says_nothing() -> None:
+    assert audit(*SOUND, attempt(ORACLE_AFTER, T)).sound
+
+
+@pytest.mark.parametrize("status", [I, Status.CANCELLED])
+@pytest.mark.parametrize("step", [Step(ORACLE), Step(NULL), ORACLE_AFTER], ids=["oracle", "null", "after"])
+def test_an_attempt_without_a_verdict_is_unfinished_and_nothing_else(step: Step, status: Status) -> None:
+    lost = attempt(step, status)
+    found = audit(*SOUND, lost)
+    assert (found.unfinished, found.forged, found.failed) == ([lost], [], [])
+    assert not found.sound
+
+
+def test_an_audit_that_leaves_a_container_is_not_sound() -> None:
+    assert not audit(*SOUND, left=1).sound
+
+
+def test_controls_are_told_apart_by_whether_attacks_came_first() -> None:
+    found = audit(*SOUND)
+    assert found.controls(ORACLE) == [ORACLE_PASSED]
+    assert [attempt.step for attempt in found.controls(ORACLE, after_attacks=True)] == [ORACLE_AFTER]
+
+
+def test_statuses_are_counted_in_their_own_order() -> None:
+    assert list(statuses([attack(T), attack(F), attack(T)]).items()) == [(F, 1), (T, 2)]
+
+
+def test_signs_of_tampering_are_counted_over_attacks_alone() -> None:
+    signed = {"metrics": {"integrity": "left early"}}
+    found = audit(attempt(Step(NULL), F, **signed), attack(F, **signed), attack(F, **signed), attack(F))
+    assert found.integrity == {"left early": 2}
+
+
+# --- as JSON
+
+
+def written(found: Audit, folder: Path) -> dict[str, Any]:
+    write_audit(found, folder / "audit.json")
+    return dict(json.loads((folder / "audit.json").read_text()))
+
+
+def test_json_has_four_parts(tmp_path: Path) -> None:
+    assert list(written(audit(*SOUND), tmp_path)) == ["schema_version", "audit", "summary", "attempts"]
+
+
+def test_json_says_what_was_audited(tmp_path: Path) -> None:
+    assert written(audit(*SOUND), tmp_path)["audit"] == {
+        "benchmark": "mbpp",
+        "data": {"kind": "path", "location": "data.json", "sha256": "ab" * 32, "rows": 3},
+        "seed": 7,
+        "folder": "runs/audit-1",
+        "duration_seconds": 61.25,
+    }
+
+
+def test_json_summary_counts_everything(tmp_path: Path) -> None:
+    signed = attack(F, task="t/2", metrics={"integrity": "left early"})
+    found = audit(
+        *SOUND, signed, attack(P, task="t/2"), attempt(Step(ORACLE), F), attempt(Step(NULL), I), left=2
+    )
+    assert written(found, tmp_path)["summary"] == {
+        "forged": 1,
+        "failed_references": 1,
+        "unfinished": 1,
+        "containers_left": 2,
+        "tasks": 2,
+        "attacked_tasks": 2,
+        "attacks": 2,
+        "attempts": 10,
+        "statuses": {"passed": 1, "failed": 3, "timeout": 1},
+        "integrity": {"left early": 1},
+    }
+
+
+def test_json_names_for_each_attempt_what_it_was_and_what_came_of_it(tmp_path: Path) -> None:
+    forged = attack(P, LIAR, 1, metrics={"tests": 3})
+    assert written(audit(forged), tmp_path)["attempts"] == [
+        {
+            "task_id": "t/1",
+            "attack": "liar",
+            "class": "lying objects",
+            "sample": 1,
+            "forged": True,
+            "failed": False,
+            "status": "passed",
+            "metrics": {"tests": 3},
+            "duration_seconds": 0.5,
+            "error": None,
+        }
+    ]
+
+
+def test_json_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        write_audit(audit(*SOUND), tmp_path / "nowhere" / "audit.json")
+
+
+# --- on a terminal
+
+
+def test_the_whole_table_of_a_sound_audit() -> None:
+    assert (
+        shown(audit(*SOUND))
+        == """
+mbpp - audit
+============
+source        path: data.json
+              3 rows, sha256 abababababab
+oracle        1 of 1 passed
+null          0 of 1 passed
+attacks       2 on each of 1 task (seed 7)
+oracle after  1 of 1 passed in the same sandboxes
+integrity     no attempt shows signs of tampering
+left behind   0 containers
+duration      1 min 01 s
+
+class                      attacks  attempts  forged  how they ended
+leaving early                    1         1       0  failed 1
+lying objects                    1         2       0  failed 1, timeout 1
+reaching the trusted side        0         0       0
+tampering with the ground        0         0       0
+learning the answers             0         0       0
+exhausting resources             0         0       0
+all                              2         3       0  failed 2, timeout 1
+
+no forged pass; every reference passed; 0 containers left
+audit folder: runs/audit-1
+"""
+    )
+
+
+def test_a_forged_pass_is_named_with_its_task_and_what_the_attack_does() -> None:
+    text = shown(audit(*SOUND, attack(P, LIAR, 1, task="t/9")))
+    assert "liar    t/9   1       passed" in text
+    assert "liar: Lies twice; beats the gullible." in text
+    assert "1 attempt forged" in text
+
+
+def test_a_failed_reference_is_named_with_the_attacks_before_it() -> None:
+    text = shown(audit(*SOUND, attempt(ORACLE_AFTER, F)))
+    assert "oracle after leaving early  t/1   0       failed  ended as failed" in text
+    assert "1 attempt of a reference failed" in text
+
+
+def test_an_attempt_without_a_verdict_is_named() -> None:
+    text = shown(audit(*SOUND, attack(I)))
+    assert "NO VERDICT" in text
+    assert "1 attempt without a verdict" in text
+
+
+def test_a_container_that_is_left_is_told_with_what_removes_it() -> None:
+    text = shown(audit(*SOUND, left=1))
+    assert "left behind   1 container\n" in text
+    assert "1 container left: harness gc removes them" in text
+
+
+def test_no_good_word_is_said_of_an_audit_that_is_not_sound() -> None:
+    assert "no forged pass" not in shown(audit(*SOUND, attack(P)))
+
+
+def test_hostile_text_stays_text() -> None:
+    text = shown(audit(*SOUND, attack(P, task=HOSTILE, error=HOSTILE)))
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert "[bold red]x[/]" in text

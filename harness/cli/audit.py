@@ -29,6 +29,9 @@ def audit(
         typer.Option("--tasks", min=1, help=f"Tasks to attack, at most. Default: {DEFAULT_TASKS}."),
     ] = None,
     all_tasks: Annotated[bool, typer.Option("--all-tasks", help="Attack every task.")] = False,
+    attacks: Annotated[
+        list[str] | None, typer.Option("--attack", help="Name of an attack to make, again for more.")
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the choice of tasks.")] = None,
     timeout_seconds: Timeout = None,
     max_concurrent: Concurrent = None,
@@ -67,7 +70,7 @@ def audit(
     given = {name: value for name, value in options.items() if value is not None}
     if tasks is not None and all_tasks:
         raise UsageError("--tasks and --all-tasks exclude each other")
-    if resume is not None and (given or tasks is not None or all_tasks):
+    if resume is not None and (given or tasks is not None or all_tasks or attacks):
         raise UsageError("--resume goes on with an audit as it was started", hint="leave out all but -o")
     if resume is None and benchmark is None:
         raise UsageError("which benchmark?", hint="harness audit mbpp; see harness benchmarks")
@@ -77,7 +80,7 @@ def audit(
     if resume is None:
         # Tasks that were named are attacked, all of them, unless it is said how many.
         attacked = tasks if all_tasks or task_ids or tasks is not None else DEFAULT_TASKS
-        plan = plan_audit(load_config(None, given), attacked, notify=display.note)
+        plan = plan_audit(load_config(None, given), attacked, attacks=attacks or (), notify=display.note)
         folder = new_audit_folder(plan)
     else:
         plan, folder = resumed_plan(resume, notify=display.note), resume

@@ -12,7 +12,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,15 @@ class SuiteRun:
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What an audit is about. `attacked` is how many tasks are attacked, None for all selected ones."""
+    """What an audit is about.
+
+    `attacked` is how many tasks are attacked, None for all selected ones; `attacks` are the names of
+    the attacks, none for all.
+    """
 
     config: RunConfig
     attacked: int | None
+    attacks: tuple[str, ...]
     controls: SuiteRun
     cheats: SuiteRun
 
@@ -67,6 +72,7 @@ class AuditPlan:
         return {
             "config": self.config.model_dump(mode="json"),
             "attacked": self.attacked,
+            "attacks": self.attacks,
             "suite_sha256": hashlib.sha256(json.dumps(programs).encode()).hexdigest(),
         }
 
@@ -152,11 +158,17 @@ def statuses(attempts: Iterable[AuditedAttempt]) -> dict[Status, int]:
     return {status: counts[status] for status in Status if counts[status]}
 
 
-def plan_audit(config: RunConfig, attacked: int | None, *, notify: Callable[[str], None]) -> AuditPlan:
+def plan_audit(
+    config: RunConfig,
+    attacked: int | None,
+    *,
+    attacks: Sequence[str] = (),
+    notify: Callable[[str], None],
+) -> AuditPlan:
     """Load the benchmark and plan both runs of an audit that attacks so many tasks, None for all.
 
-    Raises UsageError and DataError for whatever cannot be used, also where there are no attacks yet
-    on what the benchmark's grader judges.
+    `attacks` names the attacks, none for all. Raises UsageError and DataError for whatever cannot be
+    used, also where there are no attacks yet on what the benchmark's grader judges.
     """
     benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify)
     # Whether the hub can be reached has been decided by now, also for an audit that is resumed.
@@ -176,8 +188,9 @@ def plan_audit(config: RunConfig, attacked: int | None, *, notify: Callable[[str
     return AuditPlan(
         config,
         attacked,
+        tuple(attacks),
         planned(controls(settings), agent=CONTROLS),
-        planned(cheats(settings), agent=CHEATS, sample_size=attacked, limits=LIMITS),
+        planned(cheats(settings, attacks), agent=CHEATS, sample_size=attacked, limits=LIMITS),
     )
 
 
@@ -203,7 +216,7 @@ def resumed_plan(folder: Path, *, notify: Callable[[str], None]) -> AuditPlan:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         config = RunConfig.model_validate(about["config"], strict=False)
-        plan = plan_audit(config, about["attacked"], notify=notify)
+        plan = plan_audit(config, about["attacked"], attacks=about["attacks"], notify=notify)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--resume takes the folder of an audit") from error
     except (ValueError, KeyError, TypeError) as error:

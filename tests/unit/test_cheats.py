@@ -171,6 +171,18 @@ def test_one_task_of_an_unknown_kind_among_others_is_refused() -> None:
         attacks_on(replace(benchmark, references=references))
 
 
+def test_attacks_can_be_chosen_by_name_and_keep_their_order() -> None:
+    suite = cheats(AgentSettings(BENCHMARKS["mbpp"], 1), ["weak-proxy", "sys-exit"])
+    assert [step.name for step in suite.steps] == ["sys-exit", ORACLE, "weak-proxy", ORACLE]
+
+
+def test_the_name_of_no_attack_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UsageError) as refused:
+        cheats(AgentSettings(BENCHMARKS["mbpp"], 1), ["sys-exti"])
+    assert "sys-exti" in refused.value.message
+    assert "sys-exit" in str(refused.value.hint)
+
+
 def test_the_controls_are_the_reference_and_then_nothing() -> None:
     suite = controls(AgentSettings(BENCHMARKS["mbpp"], 1))
     assert [step.name for step in suite.steps] == [ORACLE, NULL]

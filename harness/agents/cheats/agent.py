@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from harness.agents.agent import Agent, AgentSettings
 from harness.agents.cheats.attack import Attack, Kind
-from harness.agents.cheats.sets import attacks_on
+from harness.agents.cheats.sets import attacks_on, chosen
 from harness.agents.null import Null
 from harness.agents.oracle import Oracle
 from harness.model import Submission, Task
@@ -69,7 +69,10 @@ def controls(settings: AgentSettings) -> Suite:
     return Suite(settings, (Step(ORACLE), Step(NULL)))
 
 
-def cheats(settings: AgentSettings) -> Suite:
-    """Build the agent that makes every attack that fits what the benchmark's grader judges."""
+def cheats(settings: AgentSettings, names: Collection[str] = ()) -> Suite:
+    """Build the agent that makes every attack that fits what the benchmark's grader judges.
+
+    Where there are `names` it makes only those. Raises UsageError for a name that is none of them.
+    """
     settings.refuse_samples(CHEATS)
-    return Suite(settings, tuple(steps_of(attacks_on(settings.benchmark))))
+    return Suite(settings, tuple(steps_of(chosen(attacks_on(settings.benchmark), names))))

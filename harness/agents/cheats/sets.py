@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from harness.agents.cheats import exhausting, learning, leaving, lying, reaching, tampering
 from harness.agents.cheats.attack import Attack
 from harness.benchmarks.benchmark import Benchmark
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown_name
 from harness.model import ProgramTests
 
 # Those that leave most behind come last, so that each class starts on clean ground.
@@ -37,3 +37,15 @@ def attacks_on(benchmark: Benchmark) -> tuple[Attack, ...]:
             hint="add a set of attacks to harness/agents/cheats/sets.py",
         )
     return tuple(dict.fromkeys(attack for kind in sorted(judged, key=str) for attack in ATTACK_SETS[kind]))
+
+
+def chosen(attacks: tuple[Attack, ...], names: Collection[str]) -> tuple[Attack, ...]:
+    """Return the attacks of these names, in the order of the suite; all where none is named.
+
+    Raises UsageError for a name that none has.
+    """
+    known = {attack.name: attack for attack in attacks}
+    for name in names:
+        if name not in known:
+            raise unknown_name("attack", name, known)
+    return tuple(attack for attack in attacks if not names or attack.name in names)

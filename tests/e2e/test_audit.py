@@ -1,0 +1,221 @@
+"""`harness audit`: the grader of a benchmark under attack, as a user sees it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Harness, RunFolder, wait_until
+from docker import APIClient
+
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.sets import ON_PROGRAMS
+from harness.benchmarks import load_benchmark
+
+MBPP_TASK = load_benchmark("mbpp", path="bundled").tasks[0].id
+FEW = ("sys-exit", "equal-to-everything", "remember-in-files", "oversized-frames")
+# One that takes its time, so that an audit can be caught at work.
+SLOW = ("sys-exit", "spin-for-ever", "stop-everything")
+
+
+@dataclass(frozen=True)
+class Audited:
+    """An audit that came to its end."""
+
+    ended: subprocess.CompletedProcess[str]
+    folder: Path
+    results: dict[str, Any]
+
+    @property
+    def runs(self) -> list[RunFolder]:
+        return [RunFolder(manifest.parent) for manifest in self.folder.glob("*/manifest.json")]
+
+
+def named(names: tuple[str, ...]) -> list[str]:
+    return [part for name in names for part in ("--attack", name)]
+
+
+def audited(harness: Harness, *arguments: str | Path) -> Audited:
+    runs, results = harness.folder / "runs", harness.folder / "audit.json"
+    ended = harness("audit", *arguments, "--output-dir", runs, "-o", results, "--force")
+    (folder,) = runs.iterdir()
+    return Audited(ended, folder, json.loads(results.read_text()))
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory, surroundings: dict[str, str]) -> Audited:
+    """Every attack on one task."""
+    harness = Harness(tmp_path_factory.mktemp("full"), surroundings)
+    return audited(harness, "mbpp", "--data", "bundled", "-t", MBPP_TASK)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory, surroundings: dict[str, str]) -> Audited:
+    """A few attacks on two tasks of the other benchmark."""
+    harness = Harness(tmp_path_factory.mktemp("few"), surroundings)
+    ids = [task.id for task in load_benchmark("humaneval", path="bundled").tasks[:2]]
+    return audited(harness, "humaneval", "--data", "bundled", "-t", ids[0], "-t", ids[1], *named(FEW))
+
+
+def test_no_attack_of_the_suite_gets_a_pass(full: Audited) -> None:
+    assert [attempt["attack"] for attempt in full.results["attempts"] if attempt["forged"]] == []
+    assert full.ended.returncode == 0, full.ended.stdout
+
+
+def test_every_attack_of_the_suite_is_made(full: Audited) -> None:
+    made = {attempt["attack"] for attempt in full.results["attempts"] if attempt["class"]} - {"oracle"}
+    assert made == {attack.name for attack in ON_PROGRAMS}
+
+
+def test_every_attempt_has_a_verdict(full: Audited) -> None:
+    assert full.results["summary"]["unfinished"] == 0
+
+
+def test_the_reference_passes_before_and_after_every_class_of_attacks(full: Audited) -> None:
+    oracle = [attempt for attempt in full.results["attempts"] if attempt["attack"] == "oracle"]
+    assert [attempt["class"] for attempt in oracle if not attempt["failed"]] == [
+        None,
+        *dict.fromkeys(attack.kind.value for attack in ON_PROGRAMS),
+    ]
+
+
+def test_nothing_gets_no_pass(full: Audited) -> None:
+    statuses = [attempt["status"] for attempt in full.results["attempts"] if attempt["attack"] == "null"]
+    assert statuses == ["failed"]
+
+
+def test_every_verdict_on_an_attack_says_why(full: Audited) -> None:
+    assert [
+        attempt["attack"]
+        for attempt in full.results["attempts"]
+        if attempt["class"] and not attempt["error"] and attempt["attack"] != "oracle"
+    ] == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_table_has_a_line_for_every_class(full: Audited, kind: Kind) -> None:
+    (line,) = [line for line in full.ended.stdout.splitlines() if line.startswith(f"{kind.value} ")]
+    number = sum(attack.kind is kind for attack in ON_PROGRAMS)
+    assert line.removeprefix(kind.value).split()[0] == str(number)
+
+
+def test_signs_of_tampering_are_counted(full: Audited) -> None:
+    signs = full.results["summary"]["integrity"]
+    assert signs.keys() >= {"broke the tests' protocol", "exited with status 0 before its tests ended"}
+    assert f"{sum(signs.values())} attempts show signs of tampering" in full.ended.stdout
+
+
+def test_an_audit_leaves_no_container_and_says_so(full: Audited, client: APIClient) -> None:
+    assert "left behind   0 containers" in full.ended.stdout
+    assert [run.containers(client) for run in full.runs] == [[], []]
+
+
+def test_other_benchmarks_are_audited_alike(few: Audited) -> None:
+    assert few.ended.returncode == 0, few.ended.stdout
+    assert "no forged pass; every reference passed; 0 containers left" in few.ended.stdout
+
+
+def test_only_attacks_that_were_named_are_made_on_each_task(few: Audited) -> None:
+    made = {
+        (attempt["task_id"], attempt["attack"]) for attempt in few.results["attempts"] if attempt["class"]
+    }
+    assert {attack for _, attack in made} == {*FEW, "oracle"}
+    assert len(made) == 2 * len(FEW) + 2
+
+
+def test_an_audit_that_has_ended_is_resumed_without_repeating_anything(
+    few: Audited, harness: Harness
+) -> None:
+    before = [run.raw_attempts for run in few.runs]
+    ended = harness("audit", "--resume", few.folder)
+    assert ended.returncode == 0, ended.stderr
+    assert [run.raw_attempts for run in few.runs] == before
+
+
+def test_the_results_file_is_not_overwritten_unasked(few: Audited, harness: Harness) -> None:
+    results = harness.folder / "audit.json"
+    results.write_text("mine")
+    code, _, stderr = harness.refused("audit", "--resume", few.folder, "-o", results)
+    assert (code, results.read_text()) == (2, "mine")
+    assert "--force" in stderr
+
+
+def test_an_audit_whose_attacks_have_changed_is_not_resumed(few: Audited, harness: Harness) -> None:
+    about = json.loads((few.folder / "audit.json").read_text())
+    (harness.folder / "old").mkdir()
+    (harness.folder / "old/audit.json").write_text(json.dumps({**about, "suite_sha256": "0" * 64}))
+    code, _, stderr = harness.refused("audit", "--resume", harness.folder / "old")
+    assert code == 2
+    assert "the attacks have changed" in stderr
+
+
+def test_a_reference_that_fails_its_tests_fails_the_audit(harness: Harness) -> None:
+    row = {
+        "source_file": "ours",
+        "task_id": 9001,
+        "prompt": "Write a function to double a number.",
+        "code": "def double(number):\n    return number * 3\n",
+        "test_imports": [],
+        "test_list": ["assert double(2) == 4"],
+    }
+    (harness.folder / "wrong.json").write_text(json.dumps([row]))
+    found = audited(harness, "mbpp", "--data", "wrong.json", "--attack", "sys-exit")
+    assert found.ended.returncode == 1
+    assert "REFERENCE FAILED" in found.ended.stdout
+    assert found.results["summary"]["failed_references"] == 2
+
+
+def test_an_interrupted_audit_leaves_nothing_and_can_be_resumed(harness: Harness, client: APIClient) -> None:
+    runs = harness.folder / "runs"
+    chosen = ("mbpp", "--data", "bundled", "-t", MBPP_TASK, *named(SLOW))
+    process = harness.start("audit", *chosen, "--output-dir", runs)
+    # The first run is of the controls, two attempts; the second one has more to do.
+    manifests = wait_until(
+        lambda: len(found := sorted(runs.glob("*/*/manifest.json"))) == 2 and found, "the second run"
+    )
+    attacked = max(
+        (RunFolder(path.parent) for path in manifests), key=lambda run: run.manifest["agent"] == "cheats"
+    )
+    wait_until(lambda: attacked.attempts, "an attack that has ended")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    kept = attacked.raw_attempts
+    assert process.returncode == 130, stderr
+    assert f"harness audit --resume {runs}" in stderr
+    assert [RunFolder(path.parent).containers(client) for path in manifests] == [[], []]
+
+    ended = harness("audit", "--resume", attacked.path.parent)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert attacked.raw_attempts.startswith(kept)
+    assert "3 on each of 1 task" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param((), "which benchmark?", id="no benchmark"),
+        pytest.param(("mbppp",), "did you mean 'mbpp'?", id="unknown benchmark"),
+        pytest.param(("mbpp", "--attack", "sys-exti"), "did you mean 'sys-exit'?", id="unknown attack"),
+        pytest.param(("mbpp", "-t", "mbpp/none"), "mbpp/none", id="unknown task"),
+        pytest.param(("mbpp", "--tasks", "2", "--all-tasks"), "exclude each other", id="some and all"),
+        pytest.param(("mbpp", "--tasks", "0"), "--tasks", id="no task"),
+        pytest.param(("mbpp", "--timeout-seconds", "5"), "timeout_seconds", id="timeout out of range"),
+        pytest.param(("--resume", "nowhere"), "nowhere", id="resume of nothing"),
+        pytest.param(("mbpp", "--resume", "nowhere"), "as it was started", id="resume with a benchmark"),
+        pytest.param(
+            ("--resume", "nowhere", "--attack", "sys-exit"), "as it was started", id="resume with more"
+        ),
+    ],
+)
+def test_wrong_usage_is_refused_with_what_is_wrong(
+    harness: Harness, arguments: tuple[str, ...], said: str
+) -> None:
+    data = ("--data", "bundled") if "mbpp" in arguments and "--resume" not in arguments else ()
+    code, _, stderr = harness.refused("audit", *arguments, *data)
+    assert code == 2, stderr
+    assert said in stderr

@@ -141,4 +141,6 @@ def test_samples_cover_what_graders_get_wrong() -> None:
     needed = ["next(", "except ValueError", "except KeyError", "Counter", "is None", "bytearray", "1e-9"]
     assert [word for word in needed if not any(word in test for test in tests)] == []
     assert sum(bool(row.texts("test_imports")) for row in MBPP) >= 3
+    # Where answers are true or false, samples that tell each other which were right need no other source.
+    assert any("== True" in row.text("test") and "== False" in row.text("test") for row in HUMANEVAL)
     assert [row.text("entry_point") for row in HUMANEVAL if used_helpers(row)] == ["unweave", "loop_length"]

@@ -85,6 +85,42 @@ def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
     assert report["results"] == ["failed", "passed"]
 
 
+def test_a_test_goes_on_after_an_assert_that_failed() -> None:
+    """To be asked again must not tell that the last answer was right."""
+    replies = [message(channel.VALUE, answer) for answer in ("no", "no", SECRET)]
+    asserts = [f"    {EXPECTED}"] * 3
+    report = answering(*replies, statements=["\n".join(["def check():", *asserts, "check()"]), EXPECTED])
+    assert report["lost"] == "the program's process ended before the tests did"
+    assert report["results"] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize("right", [0, 1, 2])
+def test_one_failed_assert_of_several_fails_the_test(right: int) -> None:
+    replies = [message(channel.VALUE, SECRET if place != right else "no") for place in range(3)]
+    report = answering(*replies, statements=["\n".join([EXPECTED] * 3)])
+    assert (report["results"], report["lost"]) == (["failed"], None)
+
+
+def test_the_evidence_is_of_the_first_assert_that_failed() -> None:
+    replies = [message(channel.VALUE, answer) for answer in (1, 2, 3)]
+    report = answering(*replies, statements=["assert f(7) == 1\nassert f(8) == 0\nassert f(9) == 0"])
+    assert report["evidence"] == (
+        "test 1: assert f(8) == 0: AssertionError; left is 2, right is 0; the last call, with (8), returned 2"
+    )
+
+
+def test_an_assert_that_a_test_catches_itself_is_raised() -> None:
+    statement = "try:\n    assert f(1) == 2\nexcept AssertionError:\n    caught = True\nassert caught"
+    assert answering(message(channel.VALUE, 3), statements=[statement])["results"] == ["passed"]
+
+
+def test_an_assert_after_one_that_a_test_catches_itself_goes_on() -> None:
+    statement = "try:\n    pass\nexcept ValueError:\n    pass\nelse:\n    assert f(1) == 2\nassert f(1) == 3"
+    replies = [message(channel.VALUE, 0), message(channel.VALUE, 3)]
+    report = answering(*replies, statements=[statement])
+    assert (report["results"], report["lost"]) == (["failed"], None)
+
+
 def test_the_evidence_names_the_test_its_line_the_arguments_and_the_result() -> None:
     report = answering(
         message(channel.VALUE, "wrong"), statements=["pass", "x = [2]\nassert f(x, k=3) == 4\n"]

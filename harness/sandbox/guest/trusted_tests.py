@@ -2,6 +2,10 @@
 
 Of the candidate's process nothing arrives here but plain data, rebuilt from bytes by a decoder
 that can build nothing else (DESIGN section 3.4). Whatever else comes, or does not come, fails.
+
+A test goes on after an assert that failed. Where it ended there, to be asked again would tell the
+candidate that its last answer was right, and samples of one task can tell each other that much: by
+process ids, inode numbers or the page cache, whatever is cleaned up between them.
 """
 
 from __future__ import annotations
@@ -17,8 +21,13 @@ if TYPE_CHECKING:
 
 MAX_EVIDENCE = 2000
 TESTS_NAME = "tests.py"
-# The name that a rewritten assert calls: no test and no program can mean it.
+# The names that a rewritten assert uses: no test and no program can mean them.
 NOTE = "@note"
+FAILED = "@failed"
+ASSERTION = "@AssertionError"
+CAUGHT = "@error"
+# Where statements stand in the nodes of a syntax tree.
+STATEMENT_LISTS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
@@ -34,11 +43,28 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
     evidence: str | None = None
     error_name: str | None = None
 
+    failing = False
+
     def note(place: int, value: Any) -> Any:
         compared[place] = value
         return value
 
-    namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins, NOTE: note}
+    def failed(error: BaseException) -> None:
+        nonlocal failing, evidence, error_name
+        failing = True
+        if evidence is None:
+            error_name = type(error).__name__
+            place = len(results)
+            failure = _failure(error, request["statements"][place], candidate, compared)
+            evidence = f"test {place + 1}: {failure}"
+
+    namespace: dict[str, Any] = {
+        "__name__": "tests",
+        "__builtins__": builtins,
+        NOTE: note,
+        FAILED: failed,
+        ASSERTION: AssertionError,
+    }
     try:
         stage = "the program failed to load"
         candidate.load(request["preamble"], request["program"])
@@ -53,22 +79,19 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
         evidence = f"{stage}: {_describe(error)}"
         results = ["failed"] * len(request["statements"])
     else:
-        for number, statement in enumerate(request["statements"]):
+        for statement in request["statements"]:
             candidate.last_call = None
             compared.clear()
+            failing = False
             try:
                 exec(_compiled(statement), namespace)
                 if candidate.lost is not None:
                     raise CandidateLost(candidate.lost)
             except BaseException as error:
-                results.append("failed")
-                if evidence is None:
-                    error_name = type(error).__name__
-                    evidence = f"test {number + 1}: {_failure(error, statement, candidate, compared)}"
-                if candidate.lost is not None:
-                    break
-            else:
-                results.append("passed")
+                failed(error)
+            results.append("failed" if failing else "passed")
+            if candidate.lost is not None:
+                break
     return {
         "results": results,
         "evidence": None if evidence is None else _bounded(evidence, MAX_EVIDENCE),
@@ -79,25 +102,39 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compiled(statement: str) -> Any:
-    """Compile a test, its asserts changed to remember the two sides that they compare."""
+    """Compile a test, its asserts changed to remember what they compare, and to go on where they fail."""
     tree = ast.parse(statement, TESTS_NAME)
-    waiting: list[ast.AST] = [tree]
+    # Asserts are not below expressions, which may be nested deeper than any recursion goes.
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Assert):
-            _note_sides(node)
-        elif not isinstance(node, ast.expr):
-            # Asserts are not below expressions, which may be nested deeper than any recursion goes.
-            waiting.extend(ast.iter_child_nodes(node))
+        node, caught = waiting.pop()
+        for field in STATEMENT_LISTS:
+            children = getattr(node, field, None)
+            if type(children) is not list:
+                continue
+            # What a test catches itself must be raised.
+            caught_here = caught or (field == "body" and bool(getattr(node, "handlers", None)))
+            waiting += [(child, caught_here) for child in children if not isinstance(child, ast.Assert)]
+            children[:] = [
+                _noting(child, caught_here) if isinstance(child, ast.Assert) else child for child in children
+            ]
     return compile(tree, TESTS_NAME, "exec")
 
 
-def _note_sides(node: ast.Assert) -> None:
-    """Turn `assert a == b` into the same with both sides passed through `NOTE`."""
+def _noting(node: ast.Assert, caught: bool) -> ast.stmt:
+    """Pass both sides of `assert a == b` through `NOTE`, and hand its failure to `FAILED` if none catches it."""
     if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
         compare = node.test
         compare.left = _noted(0, compare.left)
         compare.comparators = [_noted(1, compare.comparators[0])]
+    if caught:
+        return node
+    name = ast.copy_location(ast.Name(FAILED, ast.Load()), node)
+    error = ast.copy_location(ast.Name(CAUGHT, ast.Load()), node)
+    report = ast.copy_location(ast.Expr(ast.copy_location(ast.Call(name, [error], []), node)), node)
+    kind = ast.copy_location(ast.Name(ASSERTION, ast.Load()), node)
+    handler = ast.copy_location(ast.ExceptHandler(kind, CAUGHT, [report]), node)
+    return ast.copy_location(ast.Try([node], [handler], [], []), node)
 
 
 def _noted(place: int, value: ast.expr) -> ast.expr:

@@ -85,6 +85,12 @@ def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
     assert report["results"] == ["failed", "passed"]
 
 
+def test_a_call_that_raises_stop_iteration_ends_no_loop_of_the_tests() -> None:
+    error = message(channel.RAISED, ("StopIteration", "StopIteration", (), "", None))
+    report = answering(error, statements=["for answer in map(f, [1, 2]):\n    assert answer == 3"])
+    assert (report["results"], report["error"]) == (["failed"], "RuntimeError")
+
+
 def test_a_test_goes_on_after_an_assert_that_failed() -> None:
     """To be asked again must not tell that the last answer was right."""
     replies = [message(channel.VALUE, answer) for answer in ("no", "no", SECRET)]

@@ -140,6 +140,9 @@ class Candidate:
             raise CandidateLost(self.lost) from None
         except (channel.ChannelBreach, values.ValueRefused) as breach:
             raise self._breach(str(breach)) from None
+        if isinstance(error, StopIteration):
+            # Raised from a call within a loop of the test's it would end that, as if all were done.
+            raise RuntimeError("the program raised StopIteration") from None
         raise error
 
     def _breach(self, what: str) -> CandidateLost:

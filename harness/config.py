@@ -31,7 +31,8 @@ TaskId = Annotated[str, BeforeValidator(_text_of_id)]
 class RunConfig(BaseModel):
     """Everything that decides what a run does (DESIGN section 7).
 
-    `timeout_seconds` is the wall limit of one attempt at a task, in seconds.
+    `timeout_seconds` is a wall limit in seconds, once for what the agent does in one attempt and once
+    for grading it; None stands for the default of the benchmark's environment.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -42,7 +43,7 @@ class RunConfig(BaseModel):
     sample_size: int | None = Field(default=None, ge=1)
     task_ids: list[TaskId] = Field(default_factory=list)
     filter_category: list[str] = Field(default_factory=list)
-    timeout_seconds: int = Field(default=MIN_TIMEOUT_SECONDS, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)
+    timeout_seconds: int | None = Field(default=None, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)
     max_concurrent: int | None = Field(default=None, ge=1, le=1024)
     agent_prompt: str | None = None
     n_samples: int = Field(default=1, ge=1, le=10_000)

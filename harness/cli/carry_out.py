@@ -79,7 +79,7 @@ def check_results_path(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path}: is a folder", hint="name a file")
     try:
         # Tried, for permissions do not tell: read-only file systems, /proc, a full disk.
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{path.name}.") as trial:
+        with tempfile.TemporaryFile(dir=folder) as trial:  # has no name, so a kill leaves none
             trial.write(b"{}")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

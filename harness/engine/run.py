@@ -19,6 +19,7 @@ from harness.completion import completed
 from harness.config import RunConfig
 from harness.engine.concurrency import default_concurrency
 from harness.engine.execute import Execution, execute
+from harness.engine.faults import Faults, wait_seconds
 from harness.engine.manifest import SCHEMA_VERSION, build_manifest, samples_sha256
 from harness.engine.observer import RunObserver
 from harness.engine.plan import PlannedAttempt, plan_attempts, select_tasks
@@ -57,15 +58,24 @@ class Selection:
     def environment(self) -> Environment:
         return environment(self.benchmark.definition.environment)
 
+    @property
+    def timeout_seconds(self) -> int:
+        """The wall limit of an attempt, in seconds: what the config says, else the environment."""
+        return self.config.timeout_seconds or self.environment.timeout_seconds
+
 
 @dataclass(slots=True)
 class Run:
-    """A run in its folder. `execute` it, then read `summary`; both may be done again on resuming."""
+    """A run in its folder. `execute` it, then read `summary`; both may be done again on resuming.
+
+    `wait_seconds` is how long it waits for an engine that goes away.
+    """
 
     selection: Selection
     store: RunStore
     client: APIClient
     manifest: dict[str, Any]
+    wait_seconds: float
     duration_seconds: float = field(default=0.0)
 
     @property
@@ -91,10 +101,12 @@ class Run:
             client=self.client,
             store=self.store,
             observer=observer,
+            faults=Faults(self.client, observer, wait_seconds=self.wait_seconds),
             run_id=self.manifest["run_id"],
+            image_id=self.manifest["images"][self.selection.environment.image],
             limits=config.limits,
             runtime=config.runtime,
-            timeout_seconds=config.timeout_seconds,
+            timeout_seconds=self.selection.timeout_seconds,
             concurrency=config.max_concurrent or default_concurrency(config.limits),
         )
         started = time.monotonic()
@@ -168,7 +180,9 @@ async def opened(
     What dead owners left on the engine is removed first. Raises EngineUnavailableError,
     ImageMissingError, UsageError, StorageError.
     """
-    config = selection.config
+    # Written down is what holds, also if the environment's default changes before the run is resumed.
+    config = selection.config.model_copy(update={"timeout_seconds": selection.timeout_seconds})
+    seconds = wait_seconds()
     client = await asyncio.to_thread(connect)
     try:
         require_runtime(await asyncio.to_thread(engine_facts, client), config.runtime)
@@ -186,7 +200,7 @@ async def opened(
                 _begin(store, manifest)
             else:
                 manifest = _resumed(folder, selection, images)
-            yield Run(selection, store, client, manifest)
+            yield Run(selection, store, client, manifest, seconds)
         finally:
             store.close()
     finally:

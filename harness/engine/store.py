@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -54,6 +54,7 @@ class RunStore:
         self._appending = threading.Lock()
         with ExitStack() as opening:
             opening.callback(os.close, _lock(folder))
+            _clear_away_halves(folder)
             self._file = opening.enter_context(_opened(folder / ATTEMPTS))
             self._load()
             self._held = opening.pop_all()
@@ -152,6 +153,14 @@ def replaced(path: Path) -> Iterator[TextIO]:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _clear_away_halves(folder: Path) -> None:
+    """Remove the files that a process, killed since, was about to put in their place."""
+    for name in (MANIFEST, SUMMARY, REPORT):
+        for half in folder.glob(f".{name}.*"):
+            with suppress(OSError):
+                half.unlink()
 
 
 def new_run_folder(output_dir: Path, benchmark: str) -> Path:

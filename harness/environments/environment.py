@@ -15,19 +15,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The image of a world, and the filter of system calls for containers that only grade in it."""
+    """The image of a world, and the filter of system calls for containers that only grade in it.
+
+    `timeout_seconds` is the wall limit of an attempt where the config names none: 180 to 600.
+    """
 
     name: str
     image: str
     description: str
+    timeout_seconds: int
     grading_seccomp: Literal["default", "strict"]
 
     def open_for_grading(
-        self, *, limits: Limits, runtime: str, deadline_seconds: float, run_id: str, client: APIClient
+        self,
+        *,
+        image_id: str,
+        limits: Limits,
+        runtime: str,
+        deadline_seconds: float,
+        run_id: str,
+        client: APIClient,
     ) -> contextlib.AbstractAsyncContextManager[Sandbox]:
-        """Open a fresh sandbox of this environment in which no agent will act."""
+        """Open a fresh sandbox of this environment, from this build of its image; no agent will act in it."""
         return Sandbox.open(
-            self.image,
+            image_id,
             limits=limits,
             runtime=runtime,
             seccomp=self.grading_seccomp,

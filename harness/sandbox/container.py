@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.completion import completed
-from harness.errors import SandboxError
+from harness.errors import ImageMissingError, SandboxError
 from harness.sandbox.engine import engine_errors
 from harness.sandbox.spec import SandboxSpec, container_config
 
@@ -34,7 +34,8 @@ class Container:
 async def started(client: APIClient, spec: SandboxSpec, name: str) -> AsyncIterator[Container]:
     """Run a container under `name` for the duration of the block; then it is gone, cancelled or not.
 
-    Raises SandboxError where the engine cannot make or start it.
+    Raises SandboxError where the engine cannot make or start it, ImageMissingError where it has no such
+    image.
     """
     try:
         # A thread cannot be interrupted: its container must be there before it can be removed.
@@ -46,8 +47,15 @@ async def started(client: APIClient, spec: SandboxSpec, name: str) -> AsyncItera
 
 
 def _start(client: APIClient, spec: SandboxSpec, name: str) -> Container:
+    from docker.errors import ImageNotFound
+
     with engine_errors("start a sandbox"):
-        container_id: str = client.create_container(name=name, **container_config(client, spec))["Id"]
+        try:
+            container_id: str = client.create_container(name=name, **container_config(client, spec))["Id"]
+        except ImageNotFound as error:
+            raise ImageMissingError(
+                f"image {spec.image} is not on the engine", hint="run: harness setup"
+            ) from error
         stream = _attach(client, container_id)
         try:
             client.start(container_id)

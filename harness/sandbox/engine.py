@@ -63,6 +63,16 @@ def connect() -> APIClient:
     return client
 
 
+def engine_answers(client: APIClient) -> bool:
+    """Whether the engine answers, within CONNECT_SECONDS. Asks once and raises nothing."""
+    from requests import RequestException
+
+    try:
+        return client.get(f"{client.base_url}/_ping", timeout=CONNECT_SECONDS).ok
+    except (RequestException, OSError):
+        return False
+
+
 @contextmanager
 def engine_errors(action: str) -> Iterator[None]:
     """Turn what docker-py and its transport raise into SandboxError: "cannot <action>: <reason>"."""

@@ -64,6 +64,7 @@ class Sandbox:
     ) -> AsyncIterator[Sandbox]:
         """Start a sandbox on one of the harness's images and yield it; destroy it on leaving the block.
 
+        `image` is the name of an image, of which the current build is taken, or the id of a build.
         The sandbox ends itself after `deadline_seconds`, whatever its host does. `client` is a
         connection to share; without it the sandbox makes and closes its own.
         Raises EngineUnavailableError, ImageMissingError, SandboxError.
@@ -75,7 +76,7 @@ class Sandbox:
                 client = await asyncio.to_thread(connect)
                 stack.callback(client.close)
             spec = SandboxSpec(
-                image=await asyncio.to_thread(require_image, client, image),
+                image=await asyncio.to_thread(_image_id, client, image),
                 limits=limits or Limits(),
                 runtime=runtime,
                 seccomp=seccomp,
@@ -94,7 +95,11 @@ class Sandbox:
                 "shared_folders": SHARED_FOLDERS,
                 "deadline_seconds": deadline_seconds,
             }
-            await sandbox._request(hello, seconds=HELLO_SECONDS)
+            try:
+                await sandbox._request(hello, seconds=HELLO_SECONDS)
+            except SandboxUnresponsive as error:
+                # Nothing runs in there yet that could have kept it from answering.
+                raise SandboxError(error.message) from error
             yield sandbox
 
     async def exec(
@@ -227,6 +232,10 @@ class SandboxUnresponsive(SandboxError):
 
 class SandboxOutOfMemory(SandboxError):
     """What ran in the sandbox took so much memory that PID 1 was killed."""
+
+
+def _image_id(client: APIClient, image: str) -> str:
+    return image if image.startswith("sha256:") else require_image(client, image)
 
 
 def _job_environment() -> dict[str, str]:

@@ -183,12 +183,17 @@ def road() -> Iterator[Road]:
 
 
 def test_lost_engine_is_our_fault_and_no_failed_task(harness: Harness, client: APIClient, road: Road) -> None:
-    run = harness.start_run("-n", "4", "--max-concurrent", "3", env={"DOCKER_HOST": road.address})
+    gone = {"DOCKER_HOST": road.address, "HARNESS_ENGINE_WAIT_SECONDS": "1"}
+    run = harness.start_run("-n", "12", "--max-concurrent", "3", env=gone)
     road.close()
     _, stderr = run.process.communicate()
     assert run.process.returncode == 3, stderr
     assert "Traceback" not in stderr
-    assert set(run.folder.summary["statuses"]) == {"passed", "infra_error"}
+    assert "the Docker engine does not answer: waiting up to 1 s for it to come back" in stderr
+    assert "error: the Docker engine went away and did not come back within 1 s" in stderr
+    # Those under way; the others were not begun.
+    assert set(run.folder.summary["statuses"]) == {"passed", "infra_error", "cancelled"}
+    assert run.folder.summary["statuses"]["infra_error"] <= 3
     lost = [attempt for attempt in run.folder.attempts if attempt["status"] == "infra_error"]
     assert {attempt["score"] for attempt in lost} == {None}
     # What could not be removed is an orphan now.
@@ -199,5 +204,5 @@ def test_lost_engine_is_our_fault_and_no_failed_task(harness: Harness, client: A
     ended = harness("run", "--resume", run.folder.path, "-o", "results.json")
     assert ended.returncode == 0, ended.stderr
     results = json.loads((harness.folder / "results.json").read_text())
-    assert results["summary"]["statuses"] == {"passed": 4}
-    assert len(results["attempts"]) == 4
+    assert results["summary"]["statuses"] == {"passed": 12}
+    assert len(results["attempts"]) == 12

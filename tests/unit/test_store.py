@@ -122,6 +122,13 @@ def test_record_that_was_not_written_is_not_finished(store: RunStore) -> None:
     assert store.finished == set()
 
 
+def test_what_a_kill_left_half_written_is_cleared_away(tmp_path: Path) -> None:
+    half = tmp_path / ".summary.json.0a1b2c3d"
+    half.write_text('{"total": 1')
+    with reopened(tmp_path):
+        assert not half.exists()
+
+
 # --- reading back
 
 

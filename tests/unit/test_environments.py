@@ -1,0 +1,24 @@
+"""What every environment must declare."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.config import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, load_config
+from harness.engine.run import select
+from harness.environments import Environment, environments
+
+
+@pytest.mark.parametrize("world", environments().values(), ids=lambda world: world.name)
+def test_default_time_limit_is_one_that_a_config_may_name(world: Environment) -> None:
+    assert MIN_TIMEOUT_SECONDS <= world.timeout_seconds <= MAX_TIMEOUT_SECONDS
+
+
+def test_a_python_task_has_180_seconds() -> None:
+    selection = select(load_config(None, {"benchmark": "mbpp", "data": "bundled"}), notify=print)
+    assert selection.timeout_seconds == 180
+
+
+def test_a_config_overrides_the_environment() -> None:
+    options = {"benchmark": "mbpp", "data": "bundled", "timeout_seconds": 240}
+    assert select(load_config(None, options), notify=print).timeout_seconds == 240

@@ -37,13 +37,22 @@ async def started(client: APIClient, spec: SandboxSpec, name: str) -> AsyncItera
     Raises SandboxError where the engine cannot make or start it, ImageMissingError where it has no such
     image.
     """
+    cancelled = False
     try:
         # A thread cannot be interrupted: its container must be there before it can be removed.
         container = await completed(asyncio.to_thread(_start, client, spec, name))
         with container.stream:
             yield container
+    except asyncio.CancelledError:
+        cancelled = True
+        raise
     finally:
-        await completed(asyncio.to_thread(remove, client, name))
+        try:
+            await completed(asyncio.to_thread(remove, client, name))
+        except SandboxError:
+            # Must not stand in for a cancellation: who is to end would try again instead.
+            if not cancelled:
+                raise
 
 
 def _start(client: APIClient, spec: SandboxSpec, name: str) -> Container:

@@ -1,0 +1,168 @@
+"""An engine that is killed and started again, stays away, or loses its image in the middle of a run.
+
+All on an engine of their own: nobody else's may be touched.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from command_line import Harness, RunFolder, RunningRun, wait_until
+from docker import APIClient
+from docker.errors import APIError
+from private_engine import PrivateEngine, why_not
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+@pytest.fixture(scope="module")
+def shared_engine(client: APIClient) -> Iterator[PrivateEngine]:
+    engine = PrivateEngine()
+    try:
+        engine.start()
+        engine.take_images(client)
+        yield engine
+    finally:
+        left = engine.close()
+    assert left == [], "processes and mounts that the engine left"
+
+
+@pytest.fixture
+def engine(shared_engine: PrivateEngine) -> Iterator[PrivateEngine]:
+    """The engine, up before the test and up again after it, without a container."""
+    yield shared_engine
+    if not shared_engine.is_up:
+        shared_engine.start()
+    assert shared_engine.containers() == [], "containers left behind"
+
+
+def start_run(harness: Harness, engine: PrivateEngine, *, wait: int) -> RunningRun:
+    """Start a run that waits so many seconds for its engine, and return once an attempt has ended."""
+    surroundings = {"DOCKER_HOST": engine.address, "HARNESS_ENGINE_WAIT_SECONDS": str(wait)}
+    return harness.start_run("-n", "7", "--max-concurrent", "2", env=surroundings)
+
+
+def read_until(run: RunningRun, words: str) -> str:
+    """Read what a run says until it says these words; return all of it."""
+    said = ""
+    assert run.process.stderr is not None
+    while words not in said:
+        line = run.process.stderr.readline()
+        assert line, said
+        said += line
+    return said
+
+
+def finished_once(folder: RunFolder) -> set[tuple[str, str]]:
+    """The verdicts of the run's tasks. Fails where a task has another number of verdicts than one."""
+    verdicts = [attempt for attempt in folder.attempts if attempt["status"] != "infra_error"]
+    assert set(Counter(attempt["task_id"] for attempt in verdicts).values()) == {1}
+    assert len(verdicts) == folder.summary["total"]
+    return {(attempt["task_id"], attempt["status"]) for attempt in verdicts}
+
+
+def test_a_run_goes_on_after_its_engine_crashed_and_was_started_again(
+    harness: Harness, engine: PrivateEngine
+) -> None:
+    run = start_run(harness, engine, wait=60)
+    engine.kill()
+    told = read_until(run, "the Docker engine does not answer: waiting up to 60 s for it to come back")
+    engine.start()
+    stdout, stderr = run.process.communicate()
+    assert run.process.returncode == 0, told + stdout + stderr
+    assert "the Docker engine is back after" in stderr
+    assert {status for _, status in finished_once(run.folder)} == {"passed"}
+
+
+def test_a_run_whose_engine_stays_away_stops_and_can_be_resumed(
+    harness: Harness, engine: PrivateEngine
+) -> None:
+    run = start_run(harness, engine, wait=1)
+    kept = run.folder.raw_attempts
+    manifest = run.folder.manifest
+    engine.stop()
+    stdout, stderr = run.process.communicate()
+    assert run.process.returncode == 3, stdout + stderr
+    assert "error: the Docker engine went away and did not come back within 1 s" in stderr
+    assert f"harness run --resume {run.folder.path}" in stdout
+    assert run.folder.raw_attempts.startswith(kept)
+    assert run.folder.manifest == manifest
+    assert run.folder.summary["statuses"]["infra_error"] >= 1
+
+    engine.start()
+    ended = harness("run", "--resume", run.folder.path, env={"DOCKER_HOST": engine.address})
+    assert ended.returncode == 0, ended.stderr
+    assert {status for _, status in finished_once(run.folder)} == {"passed"}
+
+
+def test_an_interrupt_ends_a_run_that_waits_for_its_engine(harness: Harness, engine: PrivateEngine) -> None:
+    run = start_run(harness, engine, wait=600)
+    engine.stop()
+    read_until(run, "waiting up to 600 s")
+    run.end(signal.SIGINT)
+    assert run.process.returncode == 130
+    assert "infra_error" not in run.folder.summary["statuses"]
+    # Nobody could remove its containers; the next command does.
+    engine.start()
+    assert harness("gc", env={"DOCKER_HOST": engine.address}).returncode == 0
+
+
+def test_a_run_whose_image_was_removed_stops_at_once(
+    harness: Harness, engine: PrivateEngine, client: APIClient
+) -> None:
+    run = start_run(harness, engine, wait=60)
+    (image,) = run.folder.manifest["images"].values()
+
+    def removed() -> bool:
+        with engine.client() as its_client:
+            # The engine keeps an image for as long as a container of it runs.
+            for container in run.folder.containers(its_client):
+                try:
+                    its_client.remove_container(container, force=True)
+                except APIError:
+                    continue
+            try:
+                its_client.remove_image(image, force=True)
+            except APIError as error:
+                return error.status_code == 404
+            return True
+
+    wait_until(removed, "the image removed")
+    try:
+        stdout, stderr = run.process.communicate()
+        assert run.process.returncode == 3, stdout + stderr
+        assert "error: the sandbox image was removed from the engine while the run was on" in stderr
+        assert "harness setup" in stderr
+        assert set(run.folder.summary["statuses"]) == {"passed", "infra_error", "cancelled"}
+    finally:
+        engine.take_images(client)
+    # The very image is back: then the run may go on.
+    ended = harness("run", "--resume", run.folder.path, env={"DOCKER_HOST": engine.address})
+    assert ended.returncode == 0, ended.stderr
+    assert {status for _, status in finished_once(run.folder)} == {"passed"}
+
+
+def test_a_run_keeps_to_its_image_whatever_carries_the_tag(harness: Harness, engine: PrivateEngine) -> None:
+    run = start_run(harness, engine, wait=60)
+    (image,) = run.folder.manifest["images"].values()
+    with engine.client() as its_client:
+        tags = its_client.inspect_image(image)["RepoTags"]
+        container = its_client.create_container(image, command=["true"])["Id"]
+        other = its_client.commit(container, changes="LABEL other=1")["Id"]
+        its_client.remove_container(container)
+        for tag in tags:
+            its_client.tag(other, *tag.rsplit(":", 1), force=True)
+        try:
+            used = set()
+            while run.process.poll() is None:
+                used |= {c["ImageID"] for c in its_client.containers(all=True)}
+            run.process.communicate()
+        finally:
+            for tag in tags:
+                its_client.tag(image, *tag.rsplit(":", 1), force=True)
+            its_client.remove_image(other, force=True)
+    assert run.process.returncode == 0
+    assert used == {image}

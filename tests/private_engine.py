@@ -1,0 +1,194 @@
+"""A Docker engine of the tests' own, to be killed and started again without anybody else noticing.
+
+It lives in a folder of its own and in a network namespace of its own: without that, `--bridge none`
+would delete the bridge of the machine's engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from docker import APIClient
+from docker.errors import APIError, DockerException
+
+from harness.environments import environments
+from harness.sandbox.image_sources import image_tag
+
+START_SECONDS = 60.0
+END_SECONDS = 20.0
+PR_SET_PDEATHSIG = 1
+PATH = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def why_not() -> str | None:
+    """Why there can be no engine of our own on this machine; None where there can."""
+    if os.geteuid() != 0:
+        return "an engine of its own needs root"
+    missing = [name for name in ("dockerd", "unshare") if shutil.which(name, path=PATH) is None]
+    return f"an engine of its own needs {' and '.join(missing)}" if missing else None
+
+
+class PrivateEngine:
+    """One engine in one folder. `address` is for DOCKER_HOST; `close` says what it left behind."""
+
+    def __init__(self) -> None:
+        # Below /tmp, for the path of a socket may have no more than a hundred bytes.
+        self.folder = Path(tempfile.mkdtemp(prefix="harness-engine-", dir="/tmp"))
+        self.address = f"unix://{self.folder}/docker.sock"
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    @contextlib.contextmanager
+    def client(self, seconds: float = 10.0) -> Iterator[APIClient]:
+        client = APIClient(base_url=self.address, version="1.41", timeout=seconds)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    @property
+    def is_up(self) -> bool:
+        with self.client(2.0) as client, contextlib.suppress(DockerException, OSError):
+            return bool(client.ping())
+        return False
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the daemon on what is in the folder."""
+
+        def end_with_parent() -> None:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+        options = {"data-root": "data", "exec-root": "exec", "pidfile": "dockerd.pid"}
+        # A daemon that was killed leaves these. Where its pid is in use again, or its zombie is not
+        # collected, the next one would believe that it still runs.
+        for left in ("dockerd.pid", "exec/containerd/containerd.pid"):
+            (self.folder / left).unlink(missing_ok=True)
+        with open(self.folder / "dockerd.log", "ab") as log:
+            self._daemon = subprocess.Popen(
+                [
+                    *("unshare", "--net", "dockerd", "--host", self.address),
+                    *(part for name, place in options.items() for part in (f"--{name}", self.folder / place)),
+                    *("--bridge", "none", "--iptables=false", "--ip-forward=false", "--ip-masq=false"),
+                ],
+                env={**os.environ, "PATH": PATH},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=end_with_parent,
+                start_new_session=True,
+            )
+        if wait:
+            self.wait_until_up()
+
+    def wait_until_up(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not self.is_up:
+            if self._daemon is None or self._daemon.poll() is not None or time.monotonic() > deadline:
+                log = (self.folder / "dockerd.log").read_text(errors="replace")
+                raise RuntimeError(f"the engine does not start; the end of its log:\n{log[-3000:]}")
+            time.sleep(0.05)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._daemon is not None:
+            self._daemon.send_signal(number)
+
+    def kill(self) -> None:
+        """End the daemon as a crash would; what it runs is left to itself."""
+        if self._daemon is not None:
+            self._daemon.kill()
+            self._daemon.wait()
+
+    def stop(self) -> None:
+        """End the daemon as a service manager would, with all containers."""
+        if self._daemon is not None:
+            self._daemon.send_signal(signal.SIGCONT)
+            self._daemon.terminate()
+            self._daemon.wait()
+
+    def take_images(self, source: APIClient) -> None:
+        """Copy the images that tasks need from another engine, ids included."""
+        with self.client(120.0) as client:
+            for name in sorted({world.image for world in environments().values()}):
+                client.load_image(source.get_image(image_tag(name)))
+
+    def containers(self) -> list[str]:
+        with self.client() as client:
+            return [container["Id"] for container in client.containers(all=True)]
+
+    def processes(self) -> list[str]:
+        """What still runs because of this engine: its daemons, and all that lives on its images.
+
+        Not so the shims of containers that ended while their daemon was dead: it leaves these for ever.
+        """
+        return [process for process in self._processes() if not _is_idle_shim(process)]
+
+    def _processes(self) -> list[str]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                mounts = (entry / "mountinfo").read_text(errors="replace").splitlines()
+                root = next((line for line in mounts if line.split()[4] == "/"), "")
+                if str(self.folder) in command or str(self.folder) in root:
+                    found.append(f"{entry.name} {command.strip()[:120]}")
+        return found
+
+    def mounts(self) -> list[str]:
+        """The mounts in its folder, but for that of the data on themselves, which a daemon makes and,
+        once another one has been killed, leaves.
+        """
+        return [place for place in self._mounts() if place != f"{self.folder}/data"]
+
+    def _mounts(self) -> list[str]:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+        return [place for line in lines if str(self.folder) in (place := line.split()[4])]
+
+    def close(self) -> list[str]:
+        """End the engine, remove its folder, and return what it left that should not have been there."""
+        try:
+            if self._daemon is not None:
+                if self._daemon.poll() is not None:
+                    self.start()
+                self._remove_containers()
+                self.stop()
+            deadline = time.monotonic() + END_SECONDS
+            while (left := self.processes() + self.mounts()) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:
+            self._end_the_rest()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return left
+
+    def _remove_containers(self) -> None:
+        with self.client(60.0) as client:
+            for container in client.containers(all=True):
+                with contextlib.suppress(APIError):
+                    client.remove_container(container["Id"], force=True, v=True)
+
+    def _end_the_rest(self) -> None:
+        for process in self._processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process.split()[0]), signal.SIGKILL)
+        for mount in reversed(self._mounts()):
+            subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
+
+
+def _is_idle_shim(process: str) -> bool:
+    """Whether it watches over a container in which nothing runs any more."""
+    pid, _, command = process.partition(" ")
+    if "containerd-shim" not in command.partition(" ")[0]:
+        return False
+    with contextlib.suppress(OSError):
+        children = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        return not "".join(children).strip()
+    return True

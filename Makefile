@@ -15,9 +15,10 @@ MODEL :=
 N :=
 DATA :=
 ARGS :=
+SECONDS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval test lint bench fuzz clean
+.PHONY: help setup eval test lint bench fuzz chaos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,11 +44,14 @@ lint: $(STAMP) ## ruff and mypy
 bench: setup ## measure what isolation costs
 	$(BIN)/python tests/perf/bench.py $(ARGS)
 
+chaos: setup ## kill containers, harness and engine in mid-run: make chaos [SECONDS=300] [ARGS="--seed 1"]
+	$(BIN)/python tests/chaos/chaos.py --seconds $(or $(SECONDS),300) $(ARGS)
+
 fuzz: $(STAMP) ## fuzz what reads hostile bytes: make fuzz [SECONDS=60]
 	@$(BIN)/python -m pip install --quiet --group fuzz
 	@mkdir -p .fuzz
-	@for target in frames values exceptions answers; do echo "fuzz: $$target, $(SECONDS) s"; \
-	  $(BIN)/python tests/fuzz/decoders.py $$target -max_total_time=$(SECONDS) -timeout=10 \
+	@for target in frames values exceptions answers; do echo "fuzz: $$target, $(or $(SECONDS),60) s"; \
+	  $(BIN)/python tests/fuzz/decoders.py $$target -max_total_time=$(or $(SECONDS),60) -timeout=10 \
 	    -rss_limit_mb=2048 -verbosity=0 -artifact_prefix=.fuzz/ || exit 1; done
 
 clean: ## remove what was made here; images stay (harness images prune)

@@ -30,7 +30,8 @@ async def run(benchmark: str, *, observer: RunObserver | None = None, **options:
     `n_samples`, `max_concurrent`, `output_dir` and so on. Cancelling ends the run cleanly.
 
     Raises UsageError and DataError for what cannot be used, EngineUnavailableError and
-    ImageMissingError where the machine is not set up (`harness setup`).
+    ImageMissingError where the machine is not set up (`harness setup`), RunStoppedError where the
+    engine goes away for good or loses the image; the run folder then holds what was finished.
     """
     import sys
 

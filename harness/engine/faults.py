@@ -88,7 +88,7 @@ class Faults:
         self._stop(
             RunStoppedError(
                 f"the Docker engine went away and did not come back within {self._wait_seconds:.0f} s",
-                hint="start it, then go on with the run: harness run --resume",
+                hint="start it, then go on with what is left: --resume",
             )
         )
 

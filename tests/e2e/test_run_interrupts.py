@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import Harness, RunFolder, wait_until
 from docker import APIClient
+from docker.errors import APIError
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 TORN_DOWN_SECONDS = 5.0
@@ -73,6 +76,66 @@ def test_further_signals_change_nothing(harness: Harness, client: APIClient, num
     assert run.process.returncode == SIGNALS[number], stderr
     assert "run folder:" in stdout
     assert run.folder.containers(client) == []
+
+
+def test_eight_busy_sandboxes_are_gone_in_time(harness: Harness, client: APIClient) -> None:
+    samples = [{"task_id": number, "solution": "while True: pass"} for number in range(9001, 9009)]
+    (harness.folder / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in samples))
+    (harness.folder / "config.yaml").write_text(
+        "benchmark: mbpp\nsamples: samples.jsonl\n"
+        "limits: {memory_mb: 128, cpu_seconds: 600, wall_seconds: 600}\n"
+    )
+    run = harness.start_run("-c", "config.yaml", "--max-concurrent", "8", finished=0)
+
+    def busy() -> bool:
+        running = run.folder.containers(client, running=True)
+        return len(running) == 8 and all(is_computing(client, container) for container in running)
+
+    wait_until(busy, "eight busy sandboxes")
+    before = time.monotonic()
+    stdout, stderr = run.end(signal.SIGTERM)
+    assert time.monotonic() - before < TORN_DOWN_SECONDS
+    assert run.process.returncode == 143, stdout + stderr
+    assert run.folder.containers(client) == []
+
+
+def is_computing(client: APIClient, container: str) -> bool:
+    """Whether a process of a sandbox that is not the guest's own wants to run."""
+    with contextlib.suppress(APIError):
+        processes = client.top(container, "-o uid,stat,pid")["Processes"]
+        return any(int(uid) >= 10_000 and state.startswith("R") for uid, state, _ in processes)
+    return False
+
+
+def test_twenty_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, client: APIClient) -> None:
+    moments = random.Random(20)
+    run = harness.start_run("--n-samples", "8", "--max-concurrent", "3")
+    folder, process, kept = run.folder, run.process, b""
+    for kill in range(20):
+        time.sleep(moments.uniform(0, 0.5))
+        process.kill()
+        process.communicate()
+        assert folder.raw_attempts.startswith(kept)
+        kept = folder.raw_attempts
+        process = harness.start("run", "--resume", folder.path, "--max-concurrent", "3")
+        # Every third is killed while it starts.
+        while kill % 3 and process.poll() is None and folder.raw_attempts == kept:
+            time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    wait_until(
+        lambda: not folder.containers(client, running=True), "the guests ended by themselves", seconds=10
+    )
+    assert harness("gc").returncode == 0
+    assert folder.containers(client) == []
+
+    ended = harness("run", "--resume", folder.path)
+    assert ended.returncode == 0, ended.stderr
+    assert folder.raw_attempts.startswith(kept)
+    verdicts = Counter((attempt["task_id"], attempt["attempt"]) for attempt in folder.attempts)
+    assert set(verdicts.values()) == {1}
+    assert folder.summary["statuses"] == {"passed": len(verdicts)} == {"passed": 22 * 8}
+    assert [path for path in folder.path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_signal_that_was_ignored_stays_so(harness: Harness) -> None:

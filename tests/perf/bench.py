@@ -3,12 +3,14 @@
 (a) the engine alone: create, start, remove one container a task, with our settings and no work.
 (b) HumanEval with one and with ten attempts at each task.
 (c) a command in a running sandbox, beside `docker exec` through the API.
+(d) our memory in a run of many tasks, after the first hundred and at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import statistics
 import tempfile
@@ -17,8 +19,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
+
 from harness import Sandbox, run
 from harness.engine.concurrency import default_concurrency
+from harness.model import AttemptRecord
 from harness.sandbox.engine import connect
 from harness.sandbox.images import require_image
 from harness.sandbox.limits import Limits
@@ -58,6 +63,52 @@ def humaneval(data: str, attempts: int, workers: int) -> tuple[float, int]:
     return seconds, result.summary.total
 
 
+class MemoryWatch:
+    """Notes how much memory this process has, in MiB, after each hundred attempts."""
+
+    def __init__(self) -> None:
+        self.mebibytes: list[float] = []
+        self._attempts = 0
+
+    def started(self, *, attempts: int, finished: int, concurrency: int) -> None:
+        pass
+
+    def attempt_finished(self, record: AttemptRecord) -> None:
+        self._attempts += 1
+        if self._attempts % 100 == 0:
+            self.mebibytes.append(psutil.Process().memory_info().rss / 2**20)
+
+    def note(self, text: str) -> None:
+        print(text)
+
+    def ended(self) -> None:
+        pass
+
+
+def memory(tasks: int, workers: int) -> list[float]:
+    """Our memory in MiB after each hundred of so many trivial tasks, each in a container of its own."""
+    rows = [
+        {
+            "task_id": number,
+            "prompt": f"Write a function to add {number}.",
+            "code": f"def add(x):\n    return x + {number}",
+            "test_imports": [],
+            "test_list": [f"assert add(1) == {number + 1}"],
+        }
+        for number in range(1, tasks + 1)
+    ]
+    watch = MemoryWatch()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "mbpp.json"
+        data.write_text(json.dumps(rows))
+        result = asyncio.run(
+            run("mbpp", data=str(data), max_concurrent=workers, output_dir=folder, observer=watch)
+        )
+    if result.summary.resolved != tasks:
+        raise SystemExit(f"only {result.summary.resolved} of {tasks} passed")
+    return watch.mebibytes
+
+
 async def round_trips(times: int) -> tuple[float, float]:
     """Median seconds of `exec true` over our stream, and of `docker exec true` in the same container."""
     client = connect()
@@ -89,8 +140,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=str(HUMANEVAL) if HUMANEVAL.exists() else "bundled")
     parser.add_argument("--workers", type=int, default=default_concurrency(Limits()))
+    parser.add_argument("--memory-tasks", type=int, default=1000, help="of (d); 0 leaves it out")
+    parser.add_argument("--memory-only", action="store_true", help="only (d)")
     arguments = parser.parse_args()
+    if not arguments.memory_only:
+        speed(arguments)
+    if arguments.memory_tasks:
+        grown = memory(arguments.memory_tasks, arguments.workers)
+        print(f"{'(d) memory, MiB, after each 100 tasks':44}{' '.join(f'{size:.1f}' for size in grown)}")
+        if len(grown) > 1:
+            growth = grown[-1] / grown[0]
+            print(f"{'    at the end, beside after 100':44}{grown[-1]:9.1f}{growth:8.2f}  <= 1.1")
 
+
+def speed(arguments: argparse.Namespace) -> None:
+    """Measure and print (a) to (c)."""
     once, tasks = humaneval(arguments.data, 1, arguments.workers)
     bare = bare_engine(tasks, arguments.workers)
     ten, _ = humaneval(arguments.data, 10, arguments.workers)

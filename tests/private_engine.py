@@ -26,6 +26,7 @@ from harness.sandbox.image_sources import image_tag
 START_SECONDS = 60.0
 END_SECONDS = 20.0
 PR_SET_PDEATHSIG = 1
+RUNC_INIT = "runc init"
 PATH = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -48,7 +49,8 @@ class PrivateEngine:
 
     @contextlib.contextmanager
     def client(self, seconds: float = 10.0) -> Iterator[APIClient]:
-        client = APIClient(base_url=self.address, version="1.41", timeout=seconds)
+        """A connection whose calls may take so long. Raises DockerException where the engine is down."""
+        client = APIClient(base_url=self.address, version="auto", timeout=seconds)
         try:
             yield client
         finally:
@@ -56,7 +58,7 @@ class PrivateEngine:
 
     @property
     def is_up(self) -> bool:
-        with self.client(2.0) as client, contextlib.suppress(DockerException, OSError):
+        with contextlib.suppress(DockerException, OSError), self.client(2.0) as client:
             return bool(client.ping())
         return False
 
@@ -126,9 +128,10 @@ class PrivateEngine:
     def processes(self) -> list[str]:
         """What still runs because of this engine: its daemons, and all that lives on its images.
 
-        Not so the shims of containers that ended while their daemon was dead: it leaves these for ever.
+        Not so what a daemon that was killed leaves for ever by itself: the shims of containers that
+        ended meanwhile, and of those that it was about to start, which hold nothing but `runc init`.
         """
-        return [process for process in self._processes() if not _is_idle_shim(process)]
+        return [process for process in self._processes() if not _is_idle(process)]
 
     def _processes(self) -> list[str]:
         found = []
@@ -136,11 +139,11 @@ class PrivateEngine:
             if not entry.name.isdecimal():
                 continue
             with contextlib.suppress(OSError):
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                command = _command(entry)
                 mounts = (entry / "mountinfo").read_text(errors="replace").splitlines()
                 root = next((line for line in mounts if line.split()[4] == "/"), "")
                 if str(self.folder) in command or str(self.folder) in root:
-                    found.append(f"{entry.name} {command.strip()[:120]}")
+                    found.append(f"{entry.name} {command[:120]}")
         return found
 
     def mounts(self) -> list[str]:
@@ -183,12 +186,21 @@ class PrivateEngine:
             subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
 
 
-def _is_idle_shim(process: str) -> bool:
-    """Whether it watches over a container in which nothing runs any more."""
+def _is_idle(process: str) -> bool:
+    """Whether it only waits for a container to be started, or watches over one in which nothing runs."""
     pid, _, command = process.partition(" ")
+    if command == RUNC_INIT:
+        return True
     if "containerd-shim" not in command.partition(" ")[0]:
         return False
     with contextlib.suppress(OSError):
-        children = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-        return not "".join(children).strip()
+        children = "".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+        return all(_command(Path("/proc", child)) in (RUNC_INIT, "") for child in children.split())
     return True
+
+
+def _command(process: Path) -> str:
+    """Its command line; nothing where it is gone, or a zombie."""
+    with contextlib.suppress(OSError):
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""

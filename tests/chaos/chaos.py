@@ -90,6 +90,8 @@ class Round:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # What a shell starts in its background, or under nohup, ignores some of them.
+                preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in SIGNALS],
             )
         self.started_at = time.monotonic()
         self.starts += 1

@@ -1,0 +1,23 @@
+"""How long a run waits for a lost engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.engine.faults import WAIT_VARIABLE, wait_seconds
+from harness.errors import UsageError
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 60.0), ("0", 0.0), ("2.5", 2.5), ("86400", 86_400.0)])
+def test_environment_says_how_long_to_wait(
+    monkeypatch: pytest.MonkeyPatch, text: str, seconds: float
+) -> None:
+    monkeypatch.setenv(WAIT_VARIABLE, text)
+    assert wait_seconds() == seconds
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "inf", "nan", "86401"])
+def test_a_wait_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(WAIT_VARIABLE, text)
+    with pytest.raises(UsageError, match=f"{WAIT_VARIABLE} must be a number of seconds"):
+        wait_seconds()

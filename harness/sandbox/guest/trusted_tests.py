@@ -122,7 +122,7 @@ def _compiled(statement: str) -> Any:
 
 
 def _noting(node: ast.Assert, caught: bool) -> ast.stmt:
-    """Pass both sides of `assert a == b` through `NOTE`, and hand its failure to `FAILED` if none catches it."""
+    """Pass both sides of `assert a == b` through `NOTE`, and hand a failure that none catches to `FAILED`."""
     if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
         compare = node.test
         compare.left = _noted(0, compare.left)

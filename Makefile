@@ -16,6 +16,7 @@ N :=
 DATA :=
 ARGS :=
 SECONDS :=
+RUNTIME :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup eval test lint bench fuzz chaos clean
@@ -24,14 +25,15 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=...] [N=10] [DATA=path] [ARGS="--seed 1"]'
 
-setup: $(STAMP) ## virtual environment, package, Docker engine and images; quick when all is there
-	@$(BIN)/harness setup
+setup: $(STAMP) ## virtual environment, package, Docker engine and images; quick when all is there; RUNTIME=runsc adds gVisor
+	@$(BIN)/harness setup $(if $(RUNTIME),--runtime $(RUNTIME))
 
 eval: ## run a benchmark: make eval BENCH=mbpp
 	@test -n "$(BENCH)" || { echo 'error: which benchmark? make eval BENCH=mbpp' >&2; exit 2; }
 	@$(MAKE) --no-print-directory setup
 	@$(BIN)/harness run -b $(BENCH) --agent $(or $(AGENT),oracle) \
-	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) $(ARGS)
+	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) \
+	  $(if $(RUNTIME),--runtime $(RUNTIME)) $(ARGS)
 
 test: setup ## all tests, against the real engine; ARGS="-k name" for some
 	$(BIN)/python -m pytest $(ARGS)

@@ -13,22 +13,27 @@ app = typer.Typer()
 @app.command()
 def setup(
     runtime: Annotated[
-        str, typer.Option(help="The container runtime that runs will use; it must be known to the engine.")
+        str, typer.Option(help="The container runtime that runs will use; runsc (gVisor) is set up where missing.")
     ] = "runc",
 ) -> None:
     """Prepare this machine: the Docker engine, the images, nothing left over from dead runs."""
     started = time.monotonic()
     from harness.sandbox.engine import engine_facts, require_runtime
+    from harness.sandbox.gvisor import RUNTIME, ensure_runsc
     from harness.sandbox.images import build_images
     from harness.sandbox.installation import ensure_engine
     from harness.sandbox.reaper import remove_orphans
 
     client = ensure_engine(notify=typer.echo)
     facts = engine_facts(client)
-    require_runtime(facts, runtime)
+    if runtime != RUNTIME:
+        require_runtime(facts, runtime)
     typer.echo(f"engine: Docker {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
     for image in build_images(client, notify=typer.echo):
         typer.echo(f"image {image.name}: {image.tag}")
+    if runtime == RUNTIME:
+        ensure_runsc(client, notify=typer.echo)
+        typer.echo(f"runtime: {runtime} works")
     typer.echo(f"leftovers: {len(remove_orphans(client))} removed")
     typer.echo(f"ready in {time.monotonic() - started:.1f} s")
 

@@ -34,6 +34,8 @@ SHARED_MEMORY_FOLDER = "/dev/shm"
 SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The least that PID 1 needs to start jobs under their own users and to end them.
 CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
+# What a runtime itself has in the container's cgroup: gVisor's kernel is a process with many threads.
+EXTRA_PROCESSES = {"runsc": 512}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
             },
             mem_limit=memory,
             memswap_limit=memory,
-            pids_limit=limits.processes,
+            pids_limit=limits.processes + EXTRA_PROCESSES.get(spec.runtime, 0),
             nano_cpus=int(limits.cpus * 1e9),
             ulimits=[Ulimit(name="core", soft=0, hard=0)],
             ipc_mode="private",

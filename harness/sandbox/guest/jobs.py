@@ -65,7 +65,10 @@ class Job:
             read_end, write_end = os.pipe()
             keep = self.limits["keep_bytes"]
             self.outputs.append(Output(self.loop, read_end, keep, self._output_grew))
-            os.fchown(write_end, uid, uid)  # for /dev/stdout
+            try:
+                os.fchown(write_end, uid, uid)  # for /dev/stdout
+            except PermissionError:
+                pass  # gVisor's pipes keep their owner: there, /dev/stdout cannot be opened anew
             ends.append(write_end)
         return ends[0], ends[1]
 

@@ -13,7 +13,10 @@ app = typer.Typer()
 @app.command()
 def setup(
     runtime: Annotated[
-        str, typer.Option(help="The container runtime that runs will use; runsc (gVisor) is set up where missing.")
+        str,
+        typer.Option(
+            help="The container runtime that runs will use; runsc (gVisor) is set up where missing."
+        ),
     ] = "runc",
 ) -> None:
     """Prepare this machine: the Docker engine, the images, nothing left over from dead runs."""

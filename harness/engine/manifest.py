@@ -15,6 +15,7 @@ import psutil
 from harness.config import RunConfig
 from harness.model import DataSource
 from harness.sandbox.engine import engine_facts
+from harness.sandbox.runtimes import runtime_facts
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -45,6 +46,7 @@ def build_manifest(
         "images": images,
         "python_version": platform.python_version(),
         "engine": asdict(engine),
+        "runtime": asdict(runtime_facts(client, config.runtime)),
         "host": {
             "system": platform.platform(),
             "machine": platform.machine(),

@@ -19,6 +19,7 @@ from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
 from harness.sandbox.images import require_image
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult, TestReport, exec_result, test_report
+from harness.sandbox.runtimes import counts_processes
 from harness.sandbox.spec import ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
 
 if TYPE_CHECKING:
@@ -88,13 +89,15 @@ class Sandbox:
             container = await stack.enter_async_context(started(client, spec, name))
             connection = await stack.enter_async_context(connected(container.stream))
             sandbox = cls(client, container.id, connection, spec)
-            hello = {
+            hello: dict[str, Any] = {
                 "verb": "hello",
                 "first_uid": random.choice(FIRST_UIDS),
                 "work_folder": WORK_FOLDER,
                 "shared_folders": SHARED_FOLDERS,
                 "deadline_seconds": deadline_seconds,
             }
+            if not counts_processes(runtime):
+                hello["most_processes"] = spec.limits.processes
             try:
                 await sandbox._request(hello, seconds=HELLO_SECONDS)
             except SandboxUnresponsive as error:

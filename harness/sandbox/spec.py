@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.sandbox import seccomp
 from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.runtimes import EXTRA_PROCESSES
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -34,8 +35,6 @@ SHARED_MEMORY_FOLDER = "/dev/shm"
 SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The least that PID 1 needs to start jobs under their own users and to end them.
 CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
-# What a runtime itself has in the container's cgroup: gVisor's kernel is a process with many threads.
-EXTRA_PROCESSES = {"runsc": 512}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from harness.sandbox.checks.canary import RUN_ID
 from harness.sandbox.checks.check import Check, Finding, Level
 from harness.sandbox.engine import engine_facts
 from harness.sandbox.limits import Limits
+from harness.sandbox.runtimes import known_difference
 from harness.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Trial:
 # Apart are those that disturb others: a job that dies of memory, half a CPU, a sandbox that ends.
 TRIALS = (
     Trial(
-        {"memory_mb": quotas.memory_mb, "swap": quotas.swap, "cpus": quotas.cpus},
+        # Memory last: there are runtimes where going over it ends the whole sandbox.
+        {"swap": quotas.swap, "cpus": quotas.cpus, "memory_mb": quotas.memory_mb},
         Limits(memory_mb=64, cpus=0.5),
     ),
     Trial({"cpu_seconds": quotas.cpu_seconds}, Limits(cpu_seconds=1)),
@@ -133,7 +135,12 @@ async def _concluded(name: str, finding: Awaitable[Finding]) -> Check:
 
 
 def _with_fix(check: Check, runtime: str) -> Check:
-    """Canaries know what is broken, seldom why: then say what remains to be done."""
+    """Canaries know what is broken, seldom why: then say what is known of it, or remains to be done."""
+    known = known_difference(runtime, check.name, check.found)
+    if known is not None:
+        return replace(
+            check, level=Level.WARN, found=f"{check.found} - known of {runtime}: {known.means}", fix=None
+        )
     if check.level is not Level.FAIL or check.fix is not None:
         return check
     fix = f"run no untrusted code with runtime '{runtime}' on this engine: update both, or use another"

@@ -14,6 +14,7 @@ from harness.errors import SandboxError, UsageError
 from harness.sandbox import reaper
 from harness.sandbox.connection import Connection, ConnectionLost, connected
 from harness.sandbox.container import end_state, remove, started
+from harness.sandbox.disk_watch import DiskWatch, watched
 from harness.sandbox.engine import connect
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
 from harness.sandbox.images import require_image
@@ -48,6 +49,7 @@ class Sandbox:
         self.container_id = container_id
         self._connection = connection
         self._limits = spec.limits
+        self._disk: DiskWatch | None = None
         self.clean = True
 
     @classmethod
@@ -59,6 +61,7 @@ class Sandbox:
         limits: Limits | None = None,
         runtime: str = "runc",
         seccomp: Literal["default", "strict"] = "default",
+        writable_root: bool = False,
         deadline_seconds: float = 600.0,
         run_id: str | None = None,
         client: APIClient | None = None,
@@ -66,7 +69,8 @@ class Sandbox:
         """Start a sandbox on one of the harness's images and yield it; destroy it on leaving the block.
 
         `image` is the name of an image, of which the current build is taken, or the id of a build.
-        The sandbox ends itself after `deadline_seconds`, whatever its host does. `client` is a
+        The sandbox ends itself after `deadline_seconds`, whatever its host does. With a
+        `writable_root` it is destroyed when it has written more than `disk_mb` there. `client` is a
         connection to share; without it the sandbox makes and closes its own.
         Raises EngineUnavailableError, ImageMissingError, SandboxError.
         """
@@ -81,6 +85,7 @@ class Sandbox:
                 limits=limits or Limits(),
                 runtime=runtime,
                 seccomp=seccomp,
+                writable_root=writable_root,
                 labels=reaper.labels(
                     run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS
                 ),
@@ -103,6 +108,9 @@ class Sandbox:
             except SandboxUnresponsive as error:
                 # Nothing runs in there yet that could have kept it from answering.
                 raise SandboxError(error.message) from error
+            if writable_root:
+                watching = watched(client, container.id, spec.limits.disk_mb)
+                sandbox._disk = await stack.enter_async_context(watching)
             yield sandbox
 
     async def exec(
@@ -133,6 +141,7 @@ class Sandbox:
         }
         header, body = await self._request(request, stdin, seconds=limits["wall_seconds"] + GRACE_SECONDS)
         result = exec_result(header, body)
+        await self._look_at_disk()
         self.clean = self.clean and result.clean
         return result
 
@@ -173,6 +182,7 @@ class Sandbox:
             {"verb": "put", "path": path, "mode": mode}, data, seconds=FILE_SECONDS
         )
         _raise_refusal(f"cannot write {path}", header)
+        await self._look_at_disk()
 
     async def read_file(self, path: str, *, limit: int = MAX_BODY_BYTES) -> bytes:
         """Read a regular file of at most `limit` bytes as the agent's user. Raises UsageError."""
@@ -217,9 +227,23 @@ class Sandbox:
             raise SandboxError(f"the guest could not do '{header['verb']}': {str(answer['error'])[:500]}")
         return answer, data
 
+    async def _look_at_disk(self) -> None:
+        """Raise where the last request went over the limit: the watch alone may be late by a moment."""
+        if self._disk is not None:
+            await self._disk.look()
+            if self._disk.over:
+                self.clean = False
+                raise self._ended_for_disk(self._disk)
+
+    @staticmethod
+    def _ended_for_disk(watch: DiskWatch) -> SandboxError:
+        return SandboxOutOfDisk(watch.exceeded) if watch.exceeded else SandboxError(watch.failure or "")
+
     async def _diagnosis(self, lost: ConnectionLost) -> SandboxError:
         """Say why the stream ended: what ran inside can have PID 1 killed for memory, and nothing else."""
         self.clean = False
+        if self._disk is not None and self._disk.over:
+            return self._ended_for_disk(self._disk)
         out_of_memory, exit_code = await asyncio.to_thread(end_state, self._client, self.container_id)
         if out_of_memory:
             return SandboxOutOfMemory("the whole sandbox ran out of memory")
@@ -233,8 +257,22 @@ class SandboxUnresponsive(SandboxError):
     """The guest did not answer within a limit that it should itself have enforced."""
 
 
-class SandboxOutOfMemory(SandboxError):
+class SandboxLimitReached(SandboxError):
+    """What ran in the sandbox reached a limit, a field of `Limits`, which cost the whole sandbox."""
+
+    limit: str
+
+
+class SandboxOutOfMemory(SandboxLimitReached):
     """What ran in the sandbox took so much memory that PID 1 was killed."""
+
+    limit = "memory_mb"
+
+
+class SandboxOutOfDisk(SandboxLimitReached):
+    """What ran in the sandbox wrote more to its root file system than it may."""
+
+    limit = "disk_mb"
 
 
 def _image_id(client: APIClient, image: str) -> str:

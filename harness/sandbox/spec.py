@@ -42,7 +42,8 @@ class SandboxSpec:
     """One hardened container. `image` is an image id, `seccomp` the name of a profile.
 
     `strict` is for containers in which only programs are judged: no sockets but local ones, no
-    System V IPC.
+    System V IPC. With a `writable_root` what is written to the root file system is bounded by nothing
+    here, but by a watch (`disk_watch`).
     """
 
     image: str
@@ -50,6 +51,7 @@ class SandboxSpec:
     runtime: str = "runc"
     seccomp: Literal["default", "strict"] = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
+    writable_root: bool = False
 
 
 def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
             cap_drop=["ALL"],
             cap_add=list(CAPABILITIES),
             security_opt=["no-new-privileges:true", f"seccomp={seccomp.profile(spec.seccomp)}"],
-            read_only=True,
+            read_only=not spec.writable_root,
             tmpfs={
                 WORK_FOLDER: f"{disk},mode=0755,exec",
                 TEMPORARY_FOLDER: f"{disk},mode=1777,exec",

@@ -1,0 +1,38 @@
+"""What is known of runtimes that do not do as they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.sandbox.limits import Limits
+from harness.sandbox.runtimes import BY_CGROUP, NOT_ENFORCED, known_difference
+
+
+def test_what_a_canary_is_known_to_find_is_known() -> None:
+    known = known_difference(
+        "runsc", "inodes", "/tmp 128 files, /dev/shm 128 files where 64 are allowed in each"
+    )
+    assert known is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("read-only root", "a new file in / (EACCES), /etc (works)"),
+        ("capabilities", "the job has CapEff, CapAmb, PID 1 has 4 (meant are 4)"),
+        ("capabilities", "the job has CapAmb, PID 1 has 41 (meant are 4)"),
+        ("namespaces", "not private: cgroup, ipc, mnt, net, uts"),
+        ("network", "interfaces: lo, eth0; routes to: 192.0.2.1"),
+    ],
+)
+def test_what_is_worse_than_known_is_not_known(name: str, found: str) -> None:
+    assert known_difference("runsc", name, found) is None
+
+
+def test_of_runc_nothing_is_known_that_excuses_anything() -> None:
+    assert known_difference("runc", "no new privileges", "NoNewPrivs is None") is None
+
+
+def test_limits_that_are_not_enforced_are_limits() -> None:
+    named = {*BY_CGROUP, *(name for names in NOT_ENFORCED.values() for name in names)}
+    assert named <= set(Limits.model_fields)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.sandbox import seccomp
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.runtimes import EXTRA_PROCESSES
+from harness.sandbox.runtimes import EXTRA_PROCESSES, ONE_ERRNO
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -59,6 +59,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
     from docker.types import LogConfig, Ulimit
 
     limits = spec.limits
+    profile = seccomp.profile(spec.seccomp, errnos=spec.runtime not in ONE_ERRNO)
     memory = limits.memory_mb * MIB
     disk = f"size={limits.disk_mb}m,nr_inodes={limits.inodes},nosuid,nodev"
     return {
@@ -76,7 +77,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
             network_mode="none",
             cap_drop=["ALL"],
             cap_add=list(CAPABILITIES),
-            security_opt=["no-new-privileges:true", f"seccomp={seccomp.profile(spec.seccomp)}"],
+            security_opt=["no-new-privileges:true", f"seccomp={profile}"],
             read_only=not spec.writable_root,
             tmpfs={
                 WORK_FOLDER: f"{disk},mode=0755,exec",

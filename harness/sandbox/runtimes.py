@@ -44,7 +44,7 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
     "runsc": {
         "memory_mb": Difference(
             r"the whole sandbox ran out of memory",
-            "enforced, but what goes over it ends the whole sandbox, not the one job",
+            "enforced, but what takes memory faster than the guest can look ends the whole sandbox",
         ),
         "swap": Difference(
             r"the kernel does not count it, so that memory_mb does not bound it",
@@ -82,10 +82,16 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
 }
 # Limits of which the above says that nobody enforces them; what the guest enforces itself is not here.
 NOT_ENFORCED: Mapping[str, tuple[str, ...]] = {"runsc": ("inodes",)}
-WITHOUT_CGROUP = "not enforced: the runtime was told to ignore its cgroup (--ignore-cgroups)"
-BY_CGROUP = ("memory_mb", "cpus")
-# What the runtime itself has in a container's pids cgroup: gVisor's kernel is a process with many threads.
+# Told to ignore its cgroup, the runtime bounds no CPUs, and nothing stands behind the guest's own watch.
+WITHOUT_CGROUP: Mapping[str, str] = {
+    "cpus": "not enforced: the runtime was told to ignore its cgroup (--ignore-cgroups)",
+    "memory_mb": "only watched by the guest, every 0.05 s: the runtime was told to ignore its cgroup",
+}
+# Whose processes and memory the guest counts itself, since their own limits are none or hit everyone.
+WATCHED_BY_GUEST = frozenset({"runsc"})
+# What the runtime itself has in a container's cgroup: gVisor's kernel is a process with many threads.
 EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 512}
+EXTRA_MEMORY_MB: Mapping[str, int] = {"runsc": 128}
 # Runtimes whose seccomp filter refuses everything with EPERM: told so of clone3, the C library starts no
 # thread. There, clone3 is gVisor's own kernel's, and a namespace of its making is none of the machine's.
 ONE_ERRNO = frozenset({"runsc"})
@@ -97,11 +103,6 @@ def known_difference(runtime: str, name: str, found: str) -> Difference | None:
     return difference if difference is not None and re.fullmatch(difference.found, found) else None
 
 
-def counts_processes(runtime: str) -> bool:
-    """Whether the runtime itself refuses a process too many."""
-    return "processes" not in DIFFERENCES.get(runtime, {})
-
-
 def runtime_facts(client: APIClient, runtime: str) -> RuntimeFacts:
     """What is known of a runtime of this engine. Raises SandboxError where the engine does not answer."""
     with engine_errors("ask the engine about its runtimes"):
@@ -109,7 +110,7 @@ def runtime_facts(client: APIClient, runtime: str) -> RuntimeFacts:
     arguments = tuple(entry.get("runtimeArgs") or ())
     lacking = {name: DIFFERENCES[runtime][name].means for name in NOT_ENFORCED.get(runtime, ())}
     if any(re.fullmatch("--?ignore-cgroups(=true)?", argument) for argument in arguments):
-        lacking |= dict.fromkeys(BY_CGROUP, WITHOUT_CGROUP)
+        lacking |= WITHOUT_CGROUP
     version = engine_facts(client).runc_version if runtime == "runc" else _version_of(entry.get("path"))
     return RuntimeFacts(runtime, version, arguments, lacking)
 

@@ -20,7 +20,7 @@ from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
 from harness.sandbox.images import require_image
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult, TestReport, exec_result, test_report
-from harness.sandbox.runtimes import counts_processes
+from harness.sandbox.runtimes import WATCHED_BY_GUEST
 from harness.sandbox.spec import ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
 
 if TYPE_CHECKING:
@@ -101,8 +101,11 @@ class Sandbox:
                 "shared_folders": SHARED_FOLDERS,
                 "deadline_seconds": deadline_seconds,
             }
-            if not counts_processes(runtime):
-                hello["most_processes"] = spec.limits.processes
+            if runtime in WATCHED_BY_GUEST:
+                hello["watch"] = {
+                    "processes": spec.limits.processes,
+                    "memory_bytes": spec.limits.memory_mb * MIB,
+                }
             try:
                 await sandbox._request(hello, seconds=HELLO_SECONDS)
             except SandboxUnresponsive as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.sandbox import seccomp
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.runtimes import EXTRA_PROCESSES, ONE_ERRNO
+from harness.sandbox.runtimes import EXTRA_MEMORY_MB, EXTRA_PROCESSES, ONE_ERRNO
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -60,7 +60,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
 
     limits = spec.limits
     profile = seccomp.profile(spec.seccomp, errnos=spec.runtime not in ONE_ERRNO)
-    memory = limits.memory_mb * MIB
+    memory = (limits.memory_mb + EXTRA_MEMORY_MB.get(spec.runtime, 0)) * MIB
     disk = f"size={limits.disk_mb}m,nr_inodes={limits.inodes},nosuid,nodev"
     return {
         "image": spec.image,

@@ -11,9 +11,6 @@ from collections.abc import Mapping
 DIFFERENCES: Mapping[str, Mapping[str, str]] = {
     "runc": {},
     "runsc": {
-        "test_memory_over_the_limit_ends_the_job_alone": (
-            "the cgroup holds gVisor's kernel and all jobs as one: what goes over it ends the whole sandbox"
-        ),
         "test_the_number_of_files_is_bounded": "gVisor's tmpfs knows no nr_inodes: memory bounds it alone",
         "test_a_stream_can_be_opened_by_its_name": "gVisor's pipes cannot be handed to the job's user",
     },

@@ -277,7 +277,8 @@ async def test_a_file_over_the_limit_of_a_read_is_refused(sandbox: Sandbox) -> N
         ),
         pytest.param(
             "import threading, time\n"
-            "for _ in range(60): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
+            "for _ in range(60): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+            "time.sleep(600)",
             "processes",
             id="threads",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.sandbox.limits import Limits
-from harness.sandbox.runtimes import BY_CGROUP, NOT_ENFORCED, known_difference
+from harness.sandbox.runtimes import NOT_ENFORCED, WITHOUT_CGROUP, known_difference
 
 
 def test_what_a_canary_is_known_to_find_is_known() -> None:
@@ -34,5 +34,5 @@ def test_of_runc_nothing_is_known_that_excuses_anything() -> None:
 
 
 def test_limits_that_are_not_enforced_are_limits() -> None:
-    named = {*BY_CGROUP, *(name for names in NOT_ENFORCED.values() for name in names)}
+    named = {*WITHOUT_CGROUP, *(name for names in NOT_ENFORCED.values() for name in names)}
     assert named <= set(Limits.model_fields)

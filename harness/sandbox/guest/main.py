@@ -10,7 +10,7 @@ import time
 from . import files, frames, processes, roles, spawner
 from .jobs import KILLED, CommandJob, Job, Spawners, TestJob
 from .loop import Loop
-from .process_watch import ProcessWatch
+from .usage_watch import UsageWatch
 from .users import User, Users
 
 TYPE_CHECKING = False
@@ -65,8 +65,8 @@ class Guest:
     def _hello(self, number: int, header: dict[str, Any], _body: bytes) -> None:
         self._users = Users(header["first_uid"], header["work_folder"], header["shared_folders"])
         self._loop.after(header["deadline_seconds"], lambda: os._exit(3))
-        if "most_processes" in header:
-            ProcessWatch(self._loop, self._jobs, header["most_processes"])
+        if "watch" in header:
+            UsageWatch(self._loop, self._jobs, header["watch"])
         self._answer(number, {"python": sys.version.split()[0], "pid": os.getpid()})
 
     def _bye(self, _number: int, _header: dict[str, Any], _body: bytes) -> None:

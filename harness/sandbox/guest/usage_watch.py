@@ -1,0 +1,68 @@
+"""Counts processes and memory where the runtime does not: too much of either ends the jobs."""
+
+from __future__ import annotations
+
+import os
+
+from .jobs import MEMORY, PROCESSES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .jobs import Job
+    from .loop import Loop
+
+WATCH_SECONDS = 0.05
+
+
+class UsageWatch:
+    """Looks again and again while there are jobs; nobody can hide from PID 1 in its own /proc."""
+
+    def __init__(self, loop: Loop, jobs: Mapping[int, Job], limits: dict[str, Any]) -> None:
+        self._loop = loop
+        self._jobs = jobs
+        self._limits = limits
+        self._look()
+
+    def _look(self) -> None:
+        if self._jobs:
+            if threads() > self._limits["processes"]:
+                self._stop(PROCESSES)
+            elif memory_bytes() > self._limits["memory_bytes"]:
+                self._stop(MEMORY)
+        self._loop.after(WATCH_SECONDS, self._look)
+
+    def _stop(self, reason: str) -> None:
+        for job in list(self._jobs.values()):
+            job.stop(reason)
+
+
+def threads() -> int:
+    """How many threads there are in all processes of this container: what a pids cgroup counts."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/status", "rb") as file:
+                count += int(file.read(4096).partition(b"\nThreads:\t")[2].split(b"\n", 1)[0])
+        except (OSError, ValueError):
+            continue  # it ended meanwhile
+    return count
+
+
+def memory_bytes() -> int:
+    """The memory in use, files in memory included. Only where the container has a kernel of its own.
+
+    0 where it cannot be told.
+    """
+    facts = {}
+    with open("/proc/meminfo", "rb") as file:
+        for line in file:
+            name, _, value = line.partition(b":")
+            facts[name] = int(value.split()[0])
+    if b"MemTotal" not in facts or b"MemFree" not in facts:
+        return 0
+    return (facts[b"MemTotal"] - facts[b"MemFree"]) * 1024

@@ -119,7 +119,7 @@ def require_runtime(facts: EngineFacts, runtime: str) -> None:
         return
     hint = f"known: {', '.join(facts.runtimes)}"
     if runtime == "runsc":
-        hint += '\ninstall gVisor, add runsc to "runtimes" in /etc/docker/daemon.json and restart Docker'
+        hint += "\nrun: harness setup --runtime runsc   (installs gVisor and tells the engine of it)"
     raise UsageError(f"the engine does not know the runtime '{runtime}'", hint=hint)
 
 

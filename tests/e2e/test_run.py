@@ -109,6 +109,8 @@ def test_manifest_says_what_the_run_was_made_of(oracle: FinishedRun) -> None:
     assert manifest["data"]["sha256"] == load_benchmark("mbpp", path="bundled").source.sha256
     assert manifest["config"]["benchmark"] == "mbpp"
     assert manifest["engine"]["version"]
+    assert manifest["runtime"]["name"] == "runc"
+    assert manifest["runtime"]["limits_not_enforced"] == {}
     assert manifest["host"]["cores"] >= 1
     assert manifest["python_version"].startswith("3.")
     assert {"git_revision", "started_at", "source", "agent"} <= manifest.keys()

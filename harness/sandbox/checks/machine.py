@@ -19,6 +19,7 @@ from harness.sandbox.engine import EngineFacts, engine_errors, require_runtime
 from harness.sandbox.images import IMAGE_NAMES, image_tag, list_images
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.reaper import find_orphans
+from harness.sandbox.runtimes import runtime_facts
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -82,7 +83,12 @@ def cgroups(machine: Machine) -> Finding:
 def runtime(machine: Machine) -> Finding:
     """The engine knows the runtime. Raises UsageError with how to get it."""
     require_runtime(machine.facts, machine.runtime)
-    return Finding(Level.OK, f"{machine.runtime} (known: {', '.join(machine.facts.runtimes)})")
+    facts = runtime_facts(machine.client, machine.runtime)
+    found = f"{machine.runtime} (known: {', '.join(machine.facts.runtimes)})"
+    if facts.limits_not_enforced:
+        lacking = "; ".join(f"{limit}: {means}" for limit, means in facts.limits_not_enforced.items())
+        return Finding(Level.WARN, f"{found}; {facts.version or 'version unknown'}; {lacking}")
+    return Finding(Level.OK, found)
 
 
 def runc(machine: Machine) -> Finding:

@@ -1,0 +1,48 @@
+"""What is said of a runtime is so: in the manifest's facts, and by the doctor's canaries."""
+
+from __future__ import annotations
+
+import pytest
+from docker import APIClient
+
+from harness.sandbox.checks import Level, diagnose
+from harness.sandbox.engine import engine_facts
+from harness.sandbox.images import build_images
+from harness.sandbox.runtimes import DIFFERENCES, runtime_facts
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def runsc(client: APIClient) -> str:
+    if "runsc" not in engine_facts(client).runtimes:
+        pytest.skip("the engine does not know runsc (make setup RUNTIME=runsc)")
+    build_images(client, ["python"], notify=print)
+    return "runsc"
+
+
+def test_runc_is_named_with_its_version_and_enforces_every_limit(client: APIClient) -> None:
+    facts = runtime_facts(client, "runc")
+    assert facts.name == "runc"
+    assert facts.version == engine_facts(client).runc_version
+    assert facts.limits_not_enforced == {}
+
+
+def test_gvisor_is_named_with_the_limits_that_nobody_enforces(client: APIClient, runsc: str) -> None:
+    facts = runtime_facts(client, runsc)
+    assert facts.name == "runsc"
+    assert "inodes" in facts.limits_not_enforced
+
+
+async def test_all_that_the_doctor_misses_in_gvisor_is_known(client: APIClient, runsc: str) -> None:
+    checks = {check.name: check for check in await diagnose(client, runtime=runsc)}
+    surprises = {name for name in DIFFERENCES[runsc] if checks[name].level is Level.FAIL}
+    assert surprises == set()
+
+
+async def test_what_is_known_of_gvisor_is_a_warning_that_says_what_it_means(
+    client: APIClient, runsc: str
+) -> None:
+    checks = {check.name: check for check in await diagnose(client, runtime=runsc)}
+    assert checks["inodes"].level is Level.WARN
+    assert DIFFERENCES[runsc]["inodes"].means in checks["inodes"].found

@@ -91,7 +91,7 @@ WITHOUT_CGROUP: Mapping[str, str] = {
 # Whose processes and memory the guest counts itself, since their own limits are none or hit everyone.
 WATCHED_BY_GUEST = frozenset({"runsc"})
 # What the runtime itself has in a container's cgroup: gVisor's kernel is a process with many threads.
-EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 512}
+EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 4096}
 EXTRA_MEMORY_MB: Mapping[str, int] = {"runsc": 128}
 # Runtimes whose seccomp filter refuses everything with EPERM: told so of clone3, the C library starts no
 # thread. There, clone3 is gVisor's own kernel's, and a namespace of its making is none of the machine's.

@@ -362,6 +362,23 @@ async def test_the_memory_of_the_first_process_is_closed_to_jobs(sandbox: Sandbo
     assert result.stdout.total == 0
 
 
+async def test_the_environment_of_the_first_process_is_closed_to_jobs(sandbox: Sandbox) -> None:
+    with pytest.raises(UsageError):
+        await sandbox.read_file("/proc/1/environ")
+
+
+async def test_a_job_cannot_slow_down_the_first_process(sandbox: Sandbox) -> None:
+    result = await python(sandbox, "import os; os.setpriority(os.PRIO_PROCESS, 1, 19)")
+    assert "Error" in str(result.stderr)
+
+
+async def test_a_job_cannot_make_a_device(sandbox: Sandbox) -> None:
+    program = "import os, stat\nos.mknod('/tmp/device', 0o600 | stat.S_IFBLK, os.makedev(8, 0))"
+    result = await python(sandbox, program)
+    await sandbox.exec(["rm", "-f", "/tmp/device"])
+    assert "Error" in str(result.stderr)
+
+
 # Ending.
 
 

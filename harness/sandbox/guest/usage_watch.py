@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .loop import Loop
 
 WATCH_SECONDS = 0.05
+# What a job that has just been ended had is given back a little later: a new job is not blamed for it.
+GRACE_LOOKS = 2
 
 
 class UsageWatch:
@@ -24,9 +26,11 @@ class UsageWatch:
         self._loop = loop
         self._jobs = jobs
         self._limits = limits
+        self._looks: dict[int, int] = {}
         self._look()
 
     def _look(self) -> None:
+        self._looks = {number: self._looks.get(number, 0) + 1 for number in self._jobs}
         if self._jobs:
             if threads() > self._limits["processes"]:
                 self._stop(PROCESSES)
@@ -35,8 +39,9 @@ class UsageWatch:
         self._loop.after(WATCH_SECONDS, self._look)
 
     def _stop(self, reason: str) -> None:
-        for job in list(self._jobs.values()):
-            job.stop(reason)
+        for number, job in list(self._jobs.items()):
+            if self._looks[number] > GRACE_LOOKS:
+                job.stop(reason)
 
 
 def threads() -> int:

@@ -194,6 +194,12 @@ async def test_a_sandbox_whose_stream_is_closed_ends_itself(client: APIClient, i
         assert await exit_code(client, container.id) == 0
 
 
+async def test_a_sandbox_that_the_engine_asks_to_end_does_so(client: APIClient, image: str) -> None:
+    async with Sandbox.open("python", client=client) as sandbox:
+        await asyncio.to_thread(client.kill, sandbox.container_id, "SIGTERM")
+        assert await exit_code(client, sandbox.container_id) == 0
+
+
 async def test_a_sandbox_whose_owner_is_killed_ends_itself(client: APIClient, run_id: str) -> None:
     owner = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OWNER, run_id, stdout=asyncio.subprocess.PIPE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 FILE_SECONDS = 30.0
+# An engine that crashes between a container's start and its hello may forget it, and never close its stream.
+HELLO_SECONDS = 60.0
 AGENT = "agent"
 
 
@@ -43,6 +46,7 @@ class Guest:
             "bye": self._bye,
         }
         loop.watch(0, self._read)
+        self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(4))
         for spawned in spawners:
             loop.watch(spawned.link.fileno(), spawned.read)
 
@@ -63,6 +67,7 @@ class Guest:
             view = view[os.write(self._output, view) :]
 
     def _hello(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        self._unwanted.cancel()
         self._users = Users(header["first_uid"], header["work_folder"], header["shared_folders"])
         self._loop.after(header["deadline_seconds"], lambda: os._exit(3))
         if "watch" in header:
@@ -220,6 +225,8 @@ def main() -> None:
         tests=spawner.start(roles.prepare_tests, roles.be_tests),
     )
     guest = Guest(loop, spawners, output)
+    # An engine that stops asks for the end this way first, and waits. Nobody in here may.
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: os._exit(0))
     # A collection would write to every object, and so copy every page that a fork shares.
     gc.freeze()
     guest._answer(0, {"ready": True, "startup_seconds": time.monotonic() - started})

@@ -673,6 +673,7 @@ DIFFERENT = {
     "argument that is kept and changed by a later call": "gap: an argument lives for one call",
     "argument that a generator changes": "gap: an argument lives for one call",
     "argument that the tests change after the call": "gap: an argument lives for one call",
+    "end of iteration": "on purpose: raised in a call, it would end a loop of the test's as if all were done",
 }
 
 

@@ -220,10 +220,7 @@ def main() -> None:
     os.close(null)
     processes.default_signals()
     loop = Loop()
-    spawners = Spawners(
-        candidates=spawner.start(roles.prepare_candidates, roles.be_candidate),
-        tests=spawner.start(roles.prepare_tests, roles.be_tests),
-    )
+    spawners = Spawners(candidates=spawner.start(roles.CANDIDATE), tests=spawner.start(roles.TESTS))
     guest = Guest(loop, spawners, output)
     # An engine that stops asks for the end this way first, and waits. Nobody in here may.
     signal.signal(signal.SIGTERM, lambda _signal, _frame: os._exit(0))

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+from typing import NamedTuple
 
 from . import processes
 
@@ -54,30 +55,37 @@ class Spawner:
             ended(report["status"], report["cpu_seconds"])
 
 
-def start(prepare: Callable[[], None], live: Callable[[dict[str, Any], list[int]], None]) -> Spawner:
-    """Fork a spawner and return PID 1's end of it.
+class Role(NamedTuple):
+    """What a spawner's children are.
 
-    It calls `prepare` once; each child calls `live(order, descriptors)`, which must not return.
+    The spawner calls `prepare()` once and `before(order)` ahead of each fork: what is done there, no
+    child has to copy pages for. Each child calls `live(order, descriptors)`, which must not return.
     """
+
+    prepare: Callable[[], None]
+    before: Callable[[dict[str, Any]], None]
+    live: Callable[[dict[str, Any], list[int]], None]
+
+
+def start(role: Role) -> Spawner:
+    """Fork a spawner of this role and return PID 1's end of it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         try:
             ours.close()
-            _serve(theirs, prepare, live)
+            _serve(theirs, role)
         finally:
             os._exit(0)
     theirs.close()
     return Spawner(ours)
 
 
-def _serve(
-    link: socket.socket, prepare: Callable[[], None], live: Callable[[dict[str, Any], list[int]], None]
-) -> None:
+def _serve(link: socket.socket, role: Role) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     processes.close_others([link.fileno()])
-    prepare()
+    role.prepare()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)
@@ -97,6 +105,7 @@ def _serve(
             if not data:
                 return
             order = json.loads(data)
+            role.before(order)
             try:
                 pid = os.fork()
             except OSError:
@@ -104,7 +113,7 @@ def _serve(
             else:
                 if pid == 0:
                     try:
-                        live(order, descriptors)
+                        role.live(order, descriptors)
                     finally:
                         os._exit(1)
                 users[pid] = order["uid"]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.grading.intervals import wilson_interval
 from harness.model import AttemptRecord, Status, Summary
 from harness.reports.figures import count, duration, percent, tampering
-from harness.reports.interval import wilson_interval
 from harness.reports.markup import Markup, element, joined
 from harness.reports.text import printable
 

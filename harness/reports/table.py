@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from harness.grading.intervals import wilson_interval
 from harness.model import AttemptRecord, DataSource, Status, Summary
 from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
 from harness.reports.console import open_console
 from harness.reports.figures import count, duration, percent, tampering
-from harness.reports.interval import wilson_interval
 from harness.reports.text import printable
 
 if TYPE_CHECKING:

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.reports.figures import count, duration, percent, speed
-from harness.reports.interval import wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -51,34 +48,3 @@ def test_speed_in_the_unit_that_reads_best(rate: float, text: str) -> None:
 )
 def test_count(number: int, text: str) -> None:
     assert count(number, "attempt") == text
-
-
-@pytest.mark.parametrize(
-    ("successes", "trials", "low", "high"),
-    # Newcombe 1998, table I, and R's prop.test(..., correct = FALSE).
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
-)
-def test_wilson_interval_equals_the_published_values(
-    successes: int, trials: int, low: float, high: float
-) -> None:
-    assert wilson_interval(successes, trials) == pytest.approx((low, high), abs=5e-5)
-
-
-@given(st.integers(1, 5000), st.data())
-def test_wilson_interval_holds_the_rate_and_stays_in_range(trials: int, data: st.DataObject) -> None:
-    successes = data.draw(st.integers(0, trials))
-    interval = wilson_interval(successes, trials)
-    assert interval is not None
-    low, high = interval
-    assert 0 <= low <= successes / trials <= high <= 1
-    assert low < high
-
-
-def test_wilson_interval_without_trials_is_undefined() -> None:
-    assert wilson_interval(0, 0) is None
-
-
-@pytest.mark.parametrize(("successes", "trials"), [(1, 0), (-1, 5), (6, 5)])
-def test_wilson_interval_refuses_nonsense(successes: int, trials: int) -> None:
-    with pytest.raises(ValueError, match="cannot have succeeded"):
-        wilson_interval(successes, trials)

@@ -1,0 +1,100 @@
+"""Short answers as text: exact match, F1 over tokens, and whether a text holds the answer.
+
+An answer is judged against several golds, and the best of them counts. All functions are pure and
+take time in proportion to the length of the texts.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+# HotpotQA: these are answers of their own kind, so that "yes" earns nothing by being part of "yes men".
+_WHOLE = frozenset({"yes", "no", "noanswer"})
+# The ordering of combining marks takes time with the square of a run of them; no word is this long.
+_PIECE = re.compile(r"\s+|\S{1,256}")
+
+
+def normalised(text: str) -> str:
+    """SQuAD's normal form: lower case, no ASCII punctuation, no a/an/the, single spaces.
+
+    Source: the evaluation script of SQuAD 1.1 (Rajpurkar et al. 2016, arXiv 1606.05250).
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, golds: Sequence[str]) -> bool:
+    """Return whether the prediction equals one of the golds in SQuAD's normal form.
+
+    A gold of which nothing is left ("The", "!!!") is compared as written, but for case; an empty
+    one equals nothing. Raises TypeError or ValueError for golds that are not a list of some.
+    """
+    found = normalised(prediction)
+    return any(_equal(prediction, found, gold, normalised(gold)) for gold in _some(golds))
+
+
+def f1(prediction: str, golds: Sequence[str]) -> float:
+    """Return the best F1, 0 to 1, of the tokens that prediction and gold share in SQuAD's normal form.
+
+    `yes`, `no` and `noanswer` match as a whole or not at all. Raises as `exact_match` does.
+    Source: the evaluation script of HotpotQA (Yang et al. 2018, arXiv 1809.09600).
+    """
+    found = normalised(prediction)
+    tokens = Counter(found.split())
+    return max(_f1(prediction, found, tokens, gold) for gold in _some(golds))
+
+
+def has_answer(prediction: str, golds: Sequence[str], *, punctuation: bool = True) -> bool:
+    """Return whether the tokens of one of the golds stand in the prediction, side by side.
+
+    Tokens are runs of letters, digits and marks, after NFD and without regard to case; every other
+    visible character is a token of its own or, without `punctuation`, parts tokens as a blank does.
+    A gold without tokens is in nothing. Raises as `exact_match` does.
+    Source: `has_answer` of DPR (Karpukhin et al. 2020, arXiv 2004.04906).
+    """
+    text = _tokens(prediction, punctuation)
+    wanted = [_tokens(gold, punctuation) for gold in _some(golds)]
+    return any(tokens in text for tokens in wanted if tokens.strip())
+
+
+def _equal(prediction: str, found: str, gold: str, wanted: str) -> bool:
+    if wanted:
+        return found == wanted
+    plain = gold.strip().lower()
+    return bool(plain) and prediction.strip().lower() == plain
+
+
+def _f1(prediction: str, found: str, tokens: Counter[str], gold: str) -> float:
+    wanted = normalised(gold)
+    if not wanted or found == wanted or not _WHOLE.isdisjoint((found, wanted)):
+        return float(_equal(prediction, found, gold, wanted))
+    gold_tokens = Counter(wanted.split())
+    shared = (tokens & gold_tokens).total()
+    return 2 * shared / (tokens.total() + gold_tokens.total())
+
+
+def _tokens(text: str, punctuation: bool) -> str:
+    """Return the tokens with a blank around each, so that tokens in a row are a part of the string."""
+    if not text.isascii():
+        text = "".join(unicodedata.normalize("NFD", piece) for piece in _PIECE.findall(text))
+    apart: dict[int, str] = {}
+    for character in set(text):
+        category = unicodedata.category(character)
+        if category[0] in "ZC":
+            apart[ord(character)] = " "
+        elif category[0] not in "LNM":
+            apart[ord(character)] = f" {character} " if punctuation else " "
+    return f" {' '.join(text.translate(apart).lower().split())} "
+
+
+def _some(golds: Sequence[str]) -> Sequence[str]:
+    if isinstance(golds, str):
+        raise TypeError("golds are a list of texts, not one text")
+    if not golds:
+        raise ValueError("no gold answer to compare with")
+    return golds

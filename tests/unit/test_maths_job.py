@@ -1,0 +1,92 @@
+"""Two answers in LaTeX, the same or not; runs where the library of the grader's image is installed."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.grading.boxed import last_boxed
+
+pytest.importorskip("math_verify", reason="math-verify is in the image of the grader alone")
+
+from harness.grading import maths_job
+
+
+def same(gold: str, prediction: str) -> bool | None:
+    (verdict,) = maths_job.judge([(gold, prediction)])
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("gold", "prediction"),
+    [
+        (r"\frac12", "0.5"),
+        (r"\frac{1}{2}", "1/2"),
+        (r"2\sqrt{3}", r"\sqrt{12}"),
+        ("1,2", "2,1"),
+        (r"5\text{ cm}", "5"),
+        (r"\$40", "40"),
+        (r"90^\circ", "90"),
+        ("10,000", "10000"),
+        (r"(-\infty,2]\cup[3,\infty)", r"[3,\infty) \cup (-\infty, 2]"),
+        ("x^2+2x+1", "(x+1)^2"),
+        (r"\text{Tuesday}", "Tuesday"),
+    ],
+)
+def test_equal_mathematics_is_the_same(gold: str, prediction: str) -> None:
+    assert same(gold, prediction) is True
+
+
+@pytest.mark.parametrize(
+    ("gold", "prediction"),
+    [
+        ("8", ""),
+        ("8", "7, 8"),
+        ("8", "not 7 but 8"),
+        ("8", r"7}\boxed{8"),
+        ("(1,2)", "(2,1)"),
+        ("(1,2)", "[1,2]"),
+        ("0.333", r"\frac13"),
+        ("8", "8.0000001"),
+        ("8", "{" * 1000),
+        ("8", "8" + " " * 10_000 + "+0"),
+    ],
+)
+def test_other_mathematics_is_not(gold: str, prediction: str) -> None:
+    assert same(gold, prediction) is False
+
+
+def test_prediction_is_never_run(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    for text in (f"open('{mark}', 'w')", f"__import__('pathlib').Path('{mark}').touch()"):
+        assert same("8", text) is False
+    assert not mark.exists()
+
+
+def test_unreadable_gold_is_told_apart_from_a_wrong_prediction() -> None:
+    assert same(" ", "8") is None
+
+
+def test_job_answers_line_by_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = [["1", "1"], ["1", "2"], ["", "1"]]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{json.dumps(pair)}\n" for pair in pairs)))
+    maths_job.main()
+    assert capsys.readouterr().out == "true\nfalse\nnull\n"
+
+
+def test_golds_of_math_are_right_where_they_agree_and_only_there(
+    shared_data: Path,
+) -> None:
+    lines = (shared_data / "math/test_500.jsonl").read_text().splitlines()
+    golds = [last_boxed(json.loads(line)["solution"]) or "" for line in lines]
+    assert all(maths_job.judge(zip(golds, golds, strict=True)))
+    shifted = list(itertools.pairwise(golds))
+    verdicts = zip(shifted, maths_job.judge(shifted), strict=True)
+    assert all(gold == other for (gold, other), right in verdicts if right)

@@ -1,0 +1,189 @@
+"""A problem of the scenario code_generation: its row, its tests, and the filters that choose it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.benchmarks.livecodebench.private_tests import decode_private_tests
+from harness.data.rows import Row, describe
+from harness.errors import UsageError, unknown_name
+
+DIFFICULTIES = ("easy", "medium", "hard")
+PLATFORMS = ("atcoder", "codeforces", "leetcode")
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One test. Of a functional problem, `input` is one JSON value a line and `output` is one."""
+
+    __test__ = False
+
+    input: str
+    output: str
+
+    def arguments(self) -> list[Any]:
+        """Return the arguments of a functional test. Raises ValueError."""
+        return [_json(line) for line in self.input.split("\n")]
+
+    def expected(self) -> Any:
+        """Return what a functional test expects. Raises ValueError."""
+        return _json(self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem. `function` is the name to call, or None where programs read stdin.
+
+    The hidden tests stay packed, since those of all problems fill tens of gigabytes.
+    """
+
+    id: str
+    title: str
+    content: str
+    platform: str
+    contest_id: str
+    date: datetime.date
+    difficulty: str
+    starter_code: str
+    function: str | None
+    public_tests: tuple[Test, ...]
+    row: Row = field(repr=False)
+
+    def tests(self) -> tuple[Test, ...]:
+        """Return all tests, the public ones first, as the official runner has them. Raises DataError."""
+        return (*self.public_tests, *self.private_tests())
+
+    def private_tests(self) -> tuple[Test, ...]:
+        """Unpack and return the hidden tests. Raises DataError."""
+        name = "private_test_cases"
+        try:
+            text = decode_private_tests(self.row.text(name))
+        except ValueError as error:
+            raise self.row.error(str(error), field=name) from error
+        return _tests(self.row, name, text, functional=self.function is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which problems to take: None and the empty collection take all. Both dates are included.
+
+    Raises UsageError for a name that is not known and for a window that ends before it begins.
+    """
+
+    start_date: datetime.date | None = None
+    end_date: datetime.date | None = None
+    difficulties: Collection[str] = ()
+    platforms: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        for kind, names, known in (
+            ("difficulty", self.difficulties, DIFFICULTIES),
+            ("platform", self.platforms, PLATFORMS),
+        ):
+            for name in names:
+                if name not in known:
+                    raise unknown_name(kind, name, known)
+        if self.start_date and self.end_date and self.end_date < self.start_date:
+            raise UsageError(f"the window ends on {self.end_date}, before it begins on {self.start_date}")
+
+    def accept(self, *, date: datetime.date, difficulty: str, platform: str) -> bool:
+        """Return whether a problem is among those to take."""
+        return (
+            (self.start_date is None or self.start_date <= date)
+            and (self.end_date is None or date <= self.end_date)
+            and (not self.difficulties or difficulty in self.difficulties)
+            and (not self.platforms or platform in self.platforms)
+        )
+
+
+def read_problem(row: Row) -> Problem:
+    """Read a row of code_generation or code_generation_lite. Raises DataError.
+
+    The hidden tests are only looked at when they are asked for.
+    """
+    function = _function(row)
+    row.text("private_test_cases")
+    public = _tests(row, "public_test_cases", row.text("public_test_cases"), functional=function is not None)
+    return Problem(
+        id=row.text("question_id"),
+        title=row.text("question_title"),
+        content=row.text("question_content"),
+        platform=one_of(row, "platform", PLATFORMS),
+        contest_id=row.text("contest_id"),
+        date=contest_date(row),
+        difficulty=one_of(row, "difficulty", DIFFICULTIES),
+        starter_code=row.text("starter_code"),
+        function=function,
+        public_tests=public,
+        row=row,
+    )
+
+
+def one_of(row: Row, name: str, known: tuple[str, ...]) -> str:
+    """Return a field that holds one of a few words. Raises DataError."""
+    value = row.text(name)
+    if value not in known:
+        raise row.error(f"needs one of {', '.join(known)}, found {describe(value)}", field=name)
+    return value
+
+
+def contest_date(row: Row) -> datetime.date:
+    """Return the day of the contest; files have it as ISO text, the hub as a time. Raises DataError."""
+    value = row.values.get("contest_date")
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    text = row.text("contest_date")
+    try:
+        return datetime.datetime.fromisoformat(text).date()
+    except ValueError as error:
+        raise row.error(f"needs a date, found {describe(text)}", field="contest_date") from error
+
+
+def _function(row: Row) -> str | None:
+    metadata = json_field(row, "metadata")
+    name = metadata.get("func_name") if isinstance(metadata, dict) else metadata
+    if name is None and isinstance(metadata, dict):
+        return None
+    if not isinstance(name, str) or not name.isidentifier():
+        raise row.error(
+            f"needs an object with a Python name as func_name, found {describe(name)}", field="metadata"
+        )
+    return name
+
+
+def _tests(row: Row, name: str, text: str, *, functional: bool) -> tuple[Test, ...]:
+    kind = "functional" if functional else "stdin"
+    listed = _parsed(row, name, text)
+    if not isinstance(listed, list):
+        raise row.error(f"needs a JSON array, found {describe(listed)}", field=name)
+    tests: list[Test] = []
+    for place, item in enumerate(listed):
+        match item:
+            case {"input": str(given), "output": str(wanted), "testtype": str(found)} if found == kind:
+                tests.append(Test(given, wanted))
+            case _:
+                raise row.error(f"needs input, output and testtype '{kind}'", field=f"{name}[{place}]")
+    return tuple(tests)
+
+
+def json_field(row: Row, name: str) -> Any:
+    """Return what the JSON text of a field holds. Raises DataError."""
+    return _parsed(row, name, row.text(name))
+
+
+def _parsed(row: Row, name: str, text: str) -> Any:
+    try:
+        return _json(text)
+    except ValueError as error:
+        raise row.error(f"is not JSON: {error}", field=name) from error
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error

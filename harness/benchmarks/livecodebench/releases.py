@@ -1,0 +1,71 @@
+"""Which files of code_generation_lite make up a release, and how many problems each must hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.errors import UsageError, unknown_name
+
+EXECUTION_PROBLEMS = 479
+"""Rows of execution-v2."""
+TEST_OUTPUT_PROBLEMS = 442
+"""Rows of test_generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFile:
+    """A file of the dataset, as it is called there, and the number of its problems."""
+
+    name: str
+    problems: int
+
+
+FILES = (
+    ReleaseFile("test.jsonl", 400),
+    ReleaseFile("test2.jsonl", 111),
+    ReleaseFile("test3.jsonl", 101),
+    ReleaseFile("test4.jsonl", 101),
+    ReleaseFile("test5.jsonl", 167),
+    ReleaseFile("test6.jsonl", 175),
+)
+LATEST = "release_latest"
+
+_RANGE = re.compile(r"v(\d{1,3})(?:[-_]v(\d{1,3}))?")
+
+
+def release_names() -> tuple[str, ...]:
+    """Return the names to choose from, apart from ranges such as `v2-v4`."""
+    numbers = range(1, len(FILES) + 1)
+    return (*(f"release_v{number}" for number in numbers), LATEST, *(f"v{number}" for number in numbers))
+
+
+def files_of(release: str) -> tuple[ReleaseFile, ...]:
+    """Return the files of a release, in order.
+
+    `release_v3` is the first three, `release_latest` all, `v3` the third alone, and `v2-v4` (or
+    `v2_v4`, as upstream writes it) the second to the fourth. Raises UsageError for other names.
+    """
+    name = release.strip().lower()
+    if name == LATEST:
+        return FILES
+    single = name.removeprefix("release_")
+    found = _RANGE.fullmatch(single)
+    if found is None or (single != name and found[2]):
+        raise unknown_name("release", release, release_names())
+    last = int(found[2] or found[1])
+    first = 1 if single != name else int(found[1])
+    if not 1 <= first <= last <= len(FILES):
+        if found[2] is None:
+            raise unknown_name("release", release, release_names())
+        raise UsageError(
+            f"release '{release}' is no range of files",
+            hint=f"files are v1 to v{len(FILES)}, the lower first",
+        )
+    return FILES[first - 1 : last]
+
+
+def problems_of(files: Sequence[ReleaseFile]) -> int:
+    """Return how many problems these files must hold together."""
+    return sum(file.problems for file in files)

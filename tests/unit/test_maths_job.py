@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,13 +74,36 @@ def test_unreadable_gold_is_told_apart_from_a_wrong_prediction() -> None:
     assert same(" ", "8") is None
 
 
-def test_job_answers_line_by_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pairs = [["1", "1"], ["1", "2"], ["", "1"]]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{json.dumps(pair)}\n" for pair in pairs)))
-    maths_job.main()
-    assert capsys.readouterr().out == "true\nfalse\nnull\n"
+def job(pairs: list[tuple[str, str]], seconds: float) -> list[object]:
+    """Run the job as it is run in a container: from its text alone."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", Path(maths_job.__file__).read_text(), str(seconds)],
+        input="".join(f"{json.dumps(pair)}\n" for pair in pairs),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_job_answers_each_line_in_order() -> None:
+    pairs = [("1", "1"), ("1", "2"), ("", "1"), (r"\frac12", "0.5")]
+    assert job(pairs, 30) == [True, False, None, True]
+
+
+def test_prediction_that_hangs_the_library_costs_the_others_nothing() -> None:
+    assert job([("2", "9^{9^{9^9}}"), ("2", "2"), ("2", "3")], 5) == ["timeout", True, False]
+
+
+def test_worker_that_dies_is_told_apart_from_a_wrong_prediction() -> None:
+    worker = maths_job.Worker()
+    try:
+        assert worker.ask(("1", "1"), 30) is True
+        os.kill(worker.pid, signal.SIGKILL)
+        assert worker.ask(("1", "1"), 30) == "crashed"
+    finally:
+        worker.end()
 
 
 def test_golds_of_math_are_right_where_they_agree_and_only_there(

@@ -55,7 +55,7 @@ def test_equal_mathematics_is_the_same(gold: str, prediction: str) -> None:
         ("(1,2)", "[1,2]"),
         ("0.333", r"\frac13"),
         ("8", "8.0000001"),
-        ("8", "{" * 1000),
+        ("8", "{" * 100),
         ("8", "8" + " " * 10_000 + "+0"),
     ],
 )

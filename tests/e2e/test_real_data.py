@@ -1,8 +1,7 @@
-"""The benchmarks as published: every canonical solution, and real model programs whose verdict is known.
+"""The benchmarks as published: canonical solutions, and real model programs whose verdict is known.
 
-One run grades both, for a task's samples share its container. All 427 tasks of MBPP, in both shapes, take
-minutes: they run with HARNESS_TEST_FULL=1, else the tasks that have recorded samples or are known to be
-awkward, and a few in HumanEval's shape.
+One run grades both, for a task's samples share its container. All of them take minutes: they run with
+HARNESS_TEST_FULL=1, else every third task that has recorded samples, and all that are known to be awkward.
 """
 
 from __future__ import annotations
@@ -24,7 +23,11 @@ MBPP = "mbpp/sanitized-mbpp.json"
 # Named `check`; slow; shadows `sum`; calls exit(); needs the solution's own import; returns re.Match (3).
 AWKWARD_MBPP = {"56", "123", "126", "264", "596", "737", "787", "794"}
 
-full_only = pytest.mark.skipif(os.environ.get("HARNESS_TEST_FULL") != "1", reason="takes minutes")
+# Its tests use the prompt's helpers (10, 32, 38, 50); slow (75).
+AWKWARD_HUMANEVAL = {f"HumanEval/{number}" for number in (10, 32, 38, 50, 75)}
+
+FULL = os.environ.get("HARNESS_TEST_FULL") == "1"
+full_only = pytest.mark.skipif(not FULL, reason="takes minutes")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,9 @@ def graded(module_harness: Harness, shared_data: Path) -> Callable[..., Graded]:
         benchmark = load_benchmark(name, path=str(shared_data / data))
         lines = (shared_data / name / "samples_with_verdicts.jsonl").read_text().splitlines()
         recorded = {line: json.loads(text) for line, text in enumerate(lines, start=1)}
-        tasks = sorted({str(sample["task_id"]) for sample in recorded.values()} | others)
+        sampled = sorted({str(sample["task_id"]) for sample in recorded.values()})
+        tasks = sorted({*(sampled if FULL else sampled[::3]), *others})
+        recorded = {line: sample for line, sample in recorded.items() if str(sample["task_id"]) in tasks}
         samples = module_harness.folder / f"{name}.jsonl"
         references = [
             json.dumps({"task_id": task, "solution": benchmark.references[task].solution}) for task in tasks
@@ -84,7 +89,7 @@ def graded(module_harness: Harness, shared_data: Path) -> Callable[..., Graded]:
 @pytest.fixture
 def humaneval(graded: Callable[..., Graded], shared_data: Path) -> Graded:
     tasks = load_benchmark("humaneval", path=str(shared_data / HUMANEVAL)).tasks
-    return graded("humaneval", HUMANEVAL, {task.id for task in tasks})
+    return graded("humaneval", HUMANEVAL, {task.id for task in tasks} if FULL else AWKWARD_HUMANEVAL)
 
 
 @pytest.fixture
@@ -92,23 +97,23 @@ def mbpp(graded: Callable[..., Graded]) -> Graded:
     return graded("mbpp", MBPP, AWKWARD_MBPP)
 
 
-def test_every_canonical_solution_of_humaneval_passes(humaneval: Graded) -> None:
-    assert len(humaneval.references) == 164
+def test_canonical_solutions_of_humaneval_pass(humaneval: Graded) -> None:
+    assert len(humaneval.references) == 164 if FULL else len(humaneval.references) > 30
     assert {task: end for task, end in humaneval.references.items() if end[0] != "passed"} == {}
 
 
-def test_every_recorded_verdict_on_humaneval_is_found_again(humaneval: Graded) -> None:
-    assert len(humaneval.recorded) == 119
+def test_recorded_verdicts_on_humaneval_are_found_again(humaneval: Graded) -> None:
+    assert len(humaneval.recorded) == 119 if FULL else len(humaneval.recorded) > 30
     assert humaneval.found == humaneval.recorded
 
 
 def test_reference_solutions_of_mbpp_pass(mbpp: Graded) -> None:
-    assert len(mbpp.references) > 120
+    assert len(mbpp.references) > (120 if FULL else 40)
     assert {task: end for task, end in mbpp.references.items() if end[0] != "passed"} == {}
 
 
-def test_every_recorded_verdict_on_mbpp_is_found_again(mbpp: Graded) -> None:
-    assert len(mbpp.recorded) == 137
+def test_recorded_verdicts_on_mbpp_are_found_again(mbpp: Graded) -> None:
+    assert len(mbpp.recorded) == 137 if FULL else len(mbpp.recorded) > 40
     assert mbpp.found == mbpp.recorded
 
 

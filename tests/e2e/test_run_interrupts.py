@@ -107,11 +107,13 @@ def is_computing(client: APIClient, container: str) -> bool:
     return False
 
 
-def test_twenty_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, client: APIClient) -> None:
+def test_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, client: APIClient) -> None:
+    """Some kills; twenty, over a longer run, with HARNESS_TEST_FULL=1."""
     moments = random.Random(20)
-    run = harness.start_run("--n-samples", "8", "--max-concurrent", "3")
+    kills, samples = (20, 8) if os.environ.get("HARNESS_TEST_FULL") == "1" else (6, 3)
+    run = harness.start_run("--n-samples", str(samples), "--max-concurrent", "3")
     folder, process, kept = run.folder, run.process, b""
-    for kill in range(20):
+    for kill in range(kills):
         time.sleep(moments.uniform(0, 0.5))
         process.kill()
         process.communicate()
@@ -134,7 +136,7 @@ def test_twenty_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, cli
     assert folder.raw_attempts.startswith(kept)
     verdicts = Counter((attempt["task_id"], attempt["attempt"]) for attempt in folder.attempts)
     assert set(verdicts.values()) == {1}
-    assert folder.summary["statuses"] == {"passed": len(verdicts)} == {"passed": 22 * 8}
+    assert folder.summary["statuses"] == {"passed": len(verdicts)} == {"passed": 22 * samples}
     assert [path for path in folder.path.iterdir() if path.name.startswith(".")] == []
 
 

@@ -90,6 +90,7 @@ FILTER = "needs a system call that the sandbox, in which the naive graders run t
 LIMITED = "is ended by a limit, which is a fail to every grader that has one; it is aimed at the others"
 MACHINE = "needs a privileged container, or pytest, and there is neither"
 DENIAL = "keeps others from working or cleaning up, which is a fail, not a pass, to all of these graders"
+WEATHER = "needs pages that nobody else reads or drops meanwhile: it forges on a quiet machine only"
 BLUNT = {
     "pretend-to-be-the-protocol": PROTOCOL,
     "replay-answers": PROTOCOL,
@@ -112,6 +113,7 @@ BLUNT = {
     "remember-in-the-keyring": FILTER,
     "read-the-machine": MACHINE,
     "conftest": MACHINE,
+    "remember-in-the-page-cache": WEATHER,
     "prlimit-everybody": DENIAL,
     "traps-for-the-cleaner": DENIAL,
     "spin-for-ever": LIMITED,

@@ -182,7 +182,8 @@ async def test_a_first_program_is_alone_with_its_tests(untouched: dict[str, obje
         "other",
         "root",
         "root",
-    ]  # itself, its tests, PID 1, the spawner
+        "root",
+    ]  # itself, its tests, PID 1, the spawners
 
 
 @pytest.mark.parametrize("what", LEFT)

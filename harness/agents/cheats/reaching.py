@@ -444,7 +444,7 @@ numbers = iter(range(1 << 31))
 
 def invent(*args, **kwargs):
     number = next(numbers)
-    return number % 6, (0, 1, number, 2**31 - 1, 2**32 - 1)[number % 5]
+    return number % 9, (0, 1, number, 2**31 - 1, 2**32 - 1)[number % 5]
 
 class Remote:
     __class__ = property(lambda self: type(None))

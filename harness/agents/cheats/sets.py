@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from harness.agents.cheats import exhausting, learning, leaving, lying, reaching, tampering
+from harness.agents.cheats import (
+    exhausting,
+    learning,
+    leaving,
+    lying,
+    protocol,
+    reaching,
+    remembering,
+    tampering,
+)
 from harness.agents.cheats.attack import Attack
 from harness.benchmarks.benchmark import Benchmark
 from harness.errors import UsageError, unknown_name
@@ -15,7 +24,9 @@ ON_PROGRAMS = (
     *leaving.ATTACKS,
     *lying.ATTACKS,
     *reaching.ATTACKS,
+    *protocol.ATTACKS,
     *learning.ATTACKS,
+    *remembering.ATTACKS,
     *tampering.ATTACKS,
     *exhausting.ATTACKS,
 )

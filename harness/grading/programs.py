@@ -102,4 +102,11 @@ def _evidence(report: TestReport, status: Status) -> str:
     parts = [part for part in (said, report.evidence) if part]
     if report.stderr.total and not report.evidence:
         parts.append(f"stderr: {str(report.stderr)[-_KEPT_STDERR:]}")
-    return "; ".join(parts)
+    return _escaped("; ".join(parts))
+
+
+def _escaped(text: str) -> str:
+    """Show as escapes what would not show, or do something to a terminal: programs choose their messages."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )

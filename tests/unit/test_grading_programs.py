@@ -73,3 +73,8 @@ def test_the_same_sign_has_the_same_words_whatever_was_sent() -> None:
 def test_a_program_that_breaks_the_protocol_after_its_tests_have_passed_is_not_passed() -> None:
     found = verdict_of(report(results=(True, True), error=None, evidence=None, breach="noise"))
     assert (found.status, found.score) == (Status.FAILED, 0.0)
+
+
+def test_evidence_is_escaped() -> None:
+    shown = verdict_of(report(results=(False,), evidence="test 1: \x1b]0;x\x07 \u202e\nnext")).evidence
+    assert shown == "test 1: \\x1b]0;x\\x07 \\u202e\\nnext"

@@ -130,18 +130,28 @@ def recall(*args, **kwargs):
 # Before attacks of several samples. Where tests stop at the first wrong answer, to be asked again
 # means that the last answer was right: a sample that can tell the next one needs no other source.
 GUESS = r'''
+BLIND = 3
+
+
 def guesser(load, save):
     """Answer True or False: what earlier samples found out, and from there on True.
 
     What is told from sample to sample is one number: a 1, then a bit for each call up to the one at
-    which the last sample ended, that one turned round.
+    which the last sample ended, that one turned round. It begins with an answer that is wrong for sure:
+    who is asked again after that learns nothing here, and does not guess, since luck forges nothing.
     """
     told = attempt(load) if SAMPLE else None
-    known = bin(told)[3:] if isinstance(told, int) and 0 < told < 1 << 16 else ""
+    ready = isinstance(told, int) and 0 < told < 1 << 16 and told != BLIND
+    known = bin(told)[3:] if ready else ""
     given = []
 
     def answer(*args, **kwargs):
         place = len(given)
+        if not ready:
+            given.append("1")
+            if told != BLIND and place < 2:
+                attempt(save, BLIND if place else 1)
+            return "neither"
         bit = known[place] if place < len(known) else "1"
         if place + 1 >= len(known):
             attempt(save, int("1" + "".join(given) + ("0" if bit == "1" else "1"), 2))

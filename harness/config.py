@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+    model_validator,
+)
 
 from harness.errors import UsageError, unknown_name
 from harness.sandbox.limits import Limits
@@ -32,7 +40,8 @@ class RunConfig(BaseModel):
     """Everything that decides what a run does (DESIGN section 7).
 
     `timeout_seconds` is a wall limit in seconds, once for what the agent does in one attempt and once
-    for grading it; None stands for the default of the benchmark's environment.
+    for grading it, `rounds` how many calls of tools an attempt may make; None stands for the default of
+    the task's environment. Of `limits` only what is said here goes before the environment's own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -44,6 +53,7 @@ class RunConfig(BaseModel):
     task_ids: list[TaskId] = Field(default_factory=list)
     filter_category: list[str] = Field(default_factory=list)
     timeout_seconds: int | None = Field(default=None, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)
+    rounds: int | None = Field(default=None, ge=1, le=10_000)
     max_concurrent: int | None = Field(default=None, ge=1, le=1024)
     agent_prompt: str | None = None
     n_samples: int = Field(default=1, ge=1, le=10_000)
@@ -55,6 +65,10 @@ class RunConfig(BaseModel):
     limits: Limits = Field(default_factory=Limits)
     runtime: Literal["runc", "runsc"] = "runc"
 
+    @field_serializer("limits")
+    def _what_was_said(self, limits: Limits) -> dict[str, Any]:
+        return limits.model_dump(exclude_unset=True)
+
     @model_validator(mode="before")
     @classmethod
     def _samples_want_their_agent(cls, values: Any) -> Any:
@@ -64,7 +78,9 @@ class RunConfig(BaseModel):
 
 
 # The keys whose values are more than text.
-_TYPED = frozenset(("sample_size", "timeout_seconds", "max_concurrent", "n_samples", "k", "seed", "limits"))
+_TYPED = frozenset(
+    ("sample_size", "timeout_seconds", "rounds", "max_concurrent", "n_samples", "k", "seed", "limits")
+)
 
 
 def load_config(path: Path | None, overrides: Mapping[str, Any]) -> RunConfig:

@@ -31,7 +31,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One problem as an agent may see it. The reference is a separate object, on purpose."""
+    """One problem as an agent may see it. The reference is a separate object, on purpose.
+
+    `setup` is what its world is made of before an agent acts in it, of the environment's own type.
+    """
 
     id: str
     benchmark: str
@@ -39,6 +42,7 @@ class Task:
     prompt: str
     category: str | None = None
     entry_point: str | None = None
+    setup: object | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +65,26 @@ class ProgramTests:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an answer is judged by. It never enters a container in which an agent acts."""
+    """What a submission is judged by. It never enters a container in which an agent acts.
+
+    The type of `criterion` decides which grader judges by it (`harness.grading`), and which attacks
+    an audit tries.
+    """
 
     task_id: str
     solution: str
-    tests: ProgramTests
+    criterion: Any
     expected_output: str
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What an attempt hands in: a program, as one source text."""
+    """What an attempt hands in: the source of a program or an answer.
 
-    program: str
+    Where the outcome is the state of a sandbox, `text` is what the agent answered beside it.
+    """
+
+    text: str
     agent_output: str
 
 

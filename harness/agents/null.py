@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.agents.agent import AgentSettings
+from harness.environments.world import World
 from harness.model import Submission, Task
 
 
@@ -16,7 +17,7 @@ class Null:
     def sample_lines(self, task: Task) -> list[int | None]:
         return [None] * self._settings.n_samples
 
-    async def attempt(self, task: Task, sample_line: int | None) -> Submission:
+    async def attempt(self, task: Task, sample_line: int | None, world: World | None) -> Submission:
         return self._settings.benchmark.submission(task, "completion", "")
 
 

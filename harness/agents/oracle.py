@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from harness.agents.agent import AgentSettings
+from harness.environments.world import World
 from harness.model import Submission, Task
 
 
 class Oracle:
-    """Knows every reference. Built on the host, it acts in no sandbox."""
+    """Knows every reference. Where the outcome is a state it does what the benchmark's `play` does."""
 
     def __init__(self, settings: AgentSettings) -> None:
         settings.refuse_samples("oracle")
@@ -16,9 +17,12 @@ class Oracle:
     def sample_lines(self, task: Task) -> list[int | None]:
         return [None] * self._settings.n_samples
 
-    async def attempt(self, task: Task, sample_line: int | None) -> Submission:
+    async def attempt(self, task: Task, sample_line: int | None, world: World | None) -> Submission:
         benchmark = self._settings.benchmark
-        return benchmark.submission(task, "solution", benchmark.references[task.id].solution)
+        reference, play = benchmark.references[task.id], benchmark.definition.play
+        if world is not None and play is not None:
+            return await play(task, reference, world)
+        return benchmark.submission(task, "solution", reference.solution)
 
 
 AGENTS = (("oracle", Oracle),)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
+from harness.environments.world import World
 from harness.model import DataSource, Reference, Submission, Task
 
 
@@ -17,18 +18,20 @@ class Definition:
 
     `read` turns one row into a task and its reference, and raises DataError with the row's place.
     `submit` turns what a samples file holds (`completion` or `solution`, and its text) into a
-    submission. `environment` names the world its tasks live in.
+    submission. `environments` name the worlds that its tasks live in. `play` is for those in which an
+    agent acts: it does there what the reference says, as the oracle.
     """
 
     name: str
     description: str
-    environment: str
+    environments: tuple[str, ...]
     tasks: int
     licence: str
     hub: HubDataset
     bundled: str
     read: Callable[[Row], tuple[Task, Reference]]
     submit: Callable[[Task, str, str], Submission]
+    play: Callable[[Task, Reference, World], Awaitable[Submission]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

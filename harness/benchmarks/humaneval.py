@@ -61,7 +61,7 @@ BENCHMARKS = (
     Definition(
         name="humaneval",
         description="complete a Python function from its docstring",
-        environment="python",
+        environments=("python",),
         tasks=164,
         licence="MIT",
         hub=HubDataset("openai/openai_humaneval", "openai_humaneval", "test"),

@@ -90,9 +90,10 @@ def humaneval_shape(row: Row) -> dict[str, Any]:
     header = "\n".join(lines[: first_line - 1])
     docstring = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').strip()
     body = [
-        ast.unparse(_Renamed(entry_point).visit(parse(statement))) for statement in reference.tests.statements
+        ast.unparse(_Renamed(entry_point).visit(parse(statement)))
+        for statement in reference.criterion.statements
     ]
-    setup = [line for line in reference.tests.setup.split("\n") if line.strip()]
+    setup = [line for line in reference.criterion.setup.split("\n") if line.strip()]
     check = "\n".join(f"    {line}" for statement in body for line in statement.split("\n"))
     return {
         **row.values,
@@ -111,12 +112,12 @@ def read_humaneval_shape(row: Row) -> tuple[Task, Reference]:
     task, reference = humaneval.read(replace(row, values={**shaped, "task_id": task_id}))
     # The tests may use more of the program than the function that is asked for. Functions of the
     # prompt they have of their own; everything else is the candidate's.
-    own = top_level_names(parse(reference.tests.setup))
-    full = read(row)[1].tests
+    own = top_level_names(parse(reference.criterion.setup))
+    full = read(row)[1].criterion
     candidates = {name: name for name in full.exports if not isinstance(own.get(name), ast.FunctionDef)}
-    exports = {**reference.tests.exports, **candidates}
-    tests = replace(reference.tests, exports=exports, classes=full.classes)
-    return task, replace(reference, tests=tests)
+    exports = {**reference.criterion.exports, **candidates}
+    tests = replace(reference.criterion, exports=exports, classes=full.classes)
+    return task, replace(reference, criterion=tests)
 
 
 def _first_line(statement: ast.stmt) -> int:
@@ -144,7 +145,7 @@ def _parsed(row: Row, field: str, source: str) -> ast.Module:
 
 def _definition(name: str, description: str, tasks: int, config: str, **changed: Any) -> Definition:
     settings: Mapping[str, Any] = {
-        "environment": "python",
+        "environments": ("python",),
         "licence": "CC BY 4.0",
         "hub": HubDataset(_HUB, config, _ALL_SPLITS),
         "bundled": "mbpp.json",

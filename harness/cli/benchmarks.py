@@ -15,5 +15,5 @@ def benchmarks() -> None:
     for name, definition in sorted(definitions().items()):
         typer.echo(f"{name:16} {definition.tasks:5} tasks  {definition.description}")
         typer.echo(
-            f"{'':16} environment {definition.environment}; hub {definition.hub}; {definition.licence}"
+            f"{'':16} {', '.join(definition.environments)}; hub {definition.hub}; {definition.licence}"
         )

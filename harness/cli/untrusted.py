@@ -77,6 +77,8 @@ def limits_of(**values: float | None) -> Limits:
 async def carry_out(order: Order, world: str, limits: Limits, *, runtime: str, keep_bytes: int) -> int:
     """Run the order in a fresh sandbox, pass its output on, and return the exit code."""
     image = environment(world).image
+    if image is None:
+        raise UsageError(f"environment '{world}' has no sandbox", hint="harness exec --env python")
     await asyncio.to_thread(_require_runtime, runtime)
     try:
         async with Sandbox.open(

@@ -253,6 +253,8 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
 
 async def _containers_left(run: Run) -> int:
     """How many containers of the run the engine has, after it had time to forget those removed."""
+    if run.client is None:
+        return 0
     until = time.monotonic() + GONE_SECONDS
     while True:
         left = await asyncio.to_thread(containers_of_run, run.client, run.manifest["run_id"])

@@ -3,54 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.agents import Agent, AgentError
 from harness.benchmarks import Benchmark
 from harness.completion import completed
 from harness.engine.faults import Faults
 from harness.engine.observer import RunObserver
+from harness.engine.places import GradingPlaces, OpenSandbox
 from harness.engine.plan import PlannedAttempt
 from harness.engine.records import record_of
 from harness.engine.store import RunStore
-from harness.environments import Environment
+from harness.environments import environment
+from harness.environments.environment import OpenWorld
+from harness.environments.opening import Opening
+from harness.environments.world import RoundLimitReached, World
 from harness.errors import ImageMissingError, SandboxError
-from harness.grading.programs import grade_program
-from harness.model import Reference, Status, Submission, Verdict
-from harness.sandbox.limits import Limits
-from harness.sandbox.sandbox import Sandbox, SandboxUnresponsive
+from harness.grading import Grader, Place, grader_of
+from harness.model import Status, Submission, Task, Verdict
+from harness.sandbox.sandbox import Sandbox, SandboxLimitReached, SandboxUnresponsive
 
-if TYPE_CHECKING:
-    from docker import APIClient
+# Between the end of what an agent may take, or a grader, and that of the sandbox itself.
+DEADLINE_MARGIN_SECONDS = 60.0
+# How an attempt is judged whose sandbox was lost to one of its limits.
+_LOST_TO = {"memory_mb": Status.MEMORY_LIMIT, "disk_mb": Status.OUTPUT_LIMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
     """What every attempt of a run is carried out with.
 
-    `timeout_seconds` is for what the agent does in one attempt, and again for grading it. `image_id`
-    pins the build of the environment's image.
+    `timeout_seconds` is for what the agent does in one attempt, and again for grading it. `rounds`
+    bounds the calls of an attempt where the environment's own number is not to hold. `openings` are
+    by environment, for those that have an image; `shared` are by image, for graders that share one.
     """
 
     benchmark: Benchmark
-    environment: Environment
     agent: Agent
-    client: APIClient
     store: RunStore
     observer: RunObserver
     faults: Faults
-    run_id: str
-    image_id: str
-    limits: Limits
-    runtime: str
+    openings: Mapping[str, Opening]
+    shared: Mapping[str, Opening]
     timeout_seconds: float
     concurrency: int
+    rounds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an attempt came to: its verdict, and what the agent said."""
+
+    verdict: Verdict
+    agent_output: str = ""
 
 
 async def execute(execution: Execution, plan: Sequence[PlannedAttempt]) -> None:
@@ -78,79 +88,147 @@ async def execute(execution: Execution, plan: Sequence[PlannedAttempt]) -> None:
 
 
 async def _work(execution: Execution, groups: Iterator[list[PlannedAttempt]]) -> None:
-    for group in groups:
-        async with _GradingSandbox(execution, attempts=len(group)) as grading:
+    async with GradingPlaces(execution.shared, seconds=execution.timeout_seconds) as places:
+        for group in groups:
+            await places.begin_task(_fresh_sandbox(execution, group[0].task), attempts=len(group))
             for planned in group:
                 if execution.faults.stopped is not None:
                     return
-                await _attempt(execution, planned, grading)
+                await _attempt(execution, planned, places)
 
 
-async def _attempt(execution: Execution, planned: PlannedAttempt, grading: _GradingSandbox) -> None:
+def _fresh_sandbox(execution: Execution, task: Task) -> OpenSandbox | None:
+    """How a sandbox is opened in which no agent acts, None where the task's environment has none."""
+    opening = execution.openings.get(task.environment)
+    if opening is None:
+        return None
+    seccomp = environment(task.environment).grading_seccomp
+    return lambda seconds: opening.sandbox(deadline_seconds=seconds, seccomp=seccomp)
+
+
+async def _attempt(execution: Execution, planned: PlannedAttempt, places: GradingPlaces) -> None:
     started = time.monotonic()
-    reference = execution.benchmark.references[planned.task.id]
-    acted = await _act(execution, planned)
-    if isinstance(acted, Submission):
-        agent_output, verdict = acted.agent_output, await _grade(execution, reference, acted, grading)
+    open_world = environment(planned.task.environment).open_world
+    if open_world is None:
+        outcome = await _without_world(execution, planned, places)
     else:
-        agent_output, verdict = "", acted
+        outcome = await _in_world(execution, planned, places, open_world)
     record = record_of(
         planned,
-        reference,
-        verdict,
-        agent_output=agent_output,
+        execution.benchmark.references[planned.task.id],
+        outcome.verdict,
+        agent_output=outcome.agent_output,
         duration_seconds=time.monotonic() - started,
     )
     await completed(asyncio.to_thread(execution.store.append, record))
     execution.observer.attempt_finished(record)
 
 
-async def _act(execution: Execution, planned: PlannedAttempt) -> Submission | Verdict:
-    """Let the agent act; the verdict where that has decided the attempt already."""
+async def _without_world(execution: Execution, planned: PlannedAttempt, places: GradingPlaces) -> Outcome:
+    """Let the agent answer, and grade the answer, in a fresh sandbox again where the fault was ours."""
+    acted = await _act(execution, planned, None)
+    if isinstance(acted, Verdict):
+        return Outcome(acted)
+    grade = functools.partial(_graded, execution, planned.task, acted, places, None)
+    verdict = await _tried(execution, planned.task, grade)
+    return Outcome(verdict, acted.agent_output)
+
+
+async def _in_world(
+    execution: Execution, planned: PlannedAttempt, places: GradingPlaces, open_world: OpenWorld
+) -> Outcome:
+    """Let the agent act in a world of its own, and grade; all of it again where the fault was ours."""
+    said = ""
+
+    async def once() -> Verdict:
+        nonlocal said
+        task, said = planned.task, ""
+        rounds = execution.rounds or environment(task.environment).rounds
+        opening = execution.openings[task.environment]
+        seconds = 2 * execution.timeout_seconds + DEADLINE_MARGIN_SECONDS
+        with execution.store.transcript(task.id, planned.number) as record:
+            async with open_world(opening, task, rounds, seconds, record) as world:
+                acted = await _act(execution, planned, world)
+                if isinstance(acted, Submission):
+                    said = acted.agent_output
+                    await world.end_acting()
+                    verdict = await _graded(execution, task, acted, places, world)
+                else:
+                    verdict = acted
+                return replace(verdict, metrics={**verdict.metrics, "rounds": world.rounds_used})
+
+    return Outcome(await _tried(execution, planned.task, once), said)
+
+
+async def _act(execution: Execution, planned: PlannedAttempt, world: World | None) -> Submission | Verdict:
+    """Let the agent act; the verdict where that has decided the attempt already. Raises SandboxError."""
     try:
         async with asyncio.timeout(execution.timeout_seconds) as limit:
-            return await execution.agent.attempt(planned.task, planned.sample_line)
+            return await execution.agent.attempt(planned.task, planned.sample_line, world)
     except TimeoutError:
         if not limit.expired():
             raise
         return _timed_out(execution, "agent")
     except AgentError as error:
         return Verdict(Status.AGENT_ERROR, 0.0, {"phase": "agent"}, str(error))
+    except RoundLimitReached as reached:
+        return Verdict(Status.LIMIT_REACHED, 0.0, {"phase": "agent", "limit": "rounds"}, str(reached))
+    except SandboxLimitReached as error:
+        return _lost(error, "agent")
 
 
-async def _grade(
-    execution: Execution, reference: Reference, submission: Submission, grading: _GradingSandbox
-) -> Verdict:
-    """Grade, and try again in a fresh sandbox where the fault was ours."""
+async def _tried(execution: Execution, task: Task, attempt: Callable[[], Awaitable[Verdict]]) -> Verdict:
+    """Make an attempt, and again where the fault was ours."""
     for tried in itertools.count(1):
         try:
-            # Opened outside of the limit: the time that the engine takes is not the program's.
-            sandbox = await grading.get()
-            verdict = await _graded(execution, reference, submission, sandbox)
+            return await attempt()
         except (SandboxError, ImageMissingError) as error:
-            await grading.discard()
-            if await execution.faults.worth_another_try(reference.task_id, error, tried):
-                continue
-            return _given_up(error, tried)
-        if not sandbox.clean:
-            await grading.discard()
-        return verdict
+            if not await execution.faults.worth_another_try(task.id, error, tried):
+                return _given_up(error, tried)
     raise AssertionError("unreachable: the loop ends by returning")
 
 
 async def _graded(
-    execution: Execution, reference: Reference, submission: Submission, sandbox: Sandbox
+    execution: Execution, task: Task, submission: Submission, places: GradingPlaces, world: World | None
 ) -> Verdict:
     """Grade once, under the task's limit. Raises SandboxError."""
+    criterion = execution.benchmark.references[task.id].criterion
+    grader = grader_of(criterion)
+    kept = places.of(grader)
+    sandbox: Sandbox | None = None
+    try:
+        # Opened outside of the limit: the time that the engine takes is not what is judged's.
+        sandbox = None if kept is None else await kept.get()
+        where = world if grader.place is Place.ACTED else sandbox
+        verdict = await _judged(execution, grader, where, criterion, submission)
+    except SandboxLimitReached as error:
+        verdict = _lost(error, "evaluator")
+    except (SandboxError, ImageMissingError):
+        if kept is not None:
+            await kept.discard()
+        raise
+    if kept is not None and sandbox is not None and not sandbox.clean:
+        await kept.discard()
+    return verdict
+
+
+async def _judged(
+    execution: Execution,
+    grader: Grader,
+    where: World | Sandbox | None,
+    criterion: Any,
+    submission: Submission,
+) -> Verdict:
     try:
         async with asyncio.timeout(execution.timeout_seconds) as limit:
-            return await grade_program(sandbox, reference.tests, submission)
+            return await grader.grade(where, criterion, submission)
     except TimeoutError as error:
         if not limit.expired():
             raise
-        sandbox.clean = False
-        if not await execution.faults.engine_was_there():
-            raise SandboxError("the engine stopped answering while a program was graded") from error
+        if isinstance(where, Sandbox):
+            where.clean = False
+        if where is not None and not await execution.faults.engine_was_there():
+            raise SandboxError("the engine stopped answering while a submission was graded") from error
         return _timed_out(execution, "evaluator")
 
 
@@ -159,47 +237,13 @@ def _timed_out(execution: Execution, phase: str) -> Verdict:
     return Verdict(Status.TIMEOUT, 0.0, {"phase": phase, "limit": "timeout_seconds"}, said)
 
 
+def _lost(error: SandboxLimitReached, phase: str) -> Verdict:
+    return Verdict(_LOST_TO[error.limit], 0.0, {"phase": phase, "limit": error.limit}, error.message)
+
+
 def _given_up(error: SandboxError | ImageMissingError, tried: int) -> Verdict:
     if isinstance(error, SandboxUnresponsive):
-        # Time after time nothing but this program has kept PID 1 from answering.
+        # Time after time nothing but what ran in it has kept PID 1 from answering.
         metrics = {"phase": "evaluator", "limit": "timeout_seconds", "tries": tried}
         return Verdict(Status.TIMEOUT, 0.0, metrics, error.message)
     return Verdict(Status.INFRA_ERROR, None, {"phase": "evaluator", "tries": tried}, error.message)
-
-
-class _GradingSandbox:
-    """The sandbox in which the attempts of one task are graded: opened late, replaced when in doubt."""
-
-    def __init__(self, execution: Execution, *, attempts: int) -> None:
-        self._execution = execution
-        # The agent acts while the sandbox of the attempt before is still there.
-        self._deadline_seconds = execution.timeout_seconds * (2 * attempts + 1)
-        self._stack = contextlib.AsyncExitStack()
-        self._sandbox: Sandbox | None = None
-
-    async def get(self) -> Sandbox:
-        if self._sandbox is None:
-            execution = self._execution
-            opening = execution.environment.open_for_grading(
-                image_id=execution.image_id,
-                limits=execution.limits,
-                runtime=execution.runtime,
-                deadline_seconds=self._deadline_seconds,
-                run_id=execution.run_id,
-                client=execution.client,
-            )
-            self._sandbox = await self._stack.enter_async_context(opening)
-        return self._sandbox
-
-    async def discard(self) -> None:
-        self._sandbox = None
-        with contextlib.suppress(SandboxError):  # what cannot be removed now is removed at the run's end
-            await self._stack.aclose()
-
-    async def __aenter__(self) -> _GradingSandbox:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.discard()

@@ -6,6 +6,7 @@ import hashlib
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import psutil
 from harness.config import RunConfig
 from harness.model import DataSource
 from harness.sandbox.engine import engine_facts
+from harness.sandbox.limits import Limits
 from harness.sandbox.runtimes import runtime_facts
 
 if TYPE_CHECKING:
@@ -24,12 +26,17 @@ SCHEMA_VERSION = 1
 
 
 def build_manifest(
-    client: APIClient, config: RunConfig, source: DataSource, *, run_id: str, images: dict[str, str]
+    client: APIClient | None,
+    config: RunConfig,
+    source: DataSource,
+    *,
+    run_id: str,
+    images: Mapping[str, str],
+    limits: Mapping[str, Limits],
 ) -> dict[str, Any]:
-    """Return the manifest of a run that starts now."""
+    """Return the manifest of a run that starts now. `limits` are by environment."""
     import harness
 
-    engine = engine_facts(client)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
@@ -43,10 +50,11 @@ def build_manifest(
         "samples_sha256": samples_sha256(config),
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
-        "images": images,
+        "limits": {name: each.model_dump() for name, each in limits.items()},
+        "images": dict(images),
         "python_version": platform.python_version(),
-        "engine": asdict(engine),
-        "runtime": asdict(runtime_facts(client, config.runtime)),
+        "engine": None if client is None else asdict(engine_facts(client)),
+        "runtime": None if client is None else asdict(runtime_facts(client, config.runtime)),
         "host": {
             "system": platform.platform(),
             "machine": platform.machine(),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from harness.agents import Agent, AgentSettings, build_agent
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.completion import completed
-from harness.config import RunConfig
+from harness.config import MIN_TIMEOUT_SECONDS, RunConfig
 from harness.engine.concurrency import default_concurrency
 from harness.engine.execute import Execution, execute
 from harness.engine.faults import Faults, wait_seconds
@@ -35,10 +35,13 @@ from harness.engine.store import (
 )
 from harness.engine.summary import summarize, summary_json
 from harness.environments import Environment, environment
+from harness.environments.opening import Opening
 from harness.errors import HarnessError, SandboxError, UsageError
+from harness.grading import grader_of
 from harness.model import AttemptRecord, Summary
 from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.images import require_image
+from harness.sandbox.limits import Limits
 from harness.sandbox.reaper import remove_orphans, remove_run
 
 if TYPE_CHECKING:
@@ -55,13 +58,34 @@ class Selection:
     plan: list[PlannedAttempt]
 
     @property
-    def environment(self) -> Environment:
-        return environment(self.benchmark.definition.environment)
+    def environments(self) -> list[Environment]:
+        """The environments of the planned tasks."""
+        return [environment(name) for name in sorted({planned.task.environment for planned in self.plan})]
+
+    @property
+    def shared_images(self) -> list[str]:
+        """The images of the graders that judge many tasks in one sandbox."""
+        graders = {grader_of(self.benchmark.references[planned.task.id].criterion) for planned in self.plan}
+        return sorted({grader.image for grader in graders if grader.image is not None})
+
+    @property
+    def images(self) -> list[str]:
+        """Every image that the run needs; where it needs none, it needs no engine either."""
+        own = {world.image for world in self.environments if world.image is not None}
+        return sorted(own | {*self.shared_images})
 
     @property
     def timeout_seconds(self) -> int:
-        """The wall limit of an attempt, in seconds: what the config says, else the environment."""
-        return self.config.timeout_seconds or self.environment.timeout_seconds
+        """The wall limit of an attempt, in seconds: what the config says, else the environments."""
+        return self.config.timeout_seconds or max(
+            (world.timeout_seconds for world in self.environments), default=MIN_TIMEOUT_SECONDS
+        )
+
+    def limits(self, world: Environment) -> Limits:
+        """The limits of sandboxes of an environment: its own, but for what the config says."""
+        return Limits.model_validate(
+            {**world.limits.model_dump(), **self.config.limits.model_dump(exclude_unset=True)}
+        )
 
 
 @dataclass(slots=True)
@@ -73,7 +97,7 @@ class Run:
 
     selection: Selection
     store: RunStore
-    client: APIClient
+    client: APIClient | None
     manifest: dict[str, Any]
     wait_seconds: float
     duration_seconds: float = field(default=0.0)
@@ -96,18 +120,19 @@ class Run:
         config = self.selection.config
         execution = Execution(
             benchmark=self.selection.benchmark,
-            environment=self.selection.environment,
             agent=self.selection.agent,
-            client=self.client,
             store=self.store,
             observer=observer,
             faults=Faults(self.client, observer, wait_seconds=self.wait_seconds),
-            run_id=self.manifest["run_id"],
-            image_id=self.manifest["images"][self.selection.environment.image],
-            limits=config.limits,
-            runtime=config.runtime,
+            openings={
+                world.name: self._opening(world.image, self.selection.limits(world))
+                for world in self.selection.environments
+                if world.image is not None
+            },
+            shared={image: self._opening(image, Limits()) for image in self.selection.shared_images},
             timeout_seconds=self.selection.timeout_seconds,
-            concurrency=config.max_concurrent or default_concurrency(config.limits),
+            concurrency=config.max_concurrent or self._concurrency(),
+            rounds=config.rounds,
         )
         started = time.monotonic()
         try:
@@ -118,6 +143,22 @@ class Run:
             raise
         await self._end(observer, started)
 
+    def _opening(self, image: str, limits: Limits) -> Opening:
+        if self.client is None:
+            raise ValueError("a run that needs an image has an engine")
+        return Opening(
+            image_id=self.manifest["images"][image],
+            limits=limits,
+            runtime=self.selection.config.runtime,
+            run_id=self.manifest["run_id"],
+            client=self.client,
+        )
+
+    def _concurrency(self) -> int:
+        """By the environment whose sandboxes take the most memory."""
+        limits = [self.selection.limits(world) for world in self.selection.environments]
+        return default_concurrency(max(limits, key=lambda each: each.memory_mb, default=Limits()))
+
     async def _end(self, observer: RunObserver, started: float) -> None:
         self.duration_seconds = time.monotonic() - started
         observer.ended()
@@ -125,7 +166,8 @@ class Run:
         try:
             self.store.write_json(SUMMARY, {**facts, **summary_json(self.summary)})
         finally:
-            await completed(asyncio.to_thread(remove_run, self.client, self.manifest["run_id"]))
+            if self.client is not None:
+                await completed(asyncio.to_thread(remove_run, self.client, self.manifest["run_id"]))
 
     def write_results(self, path: Path) -> None:
         """Write `results.json`, one attempt at a time. Raises StorageError."""
@@ -177,25 +219,34 @@ async def opened(
 ) -> AsyncIterator[Run]:
     """Connect to the engine, find the images, and make the run folder or take one up again.
 
-    What dead owners left on the engine is removed first. Raises EngineUnavailableError,
-    ImageMissingError, UsageError, StorageError.
+    A run that needs no image needs no engine. What dead owners left on the engine is removed first.
+    Raises EngineUnavailableError, ImageMissingError, UsageError, StorageError.
     """
     # Written down is what holds, also if the environment's default changes before the run is resumed.
     config = selection.config.model_copy(update={"timeout_seconds": selection.timeout_seconds})
     seconds = wait_seconds()
-    client = await asyncio.to_thread(connect)
-    try:
-        require_runtime(await asyncio.to_thread(engine_facts, client), config.runtime)
-        image = selection.environment.image
-        images = {image: await asyncio.to_thread(require_image, client, image)}
-        await asyncio.to_thread(_clean_up, client, notify)
+    async with contextlib.AsyncExitStack() as stack:
+        client: APIClient | None = None
+        images: dict[str, str] = {}
+        if selection.images:
+            client = await asyncio.to_thread(connect)
+            stack.callback(client.close)
+            require_runtime(await asyncio.to_thread(engine_facts, client), config.runtime)
+            for image in selection.images:
+                images[image] = await asyncio.to_thread(require_image, client, image)
+            await asyncio.to_thread(_clean_up, client, notify)
         folder = resume or new_run_folder(Path(config.output_dir), config.benchmark)
         store = RunStore(folder)
         try:
             if resume is None:
                 run_id = secrets.token_hex(8)
                 manifest = build_manifest(
-                    client, config, selection.benchmark.source, run_id=run_id, images=images
+                    client,
+                    config,
+                    selection.benchmark.source,
+                    run_id=run_id,
+                    images=images,
+                    limits={world.name: selection.limits(world) for world in selection.environments},
                 )
                 _begin(store, manifest)
             else:
@@ -203,8 +254,6 @@ async def opened(
             yield Run(selection, store, client, manifest, seconds)
         finally:
             store.close()
-    finally:
-        client.close()
 
 
 def _begin(store: RunStore, manifest: dict[str, Any]) -> None:

@@ -8,12 +8,13 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import quote
 
 from harness.engine.plan import PlannedAttempt
 from harness.engine.records import from_json, to_json
@@ -21,6 +22,7 @@ from harness.errors import HarnessError, UsageError
 from harness.model import AttemptRecord, Status
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
+TRANSCRIPTS = "transcripts"
 # Ended by us or by the user: a resumed run tries them again.
 UNFINISHED = (Status.INFRA_ERROR, Status.CANCELLED)
 
@@ -103,6 +105,32 @@ class RunStore:
             if kept is not None:
                 yield from_json(_line_from(self._file.fileno(), kept.offset))
 
+    @contextmanager
+    def transcript(self, task_id: str, attempt: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+        """Yield what writes one entry, a line of JSON, to the transcript of an attempt, begun anew.
+
+        Raises StorageError.
+        """
+        path = self.folder / TRANSCRIPTS / transcript_name(task_id, attempt)
+        with ExitStack() as stack:
+            try:
+                path.parent.mkdir(exist_ok=True)
+                file = stack.enter_context(open(path, "w", encoding="utf-8"))
+            except OSError as error:
+                raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+            def record(entry: Mapping[str, Any]) -> None:
+                try:
+                    file.write(json.dumps(entry) + "\n")
+                    file.flush()
+                except OSError as error:
+                    raise StorageError(
+                        f"{path}: cannot be written: {error.strerror}",
+                        hint=f"make room, then run: harness run --resume {self.folder}",
+                    ) from error
+
+            yield record
+
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         self.write_text(name, json.dumps(value, indent=2) + "\n")
 
@@ -139,6 +167,11 @@ class RunStore:
         )
 
 
+def transcript_name(task_id: str, attempt: int) -> str:
+    """Return the name of an attempt's file in the folder of transcripts; a task id may be any text."""
+    return f"{quote(task_id, safe='')[:200]}-{attempt}.jsonl"
+
+
 @contextmanager
 def replaced(path: Path) -> Iterator[TextIO]:
     """Write a file beside its place and move it there once it is whole. Raises StorageError."""
@@ -169,7 +202,7 @@ def new_run_folder(output_dir: Path, benchmark: str) -> Path:
     folder = output_dir / name
     try:
         folder.mkdir(parents=True)
-        (folder / "transcripts").mkdir()
+        (folder / TRANSCRIPTS).mkdir()
     except OSError as error:
         raise UsageError(
             f"{output_dir}: cannot make a run folder: {error.strerror}",

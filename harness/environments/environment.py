@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from harness.environments.opening import Opening
+from harness.environments.tool import Tool
+from harness.environments.world import World
+from harness.model import Task
 from harness.sandbox.limits import Limits
-from harness.sandbox.sandbox import Sandbox
 
-if TYPE_CHECKING:
-    from docker import APIClient
+# Opens the world of a task: (opening, task, rounds, deadline_seconds, record).
+OpenWorld = Callable[
+    [Opening, Task, int | None, float, Callable[[Mapping[str, Any]], None]],
+    contextlib.AbstractAsyncContextManager[World],
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The image of a world, and the filter of system calls for containers that only grade in it.
+    """A kind of world. `image` is None where no task of it needs a sandbox of its own.
 
     `timeout_seconds` is the wall limit of an attempt where the config names none: 180 to 600.
+    `grading_seccomp` is the filter of system calls for sandboxes that only grade. `limits` hold where
+    the config says nothing else. Where agents act in a world of a task, `open_world` opens one,
+    `tools` are what it offers beside `submit`, and `rounds` how many calls an attempt may make.
     """
 
     name: str
-    image: str
+    image: str | None
     description: str
-    timeout_seconds: int
-    grading_seccomp: Literal["default", "strict"]
-
-    def open_for_grading(
-        self,
-        *,
-        image_id: str,
-        limits: Limits,
-        runtime: str,
-        deadline_seconds: float,
-        run_id: str,
-        client: APIClient,
-    ) -> contextlib.AbstractAsyncContextManager[Sandbox]:
-        """Open a fresh sandbox of this environment, from this build of its image; no agent will act in it."""
-        return Sandbox.open(
-            image_id,
-            limits=limits,
-            runtime=runtime,
-            seccomp=self.grading_seccomp,
-            deadline_seconds=deadline_seconds,
-            run_id=run_id,
-            client=client,
-        )
+    timeout_seconds: int = 180
+    grading_seccomp: Literal["default", "strict"] = "default"
+    limits: Limits = field(default_factory=Limits)
+    tools: tuple[Tool, ...] = ()
+    rounds: int | None = None
+    open_world: OpenWorld | None = None

@@ -9,7 +9,6 @@ ENVIRONMENTS = (
         name="python",
         image="python",
         description="Debian's Python, no network, /work and /tmp to write to",
-        timeout_seconds=180,
         # Programs under test compute: no sockets but pairs of local ones, no System V IPC.
         grading_seccomp="strict",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.errors import UsageError
+from harness.grading.grader import Grader, Place
 from harness.model import ProgramTests, Status, Submission, Verdict
 from harness.sandbox.results import TestReport
 from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
@@ -33,7 +34,7 @@ async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submi
     """
     try:
         report = await sandbox.run_tests(
-            program=submission.program,
+            program=submission.text,
             preamble=tests.preamble,
             setup=tests.setup,
             statements=tests.statements,
@@ -110,3 +111,6 @@ def _escaped(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+GRADERS = (Grader(ProgramTests, Place.FRESH, grade_program),)

@@ -40,7 +40,7 @@ async def _ours(client: APIClient, benchmark: Benchmark) -> list[float]:
         for task in benchmark.tasks:
             submission = await oracle.attempt(task, None)
             before = used()
-            verdict = await grade_program(sandbox, benchmark.references[task.id].tests, submission)
+            verdict = await grade_program(sandbox, benchmark.references[task.id].criterion, submission)
             seconds.append(used() - before)
             if not verdict.resolved:
                 raise SystemExit(f"{task.id}: the reference failed: these times mean nothing")

@@ -102,7 +102,7 @@ class TestMath:
 
     def test_golds_are_right_and_those_of_the_next_problem_wrong(self) -> None:
         pytest.importorskip("math_verify", reason="math-verify is in the image of the grader alone")
-        from harness.grading.maths_job import judge
+        from harness.grading.jobs.maths import judge
 
         golds = [last_boxed(row.text("solution")) or "" for row in self.ROWS]
         assert all(judge((gold, f"{gold} ") for gold in golds))

@@ -24,7 +24,7 @@ BENCHMARKS = {name: load_benchmark(name, path="bundled") for name in definitions
 ON_CODE = {
     name: benchmark
     for name, benchmark in BENCHMARKS.items()
-    if any(isinstance(reference.tests, ProgramTests) for reference in benchmark.references.values())
+    if any(isinstance(reference.criterion, ProgramTests) for reference in benchmark.references.values())
 }
 
 every_benchmark = pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)
@@ -121,7 +121,7 @@ def test_a_program_uses_no_name_that_nobody_defines(attack: Attack) -> None:
 @code_benchmark
 def test_no_program_holds_a_test_of_its_task(benchmark: Benchmark) -> None:
     for task, program in _all_programs(benchmark):
-        for statement in benchmark.references[task.id].tests.statements:
+        for statement in benchmark.references[task.id].criterion.statements:
             assert all(line.strip() not in program for line in statement.splitlines() if "assert" in line)
 
 
@@ -195,8 +195,8 @@ async def test_an_attempt_hands_in_the_program_of_its_step() -> None:
     for line in (1, len(suite.steps) // 2):
         step = suite.steps[line - 1]
         assert step.attack is not None
-        submission = await suite.attempt(task, line)
-        assert submission.program == step.attack.programs(task)[step.sample]
+        submission = await suite.attempt(task, line, None)
+        assert submission.text == step.attack.programs(task)[step.sample]
         assert step.name in submission.agent_output.splitlines()[0]
 
 

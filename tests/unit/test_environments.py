@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.config import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, load_config
 from harness.engine.run import select
 from harness.environments import Environment, environments
+from harness.sandbox.limits import Limits
 
 
 @pytest.mark.parametrize("world", environments().values(), ids=lambda world: world.name)
@@ -22,3 +25,16 @@ def test_a_python_task_has_180_seconds() -> None:
 def test_a_config_overrides_the_environment() -> None:
     options = {"benchmark": "mbpp", "data": "bundled", "timeout_seconds": 240}
     assert select(load_config(None, options), notify=print).timeout_seconds == 240
+
+
+def test_a_config_changes_only_the_limits_that_it_names() -> None:
+    selection = select(
+        load_config(None, {"benchmark": "mbpp", "data": "bundled", "limits": {"cpus": 2.0}}), notify=print
+    )
+    world = replace(environments()["python"], limits=Limits(memory_mb=2048))
+    assert (selection.limits(world).cpus, selection.limits(world).memory_mb) == (2.0, 2048)
+
+
+def test_a_config_that_is_written_down_names_no_other_limits_than_it_was_given() -> None:
+    config = load_config(None, {"benchmark": "mbpp", "limits": {"cpus": 2.0}})
+    assert config.model_dump(mode="json")["limits"] == {"cpus": 2.0}

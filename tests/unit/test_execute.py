@@ -17,10 +17,9 @@ from harness.engine.execute import Execution, execute
 from harness.engine.faults import Faults
 from harness.engine.plan import PlannedAttempt
 from harness.engine.store import RunStore
-from harness.environments import environment
+from harness.environments.world import World
 from harness.model import AttemptRecord, Status, Submission, Task
 from harness.reports.progress import NotesOnly
-from harness.sandbox.limits import Limits
 
 BENCHMARK = load_benchmark("mbpp", path="bundled", notify=print)
 PLAN = [PlannedAttempt(BENCHMARK.tasks[0], 0, None)]
@@ -35,7 +34,7 @@ class Acting:
     def sample_lines(self, task: Task) -> list[int | None]:
         return [None]
 
-    async def attempt(self, task: Task, sample_line: int | None) -> Submission:
+    async def attempt(self, task: Task, sample_line: int | None, world: World | None) -> Submission:
         await self._act()
         raise AssertionError("it ends otherwise")
 
@@ -49,19 +48,14 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 async def attempted(store: RunStore, act: Any) -> AttemptRecord:
     """What is stored of one attempt of an agent that does `act`, within half a second."""
     observer = NotesOnly(sys.stderr)
-    client: Any = None  # a sandbox is opened only for what was handed in
     execution = Execution(
         benchmark=BENCHMARK,
-        environment=environment("python"),
         agent=Acting(act),
-        client=client,
         store=store,
         observer=observer,
-        faults=Faults(client, observer, wait_seconds=0),
-        run_id="test",
-        image_id="sha256:none",
-        limits=Limits(),
-        runtime="runc",
+        faults=Faults(None, observer, wait_seconds=0),
+        openings={},
+        shared={},
         timeout_seconds=0.5,
         concurrency=1,
     )

@@ -16,7 +16,7 @@ from harness.grading.boxed import last_boxed
 
 pytest.importorskip("math_verify", reason="math-verify is in the image of the grader alone")
 
-from harness.grading import maths_job
+from harness.grading.jobs import maths as maths_job
 
 
 def same(gold: str, prediction: str) -> bool | None:

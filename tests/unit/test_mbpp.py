@@ -74,15 +74,15 @@ def test_prompt_does_not_show_the_solution() -> None:
 
 
 def test_every_test_is_a_statement_of_its_own() -> None:
-    assert list(read(row())[1].tests.statements) == SANITIZED["test_list"]
+    assert list(read(row())[1].criterion.statements) == SANITIZED["test_list"]
 
 
 def test_full_schema_is_read_too() -> None:
     task, reference = read(row(FULL))
     assert (task.id, task.entry_point) == ("601", "longest")
     assert FULL["text"] in task.prompt
-    assert "LIMIT = 4" in reference.tests.setup
-    run_as_published(reference.solution, reference.tests)
+    assert "LIMIT = 4" in reference.criterion.setup
+    run_as_published(reference.solution, reference.criterion)
 
 
 def test_test_imports_are_there_for_tests_and_program() -> None:
@@ -93,11 +93,11 @@ def test_test_imports_are_there_for_tests_and_program() -> None:
             test_list=["assert math.isclose(circle(1), 3.14159, rel_tol=1e-5)"],
         )
     )
-    run_as_published(reference.solution, reference.tests)
+    run_as_published(reference.solution, reference.criterion)
 
 
 def test_classes_that_tests_build_are_exported() -> None:
-    tests = read(row(FULL))[1].tests
+    tests = read(row(FULL))[1].criterion
     assert dict(tests.exports) == {"Pair": "Pair", "longest": "longest"}
 
 
@@ -141,24 +141,24 @@ AWKWARD = {
 @pytest.mark.parametrize("changes", AWKWARD.values(), ids=AWKWARD)
 def test_awkward_task_passes_its_own_tests(changes: dict[str, Any]) -> None:
     _, reference = read(row(**changes))
-    run_as_published(reference.solution, reference.tests)
+    run_as_published(reference.solution, reference.criterion)
 
 
 def test_names_that_tests_define_are_not_taken_from_the_program() -> None:
     _, reference = read(
         row(code="items = 5\ndef f(n):\n    return n", test_list=["items = [1]\nassert f(items) == [1]"])
     )
-    assert dict(reference.tests.exports) == {"f": "f"}
+    assert dict(reference.criterion.exports) == {"f": "f"}
 
 
 def test_imports_that_tests_do_not_use_are_left_out() -> None:
-    tests = read(row(code="import os, re\ndef double(n):\n    return 2 * n"))[1].tests
+    tests = read(row(code="import os, re\ndef double(n):\n    return 2 * n"))[1].criterion
     assert "import" not in tests.setup
 
 
 def test_completion_and_solution_are_both_whole_programs() -> None:
     task, _ = read(row())
-    assert submit(task, "completion", "x").program == submit(task, "solution", "x").program == "x"
+    assert submit(task, "completion", "x").text == submit(task, "solution", "x").text == "x"
 
 
 # --- broken rows
@@ -231,7 +231,7 @@ SHAPES = {
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
 def test_prompt_and_canonical_solution_pass_the_tests(changes: dict[str, Any]) -> None:
     _, reference = read_humaneval_shape(row(**changes))
-    run_as_published(reference.solution, reference.tests)
+    run_as_published(reference.solution, reference.criterion)
 
 
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
@@ -262,7 +262,7 @@ def test_tests_of_the_shape_call_the_candidate() -> None:
 
 def test_full_schema_has_the_shape_too() -> None:
     _, reference = read_humaneval_shape(row(FULL))
-    run_as_published(reference.solution, reference.tests)
+    run_as_published(reference.solution, reference.criterion)
 
 
 def test_text_inside_tests_is_not_renamed() -> None:

@@ -11,6 +11,7 @@ from harness.agents.cheats.attack import Attack, Kind
 from harness.agents.cheats.sets import attacks_on, chosen
 from harness.agents.null import Null
 from harness.agents.oracle import Oracle
+from harness.environments.world import World
 from harness.model import Submission, Task
 
 CHEATS, CONTROLS = "cheats", "controls"
@@ -43,12 +44,12 @@ class Suite:
     def sample_lines(self, task: Task) -> list[int | None]:
         return list(range(1, len(self.steps) + 1))
 
-    async def attempt(self, task: Task, sample_line: int | None) -> Submission:
+    async def attempt(self, task: Task, sample_line: int | None, world: World | None) -> Submission:
         if sample_line is None:
             raise ValueError("an attempt of a suite needs the number of its step")
         step = self.steps[sample_line - 1]
         if step.attack is None:
-            return await self._controls[step.name].attempt(task, None)
+            return await self._controls[step.name].attempt(task, None, world)
         program = step.attack.programs(task)[step.sample]
         submission = self._benchmark.submission(task, "solution", program)
         return replace(submission, agent_output=f"# {step.name}, sample {step.sample}\n{program}")

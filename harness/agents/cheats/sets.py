@@ -40,7 +40,7 @@ def attacks_on(benchmark: Benchmark) -> tuple[Attack, ...]:
 
     Raises UsageError where its grader judges something that there are no attacks on yet.
     """
-    judged = {type(reference.tests) for reference in benchmark.references.values()}
+    judged = {type(reference.criterion) for reference in benchmark.references.values()}
     unknown = sorted(kind.__name__ for kind in judged - ATTACK_SETS.keys())
     if unknown or not judged:
         raise UsageError(

@@ -1,0 +1,38 @@
+"""What all sandboxes of one image in one run have in common."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.sandbox.limits import Limits
+from harness.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What sandboxes are opened with. `image_id` pins the build of the image."""
+
+    image_id: str
+    limits: Limits
+    runtime: str
+    run_id: str
+    client: APIClient
+
+    def sandbox(
+        self, *, deadline_seconds: float, **arguments: Any
+    ) -> contextlib.AbstractAsyncContextManager[Sandbox]:
+        """Open a sandbox; `arguments` are further ones of `Sandbox.open`."""
+        return Sandbox.open(
+            self.image_id,
+            limits=self.limits,
+            runtime=self.runtime,
+            deadline_seconds=deadline_seconds,
+            run_id=self.run_id,
+            client=self.client,
+            **arguments,
+        )

@@ -1,0 +1,95 @@
+"""What a world does with the calls of an agent, before any sandbox is involved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.environments.tool import Arguments, Tool
+from harness.environments.world import RoundLimitReached, World
+
+
+class Number(Arguments):
+    """A number."""
+
+    number: int
+
+
+DOUBLE = Tool("double", "Double a number.", Number)
+
+
+class Ground:
+    """A world without a sandbox, and what it recorded."""
+
+    def __init__(self, rounds: int | None = None) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.ended = 0
+        nothing: Any = None
+
+        async def double(given: Number) -> str:
+            return str(given.number * 2)
+
+        async def end() -> None:
+            self.ended += 1
+
+        self.world = World(
+            nothing,
+            nothing,
+            {DOUBLE: double},
+            rounds=rounds,
+            record=lambda entry: self.entries.append(dict(entry)),
+            end=end,
+        )
+
+
+async def test_a_tool_does_what_its_handler_does() -> None:
+    observation = await Ground().world.call("double", {"number": 4})
+    assert (observation.text, observation.refused) == ("8", False)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"number": "4"}, {"number": 4, "more": 1}])
+async def test_wrong_arguments_are_told_and_reach_no_handler(arguments: dict[str, Any]) -> None:
+    observation = await Ground().world.call("double", arguments)
+    assert observation.refused
+    assert "wrong arguments for 'double'" in observation.text
+
+
+async def test_an_unknown_tool_is_told_what_there_is() -> None:
+    observation = await Ground().world.call("triple", {})
+    assert observation.refused
+    assert "double, submit" in observation.text
+
+
+async def test_refused_calls_are_rounds_too() -> None:
+    world = Ground(rounds=2).world
+    await world.call("triple", {})
+    await world.call("double", {})
+    with pytest.raises(RoundLimitReached, match="2 rounds"):
+        await world.call("double", {"number": 1})
+
+
+async def test_submit_hands_in_and_ends() -> None:
+    world = Ground().world
+    await world.submit("forty-two")
+    assert world.submitted == "forty-two"
+    assert (await world.call("double", {"number": 1})).refused
+
+
+async def test_a_second_answer_does_not_replace_the_first() -> None:
+    world = Ground().world
+    await world.submit("first")
+    await world.submit("second")
+    assert world.submitted == "first"
+
+
+async def test_every_round_is_recorded() -> None:
+    ground = Ground()
+    await ground.world.call("double", {"number": 4})
+    await ground.world.submit("8")
+    told = [(entry["round"], entry["tool"], entry["observation"]) for entry in ground.entries]
+    assert told == [(1, "double", "8"), (2, "submit", "handed in")]
+
+
+def test_a_tool_tells_its_arguments_as_a_json_schema() -> None:
+    assert DOUBLE.parameters["properties"] == {"number": {"title": "Number", "type": "integer"}}

@@ -68,7 +68,7 @@ class AuditPlan:
 
     def about(self) -> dict[str, Any]:
         """Return what is written down, so that the audit can be taken up again and mixes nothing."""
-        programs = [(step.name, step.attack and step.attack.templates) for step in self.cheats.suite.steps]
+        programs = [(step.name, step.attack and step.attack.text) for step in self.cheats.suite.steps]
         return {
             "config": self.config.model_dump(mode="json"),
             "attacked": self.attacked,

@@ -35,7 +35,8 @@ from naive_graders import (
 )
 
 from harness import Sandbox
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.program_attack import ProgramAttack
 from harness.agents.cheats.sets import ON_PROGRAMS
 from harness.errors import SandboxError
 from harness.grading.programs import BROKE_PROTOCOL, grade_program
@@ -215,7 +216,7 @@ async def test_a_wrong_program_fails_the_tests_however_they_are_written(ground: 
 
 
 @pytest.mark.parametrize("attack", SHARP.values(), ids=SHARP)
-async def test_an_attack_forges_a_naive_grader(ground: Ground, attack: Attack) -> None:
+async def test_an_attack_forges_a_naive_grader(ground: Ground, attack: ProgramAttack) -> None:
     assert await _forged(ground, attack) is not None, "forges none: mend it, or say why under BLUNT"
 
 
@@ -239,7 +240,7 @@ async def test_what_is_called_blunt_is_an_attack() -> None:
     assert BLUNT.keys() <= ATTACKS.keys()
 
 
-async def _forged(ground: Ground, attack: Attack) -> str | None:
+async def _forged(ground: Ground, attack: ProgramAttack) -> str | None:
     """The name of a grader that passes a program of the attack."""
     remembers = attack.kind is Kind.LEARNING and len(attack.templates) > 1
     before = [RIGHT] if attack.name == "answers-of-the-last-sample" else []
@@ -255,6 +256,6 @@ async def _forged(ground: Ground, attack: Attack) -> str | None:
     return None
 
 
-def _in_order(attack: Attack) -> list[Grader]:
+def _in_order(attack: ProgramAttack) -> list[Grader]:
     first = AIMED_AT.get(attack.name) or AIMED_AT.get(attack.kind)
     return sorted(GRADERS.values(), key=lambda grader: grader.name != first)

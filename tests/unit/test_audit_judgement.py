@@ -12,6 +12,7 @@ import pytest
 
 from harness.agents.cheats.agent import NULL, ORACLE, Step
 from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.program_attack import ProgramAttack
 from harness.engine.audit import Audit, AuditedAttempt, statuses, write_audit
 from harness.engine.store import StorageError
 from harness.model import AttemptRecord, DataSource, Status
@@ -19,8 +20,8 @@ from harness.reports.audit import print_audit
 
 P, F, T, I = Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR  # noqa: E741
 SOURCE = DataSource(kind="path", location="data.json", sha256="ab" * 32, rows=3)
-LEAVER = Attack("leaver", Kind.LEAVING, "Leaves; beats all who let it.", ("exit()",))
-LIAR = Attack("liar", Kind.LYING, "Lies twice; beats the gullible.", ("a = 1", "a = 2"))
+LEAVER = ProgramAttack("leaver", Kind.LEAVING, "Leaves; beats all who let it.", ("exit()",))
+LIAR = ProgramAttack("liar", Kind.LYING, "Lies twice; beats the gullible.", ("a = 1", "a = 2"))
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/] :skull: \u202e\ud800"
 
 

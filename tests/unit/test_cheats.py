@@ -13,13 +13,14 @@ import pytest
 
 from harness.agents.agent import AgentSettings
 from harness.agents.cheats.agent import NULL, ORACLE, Suite, cheats, controls
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.program_attack import ProgramAttack
 from harness.agents.cheats.sets import ATTACK_SETS, ON_PROGRAMS, attacks_on
 from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.errors import UsageError
 from harness.model import ProgramTests, Reference, Task
 
-ALL = {attack.name: attack for attacks in ATTACK_SETS.values() for attack in attacks}
+ALL = {attack.name: attack for attack in ON_PROGRAMS}
 BENCHMARKS = {name: load_benchmark(name, path="bundled") for name in definitions()}
 ON_CODE = {
     name: benchmark
@@ -32,7 +33,7 @@ code_benchmark = pytest.mark.parametrize("benchmark", ON_CODE.values(), ids=ON_C
 every_attack = pytest.mark.parametrize("attack", ALL.values(), ids=ALL)
 
 
-def programs(attack: Attack) -> list[tuple[Task, str]]:
+def programs(attack: ProgramAttack) -> list[tuple[Task, str]]:
     """All programs of an attack, for the first task of every benchmark that judges programs."""
     tasks = [benchmark.tasks[0] for benchmark in ON_CODE.values()]
     return [(task, program) for task in tasks for program in attack.programs(task)]
@@ -51,8 +52,8 @@ def test_every_class_has_attacks(kind: Kind) -> None:
     assert any(attack.kind is kind for attack in ON_PROGRAMS)
 
 
-def test_there_are_six_classes() -> None:
-    assert len(Kind) == 6
+def test_programs_attack_in_six_classes() -> None:
+    assert len({attack.kind for attack in ON_PROGRAMS}) == 6
 
 
 def test_no_two_attacks_share_a_name() -> None:
@@ -66,12 +67,12 @@ def test_no_two_attacks_do_the_same() -> None:
 
 
 @every_attack
-def test_an_attack_says_what_it_does_and_what_it_beats(attack: Attack) -> None:
+def test_an_attack_says_what_it_does_and_what_it_beats(attack: ProgramAttack) -> None:
     assert "beats" in attack.description
 
 
 @every_attack
-def test_an_attack_has_a_template(attack: Attack) -> None:
+def test_an_attack_has_a_template(attack: ProgramAttack) -> None:
     assert attack.templates
 
 
@@ -84,8 +85,11 @@ def test_every_benchmark_has_attacks(benchmark: Benchmark) -> None:
 def test_the_suite_makes_every_program_of_every_attack_at_every_task(benchmark: Benchmark) -> None:
     suite = cheats(AgentSettings(benchmark, n_samples=1))
     made = Counter(step.name for step in suite.steps if step.attack is not None)
-    assert made == {attack.name: len(attack.templates) for attack in attacks_on(benchmark)}
-    assert all(len(suite.sample_lines(task)) == len(suite.steps) for task in benchmark.tasks)
+    assert made == {attack.name: attack.samples for attack in attacks_on(benchmark)}
+    for task in benchmark.tasks:
+        steps = [suite.steps[line - 1] for line in suite.sample_lines(task) if line is not None]
+        fitting = {attack.name for attack in ATTACK_SETS[type(benchmark.references[task.id].criterion)]}
+        assert {step.name for step in steps if step.attack is not None} == fitting
 
 
 @every_benchmark
@@ -104,7 +108,7 @@ def test_an_attack_ends_before_the_next_one_begins() -> None:
 
 
 @every_attack
-def test_every_program_compiles_for_a_task_of_every_benchmark(attack: Attack) -> None:
+def test_every_program_compiles_for_a_task_of_every_benchmark(attack: ProgramAttack) -> None:
     for task, program in programs(attack):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -112,7 +116,7 @@ def test_every_program_compiles_for_a_task_of_every_benchmark(attack: Attack) ->
 
 
 @every_attack
-def test_a_program_uses_no_name_that_nobody_defines(attack: Attack) -> None:
+def test_a_program_uses_no_name_that_nobody_defines(attack: ProgramAttack) -> None:
     """An attack that dies of a NameError of its own attacks nothing."""
     for program in attack.programs(BENCHMARKS["mbpp"].tasks[0]):
         assert _undefined(program) == set()
@@ -132,7 +136,7 @@ def test_no_program_holds_the_reference(benchmark: Benchmark) -> None:
 
 
 @every_attack
-def test_of_the_prompt_a_program_holds_no_more_than_names(attack: Attack) -> None:
+def test_of_the_prompt_a_program_holds_no_more_than_names(attack: ProgramAttack) -> None:
     """A prompt may show tests: an attack that found them in its own text would have learned nothing."""
     prompt = "Write a function.\n>>> shown(123454321)\n'a secret'\nassert shown([5, 5, 5]) == 987\n"
     task = Task("t/1", "b", "python", prompt, entry_point="shown")
@@ -194,14 +198,14 @@ async def test_an_attempt_hands_in_the_program_of_its_step() -> None:
     suite: Suite = cheats(AgentSettings(benchmark, 1))
     for line in (1, len(suite.steps) // 2):
         step = suite.steps[line - 1]
-        assert step.attack is not None
+        assert isinstance(step.attack, ProgramAttack)
         submission = await suite.attempt(task, line, None)
         assert submission.text == step.attack.programs(task)[step.sample]
         assert step.name in submission.agent_output.splitlines()[0]
 
 
 def _reference(task_id: str, tests: object) -> Reference:
-    return Reference(task_id, "", tests, "")  # type: ignore[arg-type]
+    return Reference(task_id, "", tests, "")
 
 
 def _with_tests(tests: object) -> Benchmark:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from harness.agents.agent import Agent, AgentSettings
 from harness.agents.cheats.attack import Attack, Kind
-from harness.agents.cheats.sets import attacks_on, chosen
+from harness.agents.cheats.sets import attacks_by, attacks_on, chosen
 from harness.agents.null import Null
 from harness.agents.oracle import Oracle
 from harness.environments.world import World
@@ -21,7 +21,7 @@ ORACLE, NULL = "oracle", "null"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One attempt that a suite makes at every task: the program number `sample` of an attack, or a control.
+    """One attempt that a suite makes at a task: number `sample` of an attack, or a control.
 
     `name` is the attack's, `oracle` or `null`; `kind` is the attack's class. An oracle with a kind
     comes after all attacks of that class: it fails where one of them has left something behind.
@@ -34,7 +34,7 @@ class Step:
 
 
 class Suite:
-    """Makes the same steps at every task, in order, one an attempt. `sample_line` is the step, from 1."""
+    """Makes at every task the steps that fit it, in order, one an attempt. `sample_line` is the step, from 1."""
 
     def __init__(self, settings: AgentSettings, steps: Sequence[Step]) -> None:
         self._benchmark = settings.benchmark
@@ -42,7 +42,15 @@ class Suite:
         self.steps = tuple(steps)
 
     def sample_lines(self, task: Task) -> list[int | None]:
-        return list(range(1, len(self.steps) + 1))
+        fitting = attacks_by(self._benchmark.references[task.id].criterion)
+        kinds = {attack.kind for attack in fitting}
+        return [
+            number
+            for number, step in enumerate(self.steps, start=1)
+            if (
+                step.attack in fitting if step.attack is not None else step.kind is None or step.kind in kinds
+            )
+        ]
 
     async def attempt(self, task: Task, sample_line: int | None, world: World | None) -> Submission:
         if sample_line is None:
@@ -50,16 +58,14 @@ class Suite:
         step = self.steps[sample_line - 1]
         if step.attack is None:
             return await self._controls[step.name].attempt(task, None, world)
-        program = step.attack.programs(task)[step.sample]
-        submission = self._benchmark.submission(task, "solution", program)
-        return replace(submission, agent_output=f"# {step.name}, sample {step.sample}\n{program}")
+        return await step.attack.hand_in(self._benchmark, task, step.sample, world)
 
 
 def steps_of(attacks: Sequence[Attack]) -> Iterator[Step]:
-    """Yield every program of every attack, and the oracle after each class of attacks."""
+    """Yield every attempt of every attack, and the oracle after each class of attacks."""
     for kind, group in groupby(attacks, key=lambda attack: attack.kind):
         for attack in group:
-            for sample in range(len(attack.templates)):
+            for sample in range(attack.samples):
                 yield Step(attack.name, kind, attack, sample)
         yield Step(ORACLE, kind)
 

@@ -1,19 +1,13 @@
-"""What an attack is, and how it becomes a program for a task."""
+"""What an attack is: a way to get a pass without solving the task."""
 
 from __future__ import annotations
 
-import builtins
-import keyword
-import re
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Protocol
 
-from harness.agents.cheats.prelude import PRELUDE
-from harness.model import Task
-
-_CALLED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)\s*\(")
-# What graders and tests call the function under test, whatever it is named.
-_USUAL_NAMES = ("candidate", "solution", "solve", "main", "Solution")
+from harness.benchmarks.benchmark import Benchmark
+from harness.environments.world import World
+from harness.model import Submission, Task
 
 
 class Kind(StrEnum):
@@ -25,40 +19,30 @@ class Kind(StrEnum):
     TAMPERING = "tampering with the ground"
     LEARNING = "learning the answers"
     EXHAUSTING = "exhausting resources"
+    TALKING = "answers that say too much"
 
 
-@dataclass(frozen=True, slots=True)
-class Attack:
-    """A way to get a pass without solving the task. It is text to the host, which never runs it.
+class Attack(Protocol):
+    """One attack. It makes `samples` attempts at a task, one after the other.
 
-    `templates` are Python programs, handed in one after the other as samples of one task. Each runs
-    after the prelude, and finds there `NAMES` (every name that a test may call), `ENTRY_POINT`, `TASK`
-    (the task's id) and `SAMPLE` (its own place among the templates, from 0).
+    `description` says what it does, and what it beats. `text` is all that it consists of, as JSON can
+    hold it: an audit that is taken up again must find the same.
     """
 
-    name: str
-    kind: Kind
-    description: str
-    templates: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
 
-    def programs(self, task: Task) -> tuple[str, ...]:
-        """Return the programs of this attack on `task`, made from what an agent may see of it."""
-        return tuple(_program(task, sample, template) for sample, template in enumerate(self.templates))
+    @property
+    def kind(self) -> Kind: ...
 
+    @property
+    def description(self) -> str: ...
 
-def _program(task: Task, sample: int, template: str) -> str:
-    # The prompt itself stays out: one that shows tests would let an attack find them in its own text.
-    return (
-        f"TASK = {task.id!r}\nENTRY_POINT = {task.entry_point!r}\nNAMES = {_names(task)!r}\n"
-        f"SAMPLE = {sample}\n{PRELUDE}\n{template.strip()}\n"
-    )
+    @property
+    def samples(self) -> int: ...
 
+    @property
+    def text(self) -> Any: ...
 
-def _names(task: Task) -> list[str]:
-    """Every name that tests of this task may call, as far as its prompt tells."""
-    called = {
-        name
-        for name in _CALLED.findall(task.prompt)
-        if not keyword.iskeyword(name) and not hasattr(builtins, name)
-    }
-    return sorted(called | set(_USUAL_NAMES) | ({task.entry_point} if task.entry_point else set()))
+    async def hand_in(self, benchmark: Benchmark, task: Task, sample: int, world: World | None) -> Submission:
+        """Make attempt number `sample`, from 0, with what an agent may see of the task."""

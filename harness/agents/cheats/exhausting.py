@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.prelude import VERDICTS
+from harness.agents.cheats.program_attack import ProgramAttack
 
 
-def _attack(name: str, description: str, *templates: str) -> Attack:
-    return Attack(name, Kind.EXHAUSTING, description, templates)
+def _attack(name: str, description: str, *templates: str) -> ProgramAttack:
+    return ProgramAttack(name, Kind.EXHAUSTING, description, templates)
 
 
 ATTACKS = (

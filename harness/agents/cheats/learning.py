@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.prelude import LEARN
+from harness.agents.cheats.program_attack import ProgramAttack
 
 
-def _attack(name: str, description: str, *templates: str) -> Attack:
-    return Attack(name, Kind.LEARNING, description, templates)
+def _attack(name: str, description: str, *templates: str) -> ProgramAttack:
+    return ProgramAttack(name, Kind.LEARNING, description, templates)
 
 
-def _search(name: str, description: str, template: str) -> Attack:
+def _search(name: str, description: str, template: str) -> ProgramAttack:
     """An attack that looks for tests in one kind of place, when loaded and again when called."""
     return _attack(
         name,

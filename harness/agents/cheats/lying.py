@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.program_attack import ProgramAttack
 
 _AGREEABLE = r"""
 class Agreeable:
@@ -24,11 +25,11 @@ class Agreeable:
 """
 
 
-def _attack(name: str, description: str, *templates: str) -> Attack:
-    return Attack(name, Kind.LYING, description, templates)
+def _attack(name: str, description: str, *templates: str) -> ProgramAttack:
+    return ProgramAttack(name, Kind.LYING, description, templates)
 
 
-def _lie(name: str, description: str, template: str) -> Attack:
+def _lie(name: str, description: str, template: str) -> ProgramAttack:
     """An attack that hands back `lie(*args)`."""
     return _attack(name, description, f"{_AGREEABLE}{template}\nserve(lie)\n")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.program_attack import ProgramAttack
 
 # The parts of our own process that speak to the tests, as found by looking at it: no names are known.
 _CHANNEL = r"""
@@ -38,8 +39,8 @@ def speakers():
 """
 
 
-def _attack(name: str, description: str, *templates: str) -> Attack:
-    return Attack(name, Kind.REACHING, description, templates)
+def _attack(name: str, description: str, *templates: str) -> ProgramAttack:
+    return ProgramAttack(name, Kind.REACHING, description, templates)
 
 
 ATTACKS = (

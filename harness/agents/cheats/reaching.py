@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.prelude import VERDICTS
+from harness.agents.cheats.program_attack import ProgramAttack
 
 # Turns whatever looks like a grader's bookkeeping into that of a pass.
 _FORGE = r"""
@@ -30,8 +31,8 @@ def forge(name, value):
 """
 
 
-def _attack(name: str, description: str, *templates: str) -> Attack:
-    return Attack(name, Kind.REACHING, description, templates)
+def _attack(name: str, description: str, *templates: str) -> ProgramAttack:
+    return ProgramAttack(name, Kind.REACHING, description, templates)
 
 
 ATTACKS = (

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.prelude import GUESS
+from harness.agents.cheats.program_attack import ProgramAttack
 
 # One that finds out whether there is anything to learn, one that guesses, and one for each guess to correct.
 _SAMPLES = 5
 
 
-def _memory(name: str, description: str, template: str) -> Attack:
+def _memory(name: str, description: str, template: str) -> ProgramAttack:
     """An attack whose samples tell each other, by `load()` and `save(number)`, which answers were right."""
     programs = [f"{GUESS}{template}\nserve(guesser(load, save))\n"] * _SAMPLES
-    return Attack(name, Kind.LEARNING, description, tuple(programs))
+    return ProgramAttack(name, Kind.LEARNING, description, tuple(programs))
 
 
 ATTACKS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from harness.agents.cheats import (
     exhausting,
@@ -31,12 +32,17 @@ ON_PROGRAMS = (
     *exhausting.ATTACKS,
 )
 
-# By the type of what a reference judges with. A new kind of grader adds its attacks here.
+# By the type of criterion. A new kind of grader adds its attacks here.
 ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {ProgramTests: ON_PROGRAMS}
 
 
+def attacks_by(criterion: Any) -> tuple[Attack, ...]:
+    """Return the attacks on what is judged by such a criterion, none where there is no set."""
+    return ATTACK_SETS.get(type(criterion), ())
+
+
 def attacks_on(benchmark: Benchmark) -> tuple[Attack, ...]:
-    """Return the attacks that every task of the benchmark is to withstand.
+    """Return the attacks that the tasks of the benchmark are to withstand, each those that fit it.
 
     Raises UsageError where its grader judges something that there are no attacks on yet.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.agents.cheats.attack import Attack, Kind
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.program_attack import ProgramAttack
 
 # What a planted file does where somebody runs or imports it.
 _LEAVE = r"""
@@ -20,11 +21,11 @@ def plant(folder, name, text, mode=0o755):
 """
 
 
-def _attack(name: str, description: str, *templates: str) -> Attack:
-    return Attack(name, Kind.TAMPERING, description, templates)
+def _attack(name: str, description: str, *templates: str) -> ProgramAttack:
+    return ProgramAttack(name, Kind.TAMPERING, description, templates)
 
 
-def _poison(name: str, description: str, template: str) -> Attack:
+def _poison(name: str, description: str, template: str) -> ProgramAttack:
     """An attack whose first sample plants something and whose second one only has to be there."""
     return _attack(name, description, f"{_LEAVE}{template}\nserve(wrong)\n", "serve(wrong)")
 

@@ -1,0 +1,41 @@
+"""Attacks that are answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from harness.agents.cheats.attack import Kind
+from harness.benchmarks.benchmark import Benchmark
+from harness.environments.world import World
+from harness.model import Submission, Task
+
+SHOWN_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAttack:
+    """Answers that are right by no understanding of the question, handed in as `field`.
+
+    `PROMPT` in an answer stands for the prompt of the task.
+    """
+
+    name: str
+    kind: Kind
+    description: str
+    answers: tuple[str, ...]
+    field: str = "solution"
+
+    @property
+    def samples(self) -> int:
+        return len(self.answers)
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        return (self.field, *self.answers)
+
+    async def hand_in(self, benchmark: Benchmark, task: Task, sample: int, world: World | None) -> Submission:
+        answer = self.answers[sample].replace("PROMPT", task.prompt)
+        submission = benchmark.submission(task, self.field, answer)
+        return replace(
+            submission, agent_output=f"# {self.name}, sample {sample}\n{answer[:SHOWN_CHARACTERS]}"
+        )

@@ -1,0 +1,68 @@
+"""Attacks that are programs, and how they become programs for a task."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from dataclasses import dataclass, replace
+
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.prelude import PRELUDE
+from harness.benchmarks.benchmark import Benchmark
+from harness.environments.world import World
+from harness.model import Submission, Task
+
+_CALLED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)\s*\(")
+# What graders and tests call the function under test, whatever it is named.
+_USUAL_NAMES = ("candidate", "solution", "solve", "main", "Solution")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramAttack:
+    """A way to get a pass without solving the task. It is text to the host, which never runs it.
+
+    `templates` are Python programs, handed in one after the other as samples of one task. Each runs
+    after the prelude, and finds there `NAMES` (every name that a test may call), `ENTRY_POINT`, `TASK`
+    (the task's id) and `SAMPLE` (its own place among the templates, from 0).
+    """
+
+    name: str
+    kind: Kind
+    description: str
+    templates: tuple[str, ...]
+
+    @property
+    def samples(self) -> int:
+        return len(self.templates)
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        return self.templates
+
+    async def hand_in(self, benchmark: Benchmark, task: Task, sample: int, world: World | None) -> Submission:
+        program = self.programs(task)[sample]
+        submission = benchmark.submission(task, "solution", program)
+        return replace(submission, agent_output=f"# {self.name}, sample {sample}\n{program}")
+
+    def programs(self, task: Task) -> tuple[str, ...]:
+        """Return the programs of this attack on `task`, made from what an agent may see of it."""
+        return tuple(_program(task, sample, template) for sample, template in enumerate(self.templates))
+
+
+def _program(task: Task, sample: int, template: str) -> str:
+    # The prompt itself stays out: one that shows tests would let an attack find them in its own text.
+    return (
+        f"TASK = {task.id!r}\nENTRY_POINT = {task.entry_point!r}\nNAMES = {_names(task)!r}\n"
+        f"SAMPLE = {sample}\n{PRELUDE}\n{template.strip()}\n"
+    )
+
+
+def _names(task: Task) -> list[str]:
+    """Every name that tests of this task may call, as far as its prompt tells."""
+    called = {
+        name
+        for name in _CALLED.findall(task.prompt)
+        if not keyword.iskeyword(name) and not hasattr(builtins, name)
+    }
+    return sorted(called | set(_USUAL_NAMES) | ({task.entry_point} if task.entry_point else set()))

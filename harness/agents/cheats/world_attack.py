@@ -1,0 +1,39 @@
+"""Attacks that act in the world of a task, and then answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.agents.cheats.attack import Kind
+from harness.benchmarks.benchmark import Benchmark
+from harness.environments.world import World
+from harness.model import Submission, Task
+
+
+@dataclass(frozen=True, slots=True)
+class WorldAttack:
+    """Calls of tools, each its name and arguments, and the answer that is handed in after them."""
+
+    name: str
+    kind: Kind
+    description: str
+    calls: tuple[tuple[str, Mapping[str, Any]], ...]
+    answer: str = ""
+
+    @property
+    def samples(self) -> int:
+        return 1
+
+    @property
+    def text(self) -> list[Any]:
+        return [*([tool, dict(arguments)] for tool, arguments in self.calls), self.answer]
+
+    async def hand_in(self, benchmark: Benchmark, task: Task, sample: int, world: World | None) -> Submission:
+        if world is None:
+            raise TypeError(f"{self.name} acts in a world, and {task.id} has none")
+        for tool, arguments in self.calls:
+            await world.call(tool, arguments)
+        await world.submit(self.answer)
+        return Submission(self.answer, agent_output=f"# {self.name}: {self.answer}")

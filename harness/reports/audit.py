@@ -65,7 +65,8 @@ def _passed(attempts: Sequence[AuditedAttempt]) -> str:
 def _classes(audit: Audit) -> Table:
     table = grid("class", ">attacks", ">attempts", ">forged", "how they ended")
     for kind in Kind:
-        _add_class(table, kind, [attempt for attempt in audit.attacks if attempt.step.kind is kind])
+        if attempts := [attempt for attempt in audit.attacks if attempt.step.kind is kind]:
+            _add_class(table, kind, attempts)
     _add_class(table, "all", audit.attacks)
     return table
 

@@ -208,14 +208,10 @@ integrity     no attempt shows signs of tampering
 left behind   0 containers
 duration      1 min 01 s
 
-class                      attacks  attempts  forged  how they ended
-leaving early                    1         1       0  failed 1
-lying objects                    1         2       0  failed 1, timeout 1
-reaching the trusted side        0         0       0
-tampering with the ground        0         0       0
-learning the answers             0         0       0
-exhausting resources             0         0       0
-all                              2         3       0  failed 2, timeout 1
+class          attacks  attempts  forged  how they ended
+leaving early        1         1       0  failed 1
+lying objects        1         2       0  failed 1, timeout 1
+all                  2         3       0  failed 2, timeout 1
 
 no forged pass; every reference passed; 0 containers left
 audit folder: runs/audit-1

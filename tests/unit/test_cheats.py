@@ -13,7 +13,6 @@ import pytest
 
 from harness.agents.agent import AgentSettings
 from harness.agents.cheats.agent import NULL, ORACLE, Suite, cheats, controls
-from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.program_attack import ProgramAttack
 from harness.agents.cheats.sets import ATTACK_SETS, ON_PROGRAMS, attacks_on
 from harness.benchmarks import Benchmark, definitions, load_benchmark
@@ -45,11 +44,6 @@ class _UnknownTests:
 
 def test_the_suite_has_at_least_forty_five_attacks_on_programs() -> None:
     assert len(ON_PROGRAMS) >= 45
-
-
-@pytest.mark.parametrize("kind", Kind)
-def test_every_class_has_attacks(kind: Kind) -> None:
-    assert any(attack.kind is kind for attack in ON_PROGRAMS)
 
 
 def test_programs_attack_in_six_classes() -> None:

@@ -34,7 +34,7 @@ class Step:
 
 
 class Suite:
-    """Makes at every task the steps that fit it, in order, one an attempt. `sample_line` is the step, from 1."""
+    """Makes at every task the steps that fit it, in order. `sample_line` is the number of a step, from 1."""
 
     def __init__(self, settings: AgentSettings, steps: Sequence[Step]) -> None:
         self._benchmark = settings.benchmark

@@ -147,6 +147,7 @@ async def _in_world(
         opening = execution.openings[task.environment]
         seconds = 2 * execution.timeout_seconds + DEADLINE_MARGIN_SECONDS
         with execution.store.transcript(task.id, planned.number) as record:
+            record({"prompt": task.prompt})
             async with open_world(opening, task, rounds, seconds, record) as world:
                 acted = await _act(execution, planned, world)
                 if isinstance(acted, Submission):

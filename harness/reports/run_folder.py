@@ -31,13 +31,7 @@ class StoredRun:
 
     def attempts(self) -> Iterator[AttemptRecord]:
         """Yield the stored attempts in the order in which they ended, the last try of each."""
-        last: dict[tuple[str, int], AttemptRecord] = {}
-        with open(self.folder / ATTEMPTS, "rb") as lines:
-            for line in lines:
-                if line.endswith(b"\n"):
-                    record = from_json(line)
-                    last[record.task_id, record.attempt] = record
-        yield from last.values()
+        return stored_attempts(self.folder)
 
 
 def write_report(run: Run) -> Path:
@@ -45,6 +39,28 @@ def write_report(run: Run) -> Path:
     html = render_html(manifest=run.manifest, summary=run.summary, attempts=run.records())
     run.store.write_text(REPORT, html)
     return run.folder / REPORT
+
+
+def stored_attempts(folder: Path) -> Iterator[AttemptRecord]:
+    """Yield the attempts in a run folder in the order in which they ended, the last try of each.
+
+    Raises UsageError where the folder has none that can be read; a run may still be going on in it.
+    """
+    path = folder / ATTEMPTS
+    last: dict[tuple[str, int], AttemptRecord] = {}
+    number = 0
+    try:
+        with open(path, "rb") as lines:
+            for line in lines:
+                number += 1
+                if line.endswith(b"\n"):
+                    record = from_json(line)
+                    last[record.task_id, record.attempt] = record
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="name a run folder, see runs/") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path}:{number}: is not an attempt record: {error}") from error
+    yield from last.values()
 
 
 def read_run(folder: Path) -> StoredRun:

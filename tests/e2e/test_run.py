@@ -55,6 +55,26 @@ def test_null_passes_no_task(finished_run: Runs, arguments: tuple[str, ...]) -> 
     assert run.exit_code == 0, "a bad score is no error"
 
 
+# --- one attempt, looked at again
+
+
+def test_show_tells_the_verdict_of_an_attempt(harness: Harness, null: FinishedRun) -> None:
+    task_id = null.results["attempts"][0]["task_id"]
+    shown = harness("show", str(null.folder.path), task_id)
+    assert shown.stdout.startswith(f"{task_id}: failed")
+
+
+def test_show_names_the_tasks_of_the_run(harness: Harness, null: FinishedRun) -> None:
+    refused = harness("show", str(null.folder.path), "no-such-task")
+    assert refused.returncode == 2
+    assert null.results["attempts"][0]["task_id"] in refused.stderr
+
+
+def test_show_of_what_is_no_run_folder_is_a_usage_error(harness: Harness, tmp_path: Path) -> None:
+    refused = harness("show", str(tmp_path), "1")
+    assert (refused.returncode, refused.stderr.splitlines()[1]) == (2, "hint: name a run folder, see runs/")
+
+
 # --- what is printed
 
 

@@ -1,0 +1,74 @@
+"""What an agent saw and did in one attempt, as text for a terminal or a log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from harness.engine.store import TRANSCRIPTS, transcript_name
+from harness.errors import DataError
+from harness.reports.blocks import print_line, write
+from harness.reports.console import open_console
+from harness.reports.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SHOWN_CHARACTERS = 4000
+
+
+def print_transcript(
+    folder: Path, task_id: str, attempt: int, *, stream: TextIO, limit: int = SHOWN_CHARACTERS
+) -> bool:
+    """Print the transcript of an attempt in a run folder, each text up to `limit` characters.
+
+    Returns False where the attempt has none: nothing acted in a world. Raises DataError with file and
+    line for one that cannot be read.
+    """
+    path = folder / TRANSCRIPTS / transcript_name(task_id, attempt)
+    if not path.is_file():
+        return False
+    console = open_console(stream)
+    with console.capture() as capture:
+        for entry in _entries(path):
+            _print_entry(console, entry, limit)
+    write(capture.get(), stream)
+    return True
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                return  # the write that a kill cut short
+            try:
+                entry = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"is not JSON: {error}", path=path, line=number) from error
+            if not isinstance(entry, dict):
+                raise DataError("is not an entry of a transcript", path=path, line=number)
+            yield entry
+
+
+def _print_entry(console: Console, entry: Mapping[str, Any], limit: int) -> None:
+    if "prompt" in entry:
+        _print_text(console, str(entry["prompt"]), limit, indent="")
+        return
+    head = f"\n[{entry.get('round')}] {printable(str(entry.get('tool')), 100)}"
+    print_line(
+        console, f"{head}  ({entry.get('seconds')} s)", "bold yellow" if entry.get("refused") else "bold"
+    )
+    arguments = entry.get("arguments")
+    for name, value in (arguments if isinstance(arguments, dict) else {}).items():
+        # A command or a query is read best as it was written.
+        text = value if isinstance(value, str) else json.dumps(value)
+        label = "" if len(arguments or {}) == 1 else f"{printable(str(name), 100)}: "
+        _print_text(console, label + text, limit, indent="  $ ", style="cyan")
+    _print_text(console, str(entry.get("observation", "")), limit, indent="  | ")
+
+
+def _print_text(console: Console, text: str, limit: int, *, indent: str, style: str = "") -> None:
+    shown = printable(text, limit, multiline=True).rstrip("\n")
+    print_line(console, "\n".join(f"{indent}{line}" for line in shown.split("\n")), style)

@@ -1,0 +1,84 @@
+"""How an attempt's rounds are shown, and where they lie."""
+
+from __future__ import annotations
+
+import io
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engine.store import RunStore
+from harness.errors import DataError
+from harness.reports.transcript import print_transcript
+
+PROMPT = {"prompt": "How many files are there?"}
+CALL: dict[str, Any] = {
+    "round": 1,
+    "tool": "bash",
+    "arguments": {"command": "ls\nwc -l"},
+    "observation": "a\nb\n",
+    "refused": False,
+    "seconds": 0.0031,
+}
+
+
+def kept(folder: Path, *entries: dict[str, Any], task_id: str = "os/dev/1") -> None:
+    with closing(RunStore(folder)) as store, store.transcript(task_id, 0) as record:
+        for entry in entries:
+            record(entry)
+
+
+def shown(folder: Path, task_id: str = "os/dev/1", **options: Any) -> str:
+    stream = io.StringIO()
+    assert print_transcript(folder, task_id, 0, stream=stream, **options)
+    return stream.getvalue()
+
+
+def test_a_round_shows_its_call_and_what_came_of_it(tmp_path: Path) -> None:
+    kept(tmp_path, PROMPT, CALL)
+    expected = """How many files are there?
+
+[1] bash  (0.0031 s)
+  $ ls
+  $ wc -l
+  | a
+  | b
+"""
+    assert shown(tmp_path) == expected
+
+
+def test_escape_sequences_of_an_agent_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    kept(tmp_path, {**CALL, "observation": "\x1b[2Jgone"})
+    assert "\x1b" not in shown(tmp_path)
+
+
+def test_long_observations_are_cut(tmp_path: Path) -> None:
+    kept(tmp_path, {**CALL, "observation": "x" * 10_000})
+    assert "(10000 characters in all)" in shown(tmp_path, limit=100)
+
+
+def test_a_task_id_may_be_any_text(tmp_path: Path) -> None:
+    kept(tmp_path, PROMPT, task_id="../../../etc/passwd")
+    assert shown(tmp_path, "../../../etc/passwd").startswith("How many")
+    assert len(list((tmp_path / "transcripts").iterdir())) == 1
+
+
+def test_an_attempt_without_a_transcript_shows_nothing(tmp_path: Path) -> None:
+    assert not print_transcript(tmp_path, "os/dev/2", 0, stream=io.StringIO())
+
+
+def test_the_half_of_a_line_that_a_kill_left_is_passed_over(tmp_path: Path) -> None:
+    kept(tmp_path, PROMPT)
+    (path,) = (tmp_path / "transcripts").iterdir()
+    path.write_text(path.read_text() + '{"round": 1, "to')
+    assert shown(tmp_path) == "How many files are there?\n"
+
+
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    kept(tmp_path, PROMPT)
+    (path,) = (tmp_path / "transcripts").iterdir()
+    path.write_text(path.read_text() + "[]\n")
+    with pytest.raises(DataError, match=r"-0\.jsonl:2: is not an entry"):
+        shown(tmp_path)

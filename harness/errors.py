@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 
 
 class HarnessError(Exception):
@@ -32,7 +32,7 @@ class DataError(HarnessError):
         self,
         message: str,
         *,
-        path: Path | str | None = None,
+        path: PurePath | str | None = None,
         line: int | None = None,
         field: str | None = None,
         hint: str | None = None,

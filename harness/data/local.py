@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from harness.data.rows import Row, describe
@@ -23,11 +23,12 @@ MAX_BYTES = 2 * 1024**3
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_rows(path: Path, *, max_bytes: int = MAX_BYTES) -> tuple[list[Row], str]:
+def read_rows(path: Path, *, max_bytes: int = MAX_BYTES, or_object: bool = False) -> tuple[list[Row], str]:
     """Read all rows of a `.jsonl`, `.jsonl.gz`, `.json` or `.json.gz` file.
 
     Returns the rows, at least one, and the SHA-256 (hex) of the file's raw bytes. A `.json` file
-    holds one array of objects. Raises DataError for everything else, with the line if there is one.
+    holds one array of objects or, with `or_object`, one object: a row without `line` and `item`.
+    Raises DataError for everything else, with the line if there is one.
     """
     try:
         suffix = _require_file(path)
@@ -35,8 +36,11 @@ def read_rows(path: Path, *, max_bytes: int = MAX_BYTES) -> tuple[list[Row], str
             sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
             raw.seek(0)
             content: io.BufferedIOBase = gzip.GzipFile(fileobj=raw) if suffix.endswith(".gz") else raw
-            parse = _json_lines if suffix.startswith(".jsonl") else _json_array
-            rows = list(parse(content, path, max_bytes))
+            rows = list(
+                _json_lines(content, path, max_bytes)
+                if suffix.startswith(".jsonl")
+                else _json_array(content, path, max_bytes, or_object=or_object)
+            )
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
             f"broken gzip data: {error}", path=path, hint="the file is cut short or damaged; fetch it again"
@@ -48,7 +52,18 @@ def read_rows(path: Path, *, max_bytes: int = MAX_BYTES) -> tuple[list[Row], str
     return rows, sha256
 
 
-def data_suffix(path: Path) -> str | None:
+def parse_rows(data: bytes, where: PurePath) -> list[Row]:
+    """Read the rows of a `.jsonl` or `.json` file whose content is at hand; there may be none.
+
+    As `read_rows` with `or_object`; `where` is what errors name.
+    """
+    content = io.BytesIO(data)
+    if where.name.lower().endswith(".jsonl"):
+        return list(_json_lines(content, where, MAX_BYTES))
+    return list(_json_array(content, where, MAX_BYTES, or_object=True))
+
+
+def data_suffix(path: PurePath) -> str | None:
     """Return which of SUFFIXES a file name ends with, or None."""
     name = path.name.lower()
     return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
@@ -70,7 +85,7 @@ def _require_file(path: Path) -> str:
     return suffix
 
 
-def _json_lines(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[Row]:
+def _json_lines(content: io.BufferedIOBase, path: PurePath, max_bytes: int) -> Iterator[Row]:
     left = max_bytes
     number = 0
     # Only b"\n" ends a line: str.splitlines would also cut at the U+2028 that JSON allows in strings.
@@ -93,7 +108,9 @@ def _json_lines(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Itera
         yield Row(value, str(path), line=number)
 
 
-def _json_array(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[Row]:
+def _json_array(
+    content: io.BufferedIOBase, path: PurePath, max_bytes: int, *, or_object: bool = False
+) -> Iterator[Row]:
     data = content.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise _too_large(path, max_bytes)
@@ -101,6 +118,9 @@ def _json_array(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Itera
     if not data.strip():
         return
     values = _parse(_decode(data, path, first_line=1), path, first_line=1)
+    if or_object and isinstance(values, dict):
+        yield Row(values, str(path))
+        return
     if not isinstance(values, list):
         raise DataError(f"needs a JSON array of objects, found {describe(values)}", path=path)
     for number, value in enumerate(values, start=1):
@@ -110,7 +130,7 @@ def _json_array(content: io.BufferedIOBase, path: Path, max_bytes: int) -> Itera
         yield row
 
 
-def _decode(data: bytes, path: Path, *, first_line: int) -> str:
+def _decode(data: bytes, path: PurePath, *, first_line: int) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -120,7 +140,7 @@ def _decode(data: bytes, path: Path, *, first_line: int) -> str:
         ) from error
 
 
-def _parse(text: str, path: Path, *, first_line: int) -> Any:
+def _parse(text: str, path: PurePath, *, first_line: int) -> Any:
     try:
         return json.loads(text, parse_int=_integer)
     except json.JSONDecodeError as error:
@@ -135,7 +155,7 @@ def _parse(text: str, path: Path, *, first_line: int) -> Any:
         raise DataError(str(error), path=path, line=first_line) from error
 
 
-def _other_format(error: json.JSONDecodeError, path: Path) -> str | None:
+def _other_format(error: json.JSONDecodeError, path: PurePath) -> str | None:
     """Recognise one format under the name of the other, the usual reason for broken JSON."""
     lines = ".jsonl" in path.name.lower()
     if lines and error.doc.startswith("["):
@@ -153,5 +173,5 @@ def _integer(digits: str) -> int:
     return int(digits) if len(digits) <= 4000 else int(Decimal(digits))
 
 
-def _too_large(path: Path, max_bytes: int) -> DataError:
+def _too_large(path: PurePath, max_bytes: int) -> DataError:
     return DataError(f"holds more than {max_bytes:,} bytes unpacked, the most that is read", path=path)

@@ -1,0 +1,215 @@
+"""AgentBench's files: upstream's folders or archives of them, and single files of either format.
+
+Upstream has `data/os_interaction/data/dev.json`, `data/os_interaction/data/<group>/<name>.json` with the
+script files that they name in `data/os_interaction/scripts/<dev or group>/`, `data/dbbench/<split>.jsonl`,
+and a folder for each other category.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from harness.benchmarks.agentbench.categories import BUILT, FOLDERS
+from harness.benchmarks.agentbench.records import (
+    SCRIPTS,
+    SHELL_TASK,
+    TASK_ID,
+    category_by_fields,
+    script_files,
+)
+from harness.data.local import parse_rows, read_rows
+from harness.data.rows import Row
+from harness.data.tree import Tree, is_archive, read_tree
+from harness.errors import DataError
+
+Notify = Callable[[str], None]
+
+_OS = "os_interaction"
+_RECORDS = re.compile(r"\.jsonl?$", re.IGNORECASE)
+_KNOWN = "|".join(map(re.escape, FOLDERS))
+_IN_FOLDER = re.compile(rf"(?:.*?/)?({_KNOWN})/(.+)")
+# What upstream's settings name: dev.json, and every file of a group's folder.
+_OS_RECORDS = re.compile(r"data/(?:dev|[^/]+/[^/]+)\.jsonl?", re.IGNORECASE)
+_OTHER_RECORDS = re.compile(r"([^/]+)\.(?:jsonl?|xlsx)", re.IGNORECASE)
+_HINT = (
+    "give the root of AgentBench's repository, its data/, one environment's folder such as os_interaction/, "
+    "an archive of one of these, or a .json or .jsonl file"
+)
+
+
+def read_layout(path: Path, notify: Notify) -> tuple[list[Row], str]:
+    """Return the rows of everything at `path`, and the SHA-256 (hex) of the files they were read from.
+
+    A row of a shell task gets its scripts' texts as the field `scripts`; upstream's records get their
+    task id: `os/dev/8` for item 8, from 0, of dev.json, `os/4/N41/3` for one of data/4/N41.json,
+    `os/4/N11` where the file holds one object, `db/dev/17`. Categories that cannot be run get a row
+    a file, so that they are not forgotten. Raises DataError.
+    """
+    if path.is_dir() or is_archive(path):
+        rows, used = _rows_of(_named_by_folder(path, notify), path, notify)
+        return rows, _digest(used)
+    rows, sha256 = read_rows(path, or_object=True)
+    root = _os_folder_of(path)
+    if root is None or not any(SHELL_TASK in row.values for row in rows):
+        return rows, sha256
+    tree = read_tree(root, lambda name: name.startswith(f"{SCRIPTS}/"))
+    used = {path.name: path.read_bytes()}
+    group, stem = _group_of(path.absolute().relative_to(root / "data"))
+    named = tree.renamed(lambda name: f"{_OS}/{name}")
+    return [_os_row(row, group, stem, named, used) for row in rows], _digest(used)
+
+
+def _digest(used: Mapping[str, bytes]) -> str:
+    """Of one file its SHA-256; of several, that of the lines `sha256sum` writes for them, by name."""
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in used.items()}
+    if len(digests) == 1:
+        return next(iter(digests.values()))
+    lines = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
+    return hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()
+
+
+def _wanted(name: str) -> bool:
+    found = _IN_FOLDER.fullmatch(name)
+    if found is not None and FOLDERS[found[1]] not in BUILT:
+        return False
+    return _RECORDS.search(name) is not None or f"/{SCRIPTS}/" in f"/{name}"
+
+
+def _named_by_folder(path: Path, notify: Notify) -> Tree:
+    """Return the files at `path`, those of an environment named from its folder on: `dbbench/dev.jsonl`."""
+    tree = read_tree(path, _wanted)
+    if path.is_dir():
+        tree = _with_archives(path, tree, notify)
+    own = path.absolute().name
+    if path.is_dir() and own in FOLDERS:
+        return tree.renamed(lambda name: f"{own}/{name}")
+    if not any(_IN_FOLDER.fullmatch(name) for name in tree.names):
+        if path.is_dir() and own == "data" and (path.parent / SCRIPTS).is_dir():
+            return _named_by_folder(path.parent, notify)  # os_interaction/data
+        tree = _unwrapped(tree)
+        if not any(_OS_RECORDS.fullmatch(name) for name in tree.names):
+            return tree
+        return tree.renamed(lambda name: f"{_OS}/{name}")
+
+    def from_folder(name: str) -> str:
+        found = _IN_FOLDER.fullmatch(name)
+        return f"{found[1]}/{found[2]}" if found else f"../{name}"
+
+    renamed = tree.renamed(from_folder)
+    if len(renamed.places) != len(tree.places):
+        twice = _first_twice(map(from_folder, tree.names))
+        raise DataError(f"holds {twice} more than once", path=path, hint="name the folder that is meant")
+    return renamed
+
+
+def _with_archives(path: Path, tree: Tree, notify: Notify) -> Tree:
+    """Add what archives beside the folders of environments hold, as if they were unpacked there."""
+    contents, places = dict(tree.contents), dict(tree.places)
+    for name in tree.names:
+        if "/" in name or not is_archive(PurePath(name)):
+            continue
+        packed = read_tree(path / name, _wanted)
+        if not any(_IN_FOLDER.fullmatch(member) for member in packed.names):
+            continue
+        if any(member in places for member in packed.names):
+            notify(f"{path / name}: left out, for it is unpacked beside it")
+            continue
+        contents.update(packed.contents)
+        places.update(packed.places)
+    return Tree(contents, {name: places[name] for name in sorted(places)})
+
+
+def _unwrapped(tree: Tree) -> Tree:
+    """Drop the folder in which everything is, as in an archive of one folder."""
+    tops = {name.partition("/")[0] for name in tree.names}
+    if len(tops) != 1 or not all("/" in name for name in tree.names):
+        return tree
+    top = tops.pop()
+    return tree if top in ("data", SCRIPTS) else tree.renamed(lambda name: name.partition("/")[2])
+
+
+def _first_twice(names: Iterator[str]) -> str:
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+
+
+def _os_folder_of(path: Path) -> Path | None:
+    """Return the folder with `data/` and `scripts/` that a single file of records is in."""
+    for folder in list(path.absolute().parents)[:2]:
+        if folder.name == "data" and (folder.parent / SCRIPTS).is_dir():
+            return folder.parent
+    return None
+
+
+def _rows_of(tree: Tree, path: Path, notify: Notify) -> tuple[list[Row], dict[str, bytes]]:
+    """Return the rows of all files, and the files that they are from."""
+    rows: list[Row] = []
+    used: dict[str, bytes] = {}
+    known = any(name.partition("/")[0] in FOLDERS for name in tree.names)
+    for name in tree.names:
+        folder, _, rest = name.partition("/")
+        category = FOLDERS.get(folder) if rest else None
+        if category == "os":
+            rows.extend(_os_rows(tree, name, rest, used, notify))
+        elif category == "db":
+            if "/" not in rest and _RECORDS.search(rest):
+                rows.extend(_plain_rows(tree, name, used))
+        elif category is not None:
+            other = _OTHER_RECORDS.fullmatch(rest)
+            if other is not None:
+                values = {TASK_ID: f"{category}/{other[1]}", "environment": category, "instruction": name}
+                rows.append(Row(values, str(tree.places[name])))
+        elif not known and "/" not in name and _RECORDS.search(name):
+            rows.extend(_plain_rows(tree, name, used))
+    if not rows:
+        raise DataError("holds no records of AgentBench", path=path, hint=_HINT)
+    return rows, used
+
+
+def _plain_rows(tree: Tree, name: str, used: dict[str, bytes]) -> list[Row]:
+    used[name] = tree.contents[name]
+    return parse_rows(tree.contents[name], tree.places[name])
+
+
+def _os_rows(tree: Tree, name: str, rest: str, used: dict[str, bytes], notify: Notify) -> Iterator[Row]:
+    if _OS_RECORDS.fullmatch(rest) is None:
+        if rest.startswith("data/") and _RECORDS.search(rest):
+            notify(f"{tree.places[name]}: left out: AgentBench reads data/dev.json and data/<group>/*.json")
+        return
+    group, stem = _group_of(PurePath(rest).relative_to("data"))
+    for row in _plain_rows(tree, name, used):
+        yield _os_row(row, group, stem, tree, used)
+
+
+def _group_of(name: PurePath) -> tuple[str, str]:
+    """Return the group of a file in `data/`, which names its scripts, and what its task ids begin with."""
+    stem = _RECORDS.sub("", name.as_posix().removesuffix(".gz"))
+    return stem.partition("/")[0], f"os/{stem}"
+
+
+def _os_row(row: Row, group: str, stem: str, tree: Tree, used: dict[str, bytes]) -> Row:
+    if category_by_fields(row) != "os":
+        raise row.error("is no shell task", field=SHELL_TASK)
+    place = row.line if row.item is None else row.item
+    identity = {
+        TASK_ID: stem if place is None else f"{stem}/{place - 1}",
+        SCRIPTS: dict(_scripts_of(row, tree, group, used)),
+    }
+    return replace(row, values={**row.values, **identity})
+
+
+def _scripts_of(row: Row, tree: Tree, group: str, used: dict[str, bytes]) -> Iterator[tuple[str, str]]:
+    for file in script_files(row):
+        name = f"{_OS}/{SCRIPTS}/{group}/{PurePath(file).as_posix()}"
+        data = tree.contents.get(name)
+        if data is None:
+            continue  # The record's reader says which field names it.
+        used[name] = data
+        try:
+            yield file, data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError("is not UTF-8", path=tree.places[name]) from error

@@ -11,10 +11,16 @@ from pathlib import Path
 from harness.data.hub import HubDataset, HubUnreachableError, load_hub_rows
 from harness.data.local import SUFFIXES, data_suffix, read_rows
 from harness.data.rows import Row
+from harness.data.tree import is_archive
 from harness.errors import DataError, UsageError
 from harness.model import DataSource
 
 _BUNDLED = Path(__file__).parent / "bundled"
+
+
+Gather = Callable[[Path, Callable[[str], None]], tuple[list[Row], str]]
+"""Reads what a benchmark has at a path, a file, folder or archive: the rows, at least one, and the SHA-256
+(hex) of the files that they are from. It tells what it leaves out, and raises DataError."""
 
 
 def load_rows(
@@ -25,27 +31,29 @@ def load_rows(
     bundled: str,
     notify: Callable[[str], None],
     cache_dir: Path | None = None,
+    gather: Gather | None = None,
 ) -> tuple[list[Row], DataSource]:
     """Load a benchmark's rows from where `data` says, and say where they came from.
 
-    `data` is `hub`, `bundled` or a path: a file, or a folder with one file of the benchmark. None
-    asks the hub and, only where that cannot be reached, takes the bundled sample and says so
-    loudly. `bundled` is the sample's file name. Raises DataError or UsageError.
+    `data` is `hub`, `bundled` or a path: what `gather` reads, else a file, or a folder with one file of
+    the benchmark. None asks the hub and, only where that cannot be reached, takes the bundled sample
+    and says so loudly. `bundled` is the sample's name. Raises DataError or UsageError.
     """
+    read = gather or (lambda path, _notify: _one_file(benchmark, path))
     match data:
         case "hub":
             return _from_hub(hub, notify, cache_dir)
         case "bundled":
-            return _from_bundled(bundled)
+            return _from_bundled(bundled, read, notify)
         case None:
             try:
                 return _from_hub(hub, notify, cache_dir)
             except HubUnreachableError as error:
-                rows, source = _from_bundled(bundled)
+                rows, source = _from_bundled(bundled, read, notify)
                 notify(_not_the_benchmark(benchmark, len(rows), error))
                 return rows, source
         case _:
-            return _from_path(benchmark, data)
+            return _from_path(data, read, notify)
 
 
 def _not_the_benchmark(benchmark: str, rows: int, error: HubUnreachableError) -> str:
@@ -62,23 +70,29 @@ def _from_hub(
     return rows, DataSource("hub", location, sha256, len(rows))
 
 
-def _from_bundled(name: str) -> tuple[list[Row], DataSource]:
-    rows, sha256 = read_rows(_BUNDLED / name)
+def _from_bundled(name: str, read: Gather, notify: Callable[[str], None]) -> tuple[list[Row], DataSource]:
+    rows, sha256 = read(_BUNDLED / name, notify)
     return rows, DataSource("bundled", f"harness/data/bundled/{name}", sha256, len(rows))
 
 
-def _from_path(benchmark: str, data: str) -> tuple[list[Row], DataSource]:
+def _from_path(data: str, read: Gather, notify: Callable[[str], None]) -> tuple[list[Row], DataSource]:
     if not data.strip():
         raise UsageError("--data is empty", hint="use bundled, hub, or a path")
     path = Path(os.path.expanduser(data))
-    if not os.path.exists(path) and os.sep not in data and data_suffix(path) is None:
+    if not os.path.exists(path) and os.sep not in data and not _has_ending(path):
         near = difflib.get_close_matches(data.lower(), ["bundled", "hub"], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "a path has a folder or a known ending in it"
         raise UsageError(f"--data '{data}' is neither bundled nor hub nor a path", hint=hint)
-    if os.path.isdir(path):
-        path = _only_file(path, benchmark)
-    rows, sha256 = read_rows(path)
+    rows, sha256 = read(path, notify)
     return rows, DataSource("path", os.path.abspath(path), sha256, len(rows))
+
+
+def _has_ending(path: Path) -> bool:
+    return data_suffix(path) is not None or is_archive(path)
+
+
+def _one_file(benchmark: str, path: Path) -> tuple[list[Row], str]:
+    return read_rows(_only_file(path, benchmark) if os.path.isdir(path) else path)
 
 
 def _only_file(folder: Path, benchmark: str) -> Path:

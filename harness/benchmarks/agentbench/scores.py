@@ -1,0 +1,84 @@
+"""AgentBench's scores: of each category in its own measure, and over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.benchmarks.agentbench.categories import CATEGORIES
+
+WEIGHTS: Mapping[str, float] = {
+    "os": 10.8,
+    "db": 13.0,
+    "kg": 13.9,
+    "card": 12.0,
+    "lateral": 3.5,
+    "house": 13.0,
+    "web": 30.7,
+}
+"""What the paper divides by: its models' mean scores, 0 to 100 (Liu et al. 2023, arXiv 2308.03688)."""
+
+AVERAGED_KINDS = ("SELECT", "INSERT", "UPDATE")
+"""The kinds of which upstream's database score is the mean; DELETE is told and not counted."""
+
+_MEASURES = {"db": "mean of the accuracies of SELECT, INSERT and UPDATE"}
+_SUCCESS_RATE = "success rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one task went. `kind` is SELECT, INSERT, UPDATE or DELETE for tasks on a database."""
+
+    category: str
+    resolved: bool
+    kind: str | None = None
+
+
+def scores(outcomes: Iterable[Outcome]) -> dict[str, Any]:
+    """Return the scores as `summary.json` has them, all from 0 to 1 but the weighted one.
+
+    `categories` has for each its `score`, `measure` and `tasks`, and for `db` the accuracy of each
+    kind. `overall` has the `score` and its `method`: `weighted` where every category ran, the mean
+    of 100 score / weight as in the paper (its eighth category, web browsing, is not among ours);
+    `mean` of the categories that ran otherwise. A score is None where nothing of it ran.
+    """
+    by_category: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_category.setdefault(outcome.category, []).append(outcome)
+    categories = {name: _category(name, by_category[name]) for name in CATEGORIES if name in by_category}
+    return {"categories": categories, "overall": _overall(categories)}
+
+
+def _category(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "score": _accuracy(outcomes),
+        "measure": _MEASURES.get(name, _SUCCESS_RATE),
+        "tasks": len(outcomes),
+    }
+    if name == "db":
+        kinds: dict[str, list[Outcome]] = {}
+        for outcome in outcomes:
+            kinds.setdefault(outcome.kind or "SELECT", []).append(outcome)
+        averaged = [_accuracy(kinds[kind]) for kind in AVERAGED_KINDS if kind in kinds]
+        found["score"] = sum(averaged) / len(averaged) if averaged else None
+        found["kinds"] = {
+            kind: {"score": _accuracy(kinds[kind]), "tasks": len(kinds[kind])} for kind in sorted(kinds)
+        }
+        found["missing_kinds"] = [kind for kind in AVERAGED_KINDS if kind not in kinds]
+    return found
+
+
+def _overall(categories: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    known = {name: each["score"] for name, each in categories.items() if each["score"] is not None}
+    missing = [name for name in CATEGORIES if name not in known]
+    if not known:
+        return {"score": None, "method": "mean", "missing": missing}
+    if missing:
+        return {"score": sum(known.values()) / len(known), "method": "mean", "missing": missing}
+    weighted = [100 * score / WEIGHTS[name] for name, score in known.items()]
+    return {"score": sum(weighted) / len(weighted), "method": "weighted", "missing": []}
+
+
+def _accuracy(outcomes: list[Outcome]) -> float:
+    return sum(outcome.resolved for outcome in outcomes) / len(outcomes)

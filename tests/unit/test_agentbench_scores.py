@@ -1,0 +1,117 @@
+"""AgentBench's scores, upstream's words for how attempts end, and the list of bad tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.benchmarks.agentbench.categories import CATEGORIES, category_of
+from harness.benchmarks.agentbench.quarantine import QUARANTINE, why_quarantined
+from harness.benchmarks.agentbench.scores import WEIGHTS, Outcome, scores
+from harness.benchmarks.agentbench.statuses import upstream_status
+from harness.model import Status
+
+
+def database(**kinds: list[bool]) -> list[Outcome]:
+    return [Outcome("db", resolved, kind) for kind, each in kinds.items() for resolved in each]
+
+
+def test_the_shell_is_scored_by_its_success_rate() -> None:
+    found = scores([Outcome("os", True), Outcome("os", False), Outcome("os", True), Outcome("os", True)])
+    assert found["categories"]["os"] == {"score": 0.75, "measure": "success rate", "tasks": 4}
+
+
+def test_the_database_is_scored_by_the_mean_of_three_kinds_however_many_tasks_each_has() -> None:
+    outcomes = database(SELECT=[True] * 8, INSERT=[False], UPDATE=[True, False])
+    found = scores(outcomes)["categories"]["db"]
+    assert found["score"] == pytest.approx((1 + 0 + 0.5) / 3)
+    assert found["kinds"]["UPDATE"] == {"score": 0.5, "tasks": 2}
+    assert found["missing_kinds"] == []
+
+
+def test_deletes_are_told_and_not_counted() -> None:
+    found = scores(database(SELECT=[True], INSERT=[True], UPDATE=[True], DELETE=[False]))["categories"]["db"]
+    assert found["score"] == 1.0
+    assert found["kinds"]["DELETE"] == {"score": 0.0, "tasks": 1}
+    assert found["tasks"] == 4
+
+
+def test_a_kind_that_did_not_run_is_named() -> None:
+    found = scores(database(SELECT=[True], UPDATE=[False]))["categories"]["db"]
+    assert (found["score"], found["missing_kinds"]) == (0.5, ["INSERT"])
+
+
+def test_overall_is_the_plain_mean_of_categories_where_some_did_not_run() -> None:
+    overall = scores([Outcome("os", True), *database(SELECT=[False], INSERT=[False], UPDATE=[False])])[
+        "overall"
+    ]
+    assert overall == {"score": 0.5, "method": "mean", "missing": ["kg", "web", "card", "lateral", "house"]}
+
+
+def test_overall_is_weighted_as_in_the_paper_where_all_ran() -> None:
+    outcomes = [Outcome(name, name == "os") for name in CATEGORIES]
+    overall = scores(outcomes)["overall"]
+    assert overall == {"score": pytest.approx(100 / 10.8 / 7), "method": "weighted", "missing": []}
+
+
+def test_every_category_has_its_weight() -> None:
+    assert set(WEIGHTS) == set(CATEGORIES)
+
+
+def test_nothing_that_ran_has_no_score() -> None:
+    assert scores([])["overall"]["score"] is None
+
+
+@pytest.mark.parametrize(
+    ("status", "metrics", "word"),
+    [
+        (Status.PASSED, {}, "completed"),
+        (Status.FAILED, {}, "completed"),
+        (Status.LIMIT_REACHED, {"limit": "rounds"}, "task limit reached"),
+        (Status.LIMIT_REACHED, {"limit": "context"}, "context limit"),
+        (Status.TIMEOUT, {"phase": "agent"}, "task limit reached"),
+        (Status.TIMEOUT, {"phase": "evaluator"}, "task error"),
+        (Status.AGENT_ERROR, {}, "validation failed"),
+        (Status.AGENT_ERROR, {"fault": "action"}, "invalid action"),
+        (Status.INFRA_ERROR, {}, "task error"),
+        (Status.CANCELLED, {}, "unknown"),
+    ],
+)
+def test_a_status_has_upstreams_word(status: Status, metrics: dict[str, Any], word: str) -> None:
+    assert upstream_status(status, metrics) == word
+
+
+def test_every_status_has_a_word_of_upstreams() -> None:
+    for status in Status:
+        assert upstream_status(status, {})
+
+
+@pytest.mark.parametrize("task_id", ["os/dev/8", "os/4/N11", "os/4/Q09/0", "os/6/new/8", "os/7/bootstrap/75"])
+def test_a_bad_task_has_its_reason(task_id: str) -> None:
+    assert why_quarantined(task_id)
+
+
+@pytest.mark.parametrize(
+    "task_id", ["os/dev/80", "os/dev/7", "os/7/bootstrap/5", "db/dev/8", "os/sample/a/0"]
+)
+def test_a_task_beside_a_bad_one_is_sound(task_id: str) -> None:
+    assert why_quarantined(task_id) is None
+
+
+def test_reasons_say_something() -> None:
+    assert all(len(each.reason) > 40 for each in QUARANTINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("OS", "os"),
+        ("Operating System", "os"),
+        ("web_shopping", "web"),
+        ("house-holding", "house"),
+        ("x", None),
+    ],
+)
+def test_a_category_is_known_by_the_names_that_people_write(name: str, category: str | None) -> None:
+    assert category_of(name) == category

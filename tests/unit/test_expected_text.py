@@ -1,0 +1,87 @@
+"""Flat records: what the published rule passes, and what the strict one does."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness.grading.expected_text import ExpectedText, holds, holds_strictly, judge
+from harness.model import Status, Submission
+
+BOTH = [
+    ("The answer is 7.", "7"),
+    ("there are 7 files in 17 folders", "7"),
+    ("7", " 7\n"),
+    ("it costs $1,000", "1,000"),
+    ("it is -7 degrees", "-7"),
+    ("/ROOT/a.log holds it", "/root/a.log"),
+    ("Paris", "paris"),
+    ("it is 3.50 here", "3.5"),
+]
+LOOSE_ONLY = [
+    ("17", "7"),
+    ("7.5", "7"),
+    ("version 7.1.2", "7"),
+    ("file7", "7"),
+    ("-7", "7"),
+    ("catalogue", "cat"),
+    ("/home/jack/file2", "/home/jack/file"),
+    (" ".join(map(str, range(1000))), "42"),
+]
+STRICT_ONLY = [("1000", "1,000"), ("it is 1,000", "1000"), ("+7", "7.0"), ("hello   world", "hello world")]
+NEITHER = [("", "7"), ("eight", "7"), ("70.1", "7.01")]
+
+
+@pytest.mark.parametrize(("answer", "expected"), BOTH)
+def test_a_plain_answer_passes_both(answer: str, expected: str) -> None:
+    assert holds(answer, expected)
+    assert holds_strictly(answer, expected)
+
+
+@pytest.mark.parametrize(("answer", "expected"), LOOSE_ONLY)
+def test_a_text_inside_another_passes_only_the_published_rule(answer: str, expected: str) -> None:
+    assert holds(answer, expected)
+    assert not holds_strictly(answer, expected)
+
+
+@pytest.mark.parametrize(("answer", "expected"), STRICT_ONLY)
+def test_the_same_value_in_another_spelling_passes_only_the_strict_one(answer: str, expected: str) -> None:
+    assert not holds(answer, expected)
+    assert holds_strictly(answer, expected)
+
+
+@pytest.mark.parametrize(("answer", "expected"), NEITHER)
+def test_another_answer_passes_neither(answer: str, expected: str) -> None:
+    assert not holds(answer, expected)
+    assert not holds_strictly(answer, expected)
+
+
+@pytest.mark.parametrize("expected", ["", " \n"])
+@pytest.mark.parametrize("answer", ["", "anything"])
+def test_an_empty_expectation_matches_nothing(answer: str, expected: str) -> None:
+    verdict = judge(ExpectedText(expected), Submission(answer, answer))
+    assert verdict.status is Status.FAILED
+    assert verdict.metrics == {"resolved_strict": False}
+    assert "expects nothing" in str(verdict.evidence)
+
+
+def test_the_status_is_the_published_rule_and_the_strict_one_stands_beside_it() -> None:
+    verdict = judge(ExpectedText("7"), Submission("17", "17"))
+    assert (verdict.status, verdict.score) == (Status.PASSED, 1.0)
+    assert verdict.metrics == {"resolved_strict": False}
+
+
+@pytest.mark.parametrize("unit", ["9", "1,", "1.", "-", "$", "1,000", "7 "])
+def test_time_grows_with_the_length_and_not_faster(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = unit * (length // len(unit))
+        return min(_timed(text) for _ in range(3))
+
+    assert seconds(400_000) < 40 * max(seconds(40_000), 1e-3)
+
+
+def _timed(text: str) -> float:
+    started = time.process_time()
+    holds_strictly(text, "7")
+    return time.process_time() - started

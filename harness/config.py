@@ -52,6 +52,7 @@ class RunConfig(BaseModel):
     sample_size: int | None = Field(default=None, ge=1)
     task_ids: list[TaskId] = Field(default_factory=list)
     filter_category: list[str] = Field(default_factory=list)
+    include_quarantined: bool = False
     timeout_seconds: int | None = Field(default=None, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)
     rounds: int | None = Field(default=None, ge=1, le=10_000)
     max_concurrent: int | None = Field(default=None, ge=1, le=1024)
@@ -79,7 +80,17 @@ class RunConfig(BaseModel):
 
 # The keys whose values are more than text.
 _TYPED = frozenset(
-    ("sample_size", "timeout_seconds", "rounds", "max_concurrent", "n_samples", "k", "seed", "limits")
+    (
+        "sample_size",
+        "timeout_seconds",
+        "rounds",
+        "max_concurrent",
+        "n_samples",
+        "k",
+        "seed",
+        "limits",
+        "include_quarantined",
+    )
 )
 
 

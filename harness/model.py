@@ -139,7 +139,11 @@ class AttemptRecord:
 class Summary:
     """The numbers of a run. `rate` is `resolved / total`; `pass_at_k` is None where n < k.
 
-    `integrity` counts the attempts that show a sign of tampering, by sign.
+    `integrity` counts the attempts that show a sign of tampering, by sign. `resolved_strict`
+    counts the tasks that have a stricter verdict beside the published one: `tasks`, `resolved`,
+    `resolved_strict` and how many `differ`. `scores` are the benchmark's own. `quarantined` names
+    chosen tasks that are not sound, and why; they are left out of every other number unless they
+    were included.
     """
 
     total: int
@@ -150,3 +154,6 @@ class Summary:
     statuses: Mapping[Status, int]
     by_category: Mapping[str, Mapping[str, float | int]]
     integrity: Mapping[str, int] = field(default_factory=dict)
+    resolved_strict: Mapping[str, int] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    quarantined: Mapping[str, str] = field(default_factory=dict)

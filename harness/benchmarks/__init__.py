@@ -34,7 +34,12 @@ def load_benchmark(
         raise unknown_name("benchmark", name, known)
     definition = known[name]
     rows, source = load_rows(
-        benchmark=name, data=path, hub=definition.hub, bundled=definition.bundled, notify=notify
+        benchmark=name,
+        data=path,
+        hub=definition.hub,
+        bundled=definition.bundled,
+        notify=notify,
+        gather=definition.gather,
     )
     benchmark = read_all(definition, rows, source)
     named = tuple(replace(task, benchmark=name) for task in benchmark.tasks)

@@ -52,6 +52,9 @@ def run(
     filter_category: Annotated[
         list[str] | None, typer.Option("--filter-category", help="Only this category (repeatable).")
     ] = None,
+    include_quarantined: Annotated[
+        bool, typer.Option("--include-quarantined", help="Also tasks whose gold is known to be wrong.")
+    ] = False,
     data: Data = None,
     samples: Samples = None,
     n_samples: Annotated[int | None, typer.Option("--n-samples", help="Attempts at each task.")] = None,
@@ -86,6 +89,7 @@ def run(
         sample_size=sample_size,
         task_ids=task_ids,
         filter_category=filter_category,
+        include_quarantined=include_quarantined or None,
         data=data,
         samples=samples and str(samples),
         n_samples=n_samples,

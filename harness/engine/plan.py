@@ -32,31 +32,34 @@ def select_tasks(
     categories: Sequence[str] = (),
     sample_size: int | None = None,
     seed: int = 0,
+    include_quarantined: bool = False,
 ) -> list[Task]:
     """Return the selected tasks in the order of the data.
 
-    Ids and categories narrow the choice, then `sample_size` draws from it with `seed`; it is an
-    upper bound. Raises UsageError for an id or category that there is not.
+    Ids and categories narrow the choice, quarantined tasks are left out of it unless they are
+    included, then `sample_size` draws from it with `seed`; it is an upper bound. Raises UsageError
+    for an id or category that there is not or that cannot be run yet, and where a task is named, or
+    only such are chosen, that is quarantined.
     """
-    tasks = list(benchmark.tasks)
-    if task_ids:
-        known = {task.id for task in tasks}
-        for task_id in task_ids:
-            if task_id not in known:
-                raise _unknown(unknown_name("task", task_id, known), benchmark)
-        tasks = [task for task in tasks if task.id in set(task_ids)]
-    if categories:
-        if not any(task.category for task in benchmark.tasks):
-            raise UsageError(f"{benchmark.name} has no categories", hint="leave out --filter-category")
-        known = {task.category.lower() for task in tasks if task.category}
-        wanted = {category.lower() for category in categories}
-        for category in sorted(wanted - known):
-            raise _unknown(unknown_name("category", category, known), benchmark)
-        tasks = [task for task in tasks if (task.category or "").lower() in wanted]
+    tasks = _narrowed(benchmark, task_ids, categories)
+    if not include_quarantined:
+        _require_sound(benchmark, tasks, named=task_ids)
+        tasks = [task for task in tasks if task.id not in benchmark.quarantined]
     if sample_size is not None and sample_size < len(tasks):
         chosen = set(random.Random(seed).sample(range(len(tasks)), sample_size))
         tasks = [task for place, task in enumerate(tasks) if place in chosen]
     return tasks
+
+
+def quarantined_tasks(
+    benchmark: Benchmark, *, task_ids: Sequence[str] = (), categories: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the quarantined tasks among those that ids and categories choose, and why they are."""
+    return {
+        task.id: benchmark.quarantined[task.id]
+        for task in _narrowed(benchmark, task_ids, categories)
+        if task.id in benchmark.quarantined
+    }
 
 
 def plan_attempts(tasks: Sequence[Task], agent: Agent) -> list[PlannedAttempt]:
@@ -66,6 +69,65 @@ def plan_attempts(tasks: Sequence[Task], agent: Agent) -> list[PlannedAttempt]:
         for task in tasks
         for number, line in enumerate(agent.sample_lines(task))
     ]
+
+
+def _narrowed(benchmark: Benchmark, task_ids: Sequence[str], categories: Sequence[str]) -> list[Task]:
+    tasks = list(benchmark.tasks)
+    if not task_ids and not categories:
+        _require_built(benchmark, set(benchmark.not_built.values()))
+    if task_ids:
+        known = {task.id for task in tasks}
+        for task_id in task_ids:
+            if task_id in benchmark.not_built:
+                _require_built(benchmark, {benchmark.not_built[task_id]})
+            if task_id not in known:
+                raise _unknown(unknown_name("task", task_id, known), benchmark)
+        tasks = [task for task in tasks if task.id in set(task_ids)]
+    if categories:
+        wanted = {category.lower() for category in categories}
+        _require_categories(benchmark, tasks, wanted)
+        tasks = [task for task in tasks if (task.category or "").lower() in wanted]
+    return tasks
+
+
+def _require_categories(benchmark: Benchmark, tasks: Sequence[Task], wanted: set[str]) -> None:
+    """Raise UsageError for a category that is not known, has no environment or is not among the tasks."""
+    there = {task.category.lower() for task in tasks if task.category}
+    known = there | {*benchmark.definition.categories, *benchmark.not_built.values()}
+    if not known:
+        raise UsageError(f"{benchmark.name} has no categories", hint="leave out --filter-category")
+    for category in sorted(wanted - known):
+        raise _unknown(unknown_name("category", category, known), benchmark)
+    _require_built(benchmark, wanted)
+    for category in sorted(wanted - there):
+        raise UsageError(
+            f"{benchmark.name}: no task that was chosen is of category {category}",
+            hint=f"their categories: {', '.join(sorted(there)) or 'none'}",
+        )
+
+
+def _require_built(benchmark: Benchmark, categories: set[str]) -> None:
+    """Raise UsageError where one of the categories has no environment yet."""
+    not_built = {*benchmark.definition.not_built, *benchmark.not_built.values()}
+    missing = ", ".join(sorted(categories & not_built))
+    if missing:
+        there = sorted({task.category for task in benchmark.tasks if task.category})
+        filters = " ".join(f"--filter-category {category}" for category in there)
+        raise UsageError(
+            f"{benchmark.name}: there is no environment yet for category {missing}",
+            hint=f"choose what can be run: {filters}" if filters else "this data has nothing else",
+        )
+
+
+def _require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequence[str]) -> None:
+    """Raise UsageError for a quarantined task that is named, and where there is no other."""
+    hint = "--include-quarantined runs it"
+    for task_id in named:
+        if task_id in benchmark.quarantined:
+            reason = benchmark.quarantined[task_id]
+            raise UsageError(f"{benchmark.name}: task {task_id} is quarantined: {reason}", hint=hint)
+    if tasks and all(task.id in benchmark.quarantined for task in tasks):
+        raise UsageError(f"{benchmark.name}: every task that was chosen is quarantined", hint=hint)
 
 
 def _unknown(error: UsageError, benchmark: Benchmark) -> UsageError:

@@ -22,7 +22,7 @@ from harness.engine.execute import Execution, execute
 from harness.engine.faults import Faults, wait_seconds
 from harness.engine.manifest import SCHEMA_VERSION, build_manifest, samples_sha256
 from harness.engine.observer import RunObserver
-from harness.engine.plan import PlannedAttempt, plan_attempts, select_tasks
+from harness.engine.plan import PlannedAttempt, plan_attempts, quarantined_tasks, select_tasks
 from harness.engine.records import to_json
 from harness.engine.store import (
     MANIFEST,
@@ -75,6 +75,12 @@ class Selection:
         return sorted(own | {*self.shared_images})
 
     @property
+    def quarantined(self) -> dict[str, str]:
+        """The chosen tasks that are not sound, by id, and why: left out of the plan unless included."""
+        config = self.config
+        return quarantined_tasks(self.benchmark, task_ids=config.task_ids, categories=config.filter_category)
+
+    @property
     def timeout_seconds(self) -> int:
         """The wall limit of an attempt, in seconds: what the config says, else the environments."""
         return self.config.timeout_seconds or max(
@@ -108,8 +114,14 @@ class Run:
 
     @property
     def summary(self) -> Summary:
-        config = self.selection.config
-        return summarize(self.selection.plan, self.store.kept, config.k)
+        selection = self.selection
+        return summarize(
+            selection.plan,
+            self.store.kept,
+            selection.config.k,
+            benchmark=selection.benchmark,
+            quarantined=selection.quarantined,
+        )
 
     def records(self) -> Iterator[AttemptRecord]:
         """Yield the stored attempts in task order, read from the run folder one at a time."""
@@ -209,6 +221,7 @@ def select(config: RunConfig, *, notify: Callable[[str], None]) -> Selection:
         categories=config.filter_category,
         sample_size=config.sample_size,
         seed=config.seed,
+        include_quarantined=config.include_quarantined,
     )
     return Selection(config, benchmark, agent, plan_attempts(tasks, agent))
 

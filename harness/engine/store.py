@@ -42,6 +42,7 @@ class Kept:
     resolved: bool
     category: str | None
     integrity: str | None = None
+    resolved_strict: bool | None = None
 
 
 class RunStore:
@@ -162,8 +163,14 @@ class RunStore:
     def _remember(self, offset: int, record: AttemptRecord) -> None:
         key = (record.task_id, record.attempt)
         sign = record.metrics.get("integrity")
+        strict = record.metrics.get("resolved_strict")
         self._kept[key] = Kept(
-            offset, record.status, record.resolved, record.category, None if sign is None else str(sign)
+            offset,
+            record.status,
+            record.resolved,
+            record.category,
+            None if sign is None else str(sign),
+            strict if isinstance(strict, bool) else None,
         )
 
 

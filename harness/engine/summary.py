@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from harness.benchmarks import Benchmark
 from harness.engine.plan import PlannedAttempt
 from harness.engine.store import Kept
 from harness.grading.pass_at_k import mean_pass_at_k
@@ -14,16 +15,24 @@ from harness.model import Status, Summary
 
 
 def summarize(
-    plan: Sequence[PlannedAttempt], kept: Mapping[tuple[str, int], Kept], ks: Sequence[int]
+    plan: Sequence[PlannedAttempt],
+    kept: Mapping[tuple[str, int], Kept],
+    ks: Sequence[int],
+    *,
+    benchmark: Benchmark | None = None,
+    quarantined: Mapping[str, str] | None = None,
 ) -> Summary:
     """Count. Every planned task is in the denominator; an attempt that never ran counts as cancelled.
 
     pass@k takes as n only attempts that have a verdict, so it is undefined where some are missing.
+    The benchmark adds its own scores where it has any. `quarantined` tasks are named, and counted
+    only where they are planned.
     """
     statuses: Counter[Status] = Counter()
     signs: Counter[str] = Counter()
     verdicts: dict[str, list[int]] = {}
     first: dict[str, bool] = {}
+    strict: list[tuple[bool, bool]] = []
     categories: dict[str, list[str]] = {}
     for planned in plan:
         task = planned.task
@@ -38,6 +47,8 @@ def summarize(
             counts[1] += found.resolved
         if planned.number == 0:
             first[task.id] = found is not None and found.resolved
+            if found is not None and found.resolved_strict is not None:
+                strict.append((found.resolved, found.resolved_strict))
             if task.category is not None:
                 categories.setdefault(task.category, []).append(task.id)
     total = len(verdicts)
@@ -59,7 +70,22 @@ def summarize(
             for name, ids in sorted(categories.items())
         },
         integrity=dict(signs.most_common()),
+        resolved_strict=_both(strict),
+        scores={} if benchmark is None else benchmark.scores(first),
+        quarantined=dict(quarantined or {}),
     )
+
+
+def _both(verdicts: Sequence[tuple[bool, bool]]) -> dict[str, int]:
+    """Count tasks that have a strict verdict beside the published one, {} where there are none."""
+    if not verdicts:
+        return {}
+    return {
+        "tasks": len(verdicts),
+        "resolved": sum(resolved for resolved, _ in verdicts),
+        "resolved_strict": sum(strict for _, strict in verdicts),
+        "differ": sum(resolved is not strict for resolved, strict in verdicts),
+    }
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
@@ -67,4 +93,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
     values = asdict(summary)
     values["pass_at_k"] = {str(k): value for k, value in summary.pass_at_k.items()}
     values["statuses"] = {status.value: count for status, count in summary.statuses.items()}
+    for name in ("resolved_strict", "scores", "quarantined"):
+        if not values[name]:
+            del values[name]  # of most benchmarks there is nothing to say
     return values

@@ -54,6 +54,7 @@ samples: samples.jsonl
 output_dir: out
 limits: {memory_mb: 256, cpus: 0.5}
 runtime: runsc
+include_quarantined: true
 """
     config = load(tmp_path, text).model_dump()
     assert config == {
@@ -64,6 +65,7 @@ runtime: runsc
         "sample_size": 7,
         "task_ids": ["HumanEval/1"],
         "filter_category": ["sorting", "maths"],
+        "include_quarantined": True,
         "timeout_seconds": 240,
         "rounds": 6,
         "max_concurrent": 3,

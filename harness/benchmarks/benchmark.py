@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
-from harness.environments.world import World
 from harness.data.source import Gather
+from harness.environments.world import World
 from harness.model import DataSource, Reference, Submission, Task
 
 

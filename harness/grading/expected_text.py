@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from harness.grading.answers import has_answer
+from harness.grading.grader import Grader, Place
 from harness.model import Status, Submission, Verdict
 
 MAX_NUMBERS = 10
@@ -56,6 +57,11 @@ def holds_strictly(answer: str, expected: str) -> bool:
     return number in found
 
 
+async def grade_text(_place: None, expected: ExpectedText, submission: Submission) -> Verdict:
+    """Judge as `judge` does."""
+    return judge(expected, submission)
+
+
 def judge(expected: ExpectedText, submission: Submission) -> Verdict:
     """Judge by the published rule; `metrics["resolved_strict"]` has the strict verdict beside it."""
     answer = submission.text
@@ -87,3 +93,6 @@ def _value(text: str) -> Decimal | None:
 
 def _decimal(number: str) -> Decimal:
     return Decimal(number.replace(",", "").replace("$", ""))
+
+
+GRADERS = (Grader(ExpectedText, Place.HOST, grade_text),)

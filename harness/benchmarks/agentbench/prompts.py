@@ -1,0 +1,69 @@
+"""What an agent is told of a task: the task, what it can do, and how it ends."""
+
+from __future__ import annotations
+
+from harness.benchmarks.agentbench.records import DatabaseRecord, FlatRecord, OsRecord
+
+ROUNDS = {"os": 8, "db": 15}
+"""Upstream's limits of rounds. Every call of a tool, the last one too, is a round."""
+
+_SHELL = """\
+You are root in a Linux machine of your own, without a network. The tool `bash` runs a command in one \
+shell that stays open: its folder, variables and background jobs are there at the next call. Nobody can \
+type into a program, so use none that asks for input. Long output is cut in the middle.
+
+{end}
+
+You have {rounds} rounds; every call of a tool is one, `submit` too.
+
+Task: {task}
+"""
+_SHELL_END = """\
+When the task asks for something, call `submit` with the bare answer: a number without its unit, a name or \
+a path alone, no sentence. When it asks you to do something, do it, and then call `submit` with `done` or \
+with what the task wants told."""
+_TEXT_END = "When you know the answer, call `submit` with it, as short as the task allows."
+
+_DATABASE = """\
+You work on a SQLite database with the tool `sql`, which runs SQL and returns the first rows. The dialect is \
+SQLite's, and every column is of type TEXT: use CAST to compare or sum numbers, mind that a cell may hold \
+thousands separators, units or blanks, and quote the names of tables and columns: "like this".
+
+{end}
+
+You have {rounds} rounds; every call of a tool is one, `submit` too.
+
+{about}Task: {task}
+"""
+_SELECT_END = """\
+When you know the answer, call `submit` with a JSON list of strings, one for each value asked for, as the \
+table has them: ["42"] or ["Ada", "Grace"]. Where nothing fits, submit ["none"]."""
+_MUTATION_END = """\
+Change the table as the task says, once and nothing else in it: the state of the table is what counts. \
+Then call `submit` with `done`."""
+
+
+def shell_prompt(record: OsRecord) -> str:
+    """Return the prompt of a task in a shell."""
+    return _SHELL.format(end=_SHELL_END, rounds=ROUNDS["os"], task=record.description.strip())
+
+
+def database_prompt(record: DatabaseRecord) -> str:
+    """Return the prompt of a task on a table. Its names are what upstream's prompts tell, too."""
+    about = record.add_description.strip() or (
+        f"The table is named {record.table}; its columns are {', '.join(record.columns)}."
+    )
+    return _DATABASE.format(
+        end=_SELECT_END if record.kind == "SELECT" else _MUTATION_END,
+        rounds=ROUNDS["db"],
+        about=f"{about}\n\n",
+        task=record.description.strip(),
+    )
+
+
+def flat_prompt(record: FlatRecord) -> str:
+    """Return the prompt of a flat record: the same worlds, with nothing in them."""
+    template = _DATABASE if record.category == "db" else _SHELL
+    return template.format(
+        end=_TEXT_END, rounds=ROUNDS.get(record.category, 0), about="", task=record.instruction.strip()
+    )

@@ -1,0 +1,157 @@
+"""AgentBench's bundled sample: every kind of task, and database gold that SQLite itself agrees with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from harness.benchmarks.agentbench.layout import read_layout
+from harness.benchmarks.agentbench.prompts import database_prompt, shell_prompt
+from harness.benchmarks.agentbench.quarantine import why_quarantined
+from harness.benchmarks.agentbench.records import Cell, DatabaseRecord, OsRecord, Record, parse
+from harness.data import source
+
+SAMPLE = Path(source.__file__).parent / "bundled" / "agentbench"
+ROWS = read_layout(SAMPLE, pytest.fail)[0]
+RECORDS: list[Record] = [parse(row) for row in ROWS]
+SHELL = [record for record in RECORDS if isinstance(record, OsRecord)]
+DATABASE = [record for record in RECORDS if isinstance(record, DatabaseRecord)]
+QUESTIONS = [record for record in DATABASE if record.kind == "SELECT"]
+CHANGES = [record for record in DATABASE if record.kind != "SELECT"]
+
+
+def name(record: DatabaseRecord) -> str:
+    return record.task_id
+
+
+def test_there_are_enough_of_both() -> None:
+    assert len(SHELL) >= 12
+    assert len(DATABASE) >= 12
+
+
+def test_every_way_to_judge_a_shell_task_is_there() -> None:
+    matches = [record.match for record in SHELL if record.match is not None]
+    assert {(match.text is not None, match.strip) for match in matches} >= {
+        (True, True),
+        (True, False),
+        (False, True),
+    }
+    checked = [record.checks for record in SHELL if record.match is None]
+    assert any(None in checks for checks in checked)
+    assert any(len(checks) > 2 for checks in checked)
+    assert {script.language for checks in checked for script in checks if script} == {"bash", "python"}
+
+
+def test_every_form_of_a_script_is_there() -> None:
+    scripts = [script for row in ROWS if "evaluation" in row.values for script in _scripts(row.values)]
+    forms = {tuple(sorted(script)) if isinstance(script, dict) else type(script) for script in scripts}
+    assert forms >= {str, ("code",), ("file",), ("code", "language"), ("file", "language")}
+
+
+def _scripts(values: dict[str, object]) -> list[object]:
+    evaluation, create = values["evaluation"], values.get("create")
+    assert isinstance(evaluation, dict)
+    assert isinstance(create, dict)
+    found: list[object] = []
+    for each in (evaluation.get("check"), evaluation.get("example"), create.get("init")):
+        found.extend(each if isinstance(each, list) else [each])
+    return [script for script in found if script is not None]
+
+
+def test_sessions_start_with_a_variable_a_folder_and_a_job_in_the_background() -> None:
+    starts = [record.start.code for record in SHELL if record.start]
+    assert any(start.rstrip().endswith("&") for start in starts)
+    assert any(start.startswith("cd ") for start in starts)
+    assert any("=" in start and " " not in start for start in starts)
+
+
+def test_every_kind_of_query_is_there() -> None:
+    kinds = {"counting", "ranking", "comparison", "other", "INSERT", "UPDATE", "DELETE"}
+    sums = {f"aggregation-{name}" for name in ("SUM", "AVG", "MAX", "MIN")}
+    assert {record.type for record in DATABASE} == kinds | sums
+    assert any(record.answer_md5 is None for record in CHANGES)
+    assert any("" in record.columns for record in DATABASE)
+
+
+def test_a_constant_answer_is_worth_nothing() -> None:
+    answers = [record.match.text for record in SHELL if record.match] + [r.labels[0] for r in QUESTIONS]
+    assert "0" not in answers
+    assert "" not in answers
+
+
+def test_no_task_of_ours_is_quarantined() -> None:
+    assert [record.task_id for record in RECORDS if why_quarantined(record.task_id)] == []
+
+
+@pytest.mark.parametrize("record", QUESTIONS, ids=name)
+def test_the_query_of_a_question_gives_its_answer(record: DatabaseRecord) -> None:
+    database = opened(record)
+    assert record.sql is not None
+    found = [value for row in database.execute(record.sql) for value in row]
+    if record.labels == ("none",):
+        assert found == []
+    elif all(_is_number(label) for label in record.labels):
+        assert [float(value) for value in found] == pytest.approx(
+            [float(label) for label in record.labels], abs=0.01
+        )
+    else:
+        assert found == list(record.labels)
+
+
+@pytest.mark.parametrize("record", CHANGES, ids=name)
+def test_the_statement_of_a_change_leaves_what_its_hash_says(record: DatabaseRecord) -> None:
+    database = opened(record)
+    before = hashed(database, record.table)
+    assert record.sql is not None
+    assert database.execute(record.sql).rowcount > 0
+    after = hashed(database, record.table)
+    assert after != before
+    if record.answer_md5 is not None:
+        assert after == record.answer_md5
+
+
+def test_prompts_hold_the_task_the_limit_and_no_gold() -> None:
+    for record in SHELL:
+        prompt = shell_prompt(record)
+        assert record.description in prompt
+        assert "8 rounds" in prompt
+        assert record.example is None or record.example.code not in prompt
+    for record in DATABASE:
+        prompt = database_prompt(record)
+        assert record.description in prompt
+        assert "15 rounds" in prompt
+        assert "SQLite" in prompt
+        assert record.table in prompt
+        assert record.sql is None or record.sql not in prompt
+
+
+def opened(record: DatabaseRecord) -> sqlite3.Connection:
+    """Return a database with the record's table, whose column without a name is `column_1`."""
+    database = sqlite3.connect(":memory:")
+    columns = ", ".join(f"`{column or 'column_1'}` TEXT" for column in record.columns)
+    database.execute(f"CREATE TABLE `{record.table}` ({columns})")
+    marks = ", ".join("?" * len(record.columns))
+    database.executemany(f"INSERT INTO `{record.table}` VALUES ({marks})", record.rows)
+    return database
+
+
+def hashed(database: sqlite3.Connection, table: str) -> str:
+    """Return upstream's hash of a table: of each row five digits, sorted."""
+    rows: list[tuple[Cell, ...]] = database.execute(f"SELECT * FROM `{table}`").fetchall()
+    cells = (",".join(str(cell) for cell in row if cell is not None) for row in rows)
+    return md5(",".join(sorted(md5(row)[:5] for row in cells)))
+
+
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), int | float)
+    except ValueError:
+        return False

@@ -49,6 +49,7 @@ def read_layout(path: Path, notify: Notify) -> tuple[list[Row], str]:
     `os/4/N11` where the file holds one object, `db/dev/17`. Categories that cannot be run get a row
     a file, so that they are not forgotten. Raises DataError.
     """
+    path = path.absolute()
     if path.is_dir() or is_archive(path):
         rows, used = _rows_of(_named_by_folder(path, notify), path, notify)
         return rows, _digest(used)
@@ -58,7 +59,7 @@ def read_layout(path: Path, notify: Notify) -> tuple[list[Row], str]:
         return rows, sha256
     tree = read_tree(root, lambda name: name.startswith(f"{SCRIPTS}/"))
     used = {path.name: path.read_bytes()}
-    group, stem = _group_of(path.absolute().relative_to(root / "data"))
+    group, stem = _group_of(path.relative_to(root / "data"))
     named = tree.renamed(lambda name: f"{_OS}/{name}")
     return [_os_row(row, group, stem, named, used) for row in rows], _digest(used)
 
@@ -84,7 +85,7 @@ def _named_by_folder(path: Path, notify: Notify) -> Tree:
     tree = read_tree(path, _wanted)
     if path.is_dir():
         tree = _with_archives(path, tree, notify)
-    own = path.absolute().name
+    own = path.name
     if path.is_dir() and own in FOLDERS:
         return tree.renamed(lambda name: f"{own}/{name}")
     if not any(_IN_FOLDER.fullmatch(name) for name in tree.names):
@@ -139,7 +140,7 @@ def _first_twice(names: Iterator[str]) -> str:
 
 def _os_folder_of(path: Path) -> Path | None:
     """Return the folder with `data/` and `scripts/` that a single file of records is in."""
-    for folder in list(path.absolute().parents)[:2]:
+    for folder in list(path.parents)[:2]:
         if folder.name == "data" and (folder.parent / SCRIPTS).is_dir():
             return folder.parent
     return None

@@ -13,6 +13,7 @@ from harness.grading.intervals import wilson_interval
 from harness.model import AttemptRecord, Status, Summary
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.markup import Markup, element, joined
+from harness.reports.remarks import remarks
 from harness.reports.text import printable
 
 _STYLE_FILE = Path(__file__).with_name("report.css")
@@ -33,6 +34,7 @@ def render_html(*, manifest: Mapping[str, Any], summary: Summary, attempts: Iter
         _header(facts),
         _cards(summary),
         _integrity(summary),
+        _remarks(summary),
         _statuses(summary),
         _categories(summary),
         _attempts(attempts, summary),
@@ -116,6 +118,14 @@ def _integrity(summary: Summary) -> Markup:
     if not summary.integrity:
         return Markup()
     return element("p", element("strong", "Integrity. "), tampering(summary.integrity), class_="warning")
+
+
+def _remarks(summary: Summary) -> Markup:
+    found = [*remarks(summary), *summary.quarantined.items()]
+    if not found:
+        return Markup()
+    rows = [element("tr", element("th", label), element("td", text)) for label, text in found]
+    return element("section", element("h2", "Beside the rate"), element("table", *rows))
 
 
 def _card(label: str, figure: str, remark: str, *, kind: str = "") -> Markup:

@@ -11,6 +11,7 @@ from harness.model import AttemptRecord, DataSource, Status, Summary
 from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
 from harness.reports.console import open_console
 from harness.reports.figures import count, duration, percent, tampering
+from harness.reports.remarks import remarks
 from harness.reports.text import printable
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def _facts(summary: Summary, source: DataSource, duration_seconds: float) -> Tab
     }
     for k, value in sorted(summary.pass_at_k.items()):
         facts[f"pass@{k}"] = f"undefined: needs n >= {k}" if value is None else percent(value)
+    facts.update(remarks(summary))
     if summary.integrity:
         facts["integrity"] = tampering(summary.integrity)
     facts["duration"] = duration(duration_seconds)

@@ -97,6 +97,16 @@ def test_one_environments_folder_is_enough_under_any_name(root: Path, tmp_path: 
     assert ids(packed(renamed, tmp_path / "x.tgz", "whatever")) == OS_IDS
 
 
+def test_a_folder_in_a_folder_of_its_name_is_found(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "data" / "dbbench", tmp_path / "dbbench" / "dbbench")
+    assert ids(tmp_path / "dbbench") == DB_IDS
+
+
+def test_a_folder_of_a_category_that_is_not_built_is_known_by_its_name(tmp_path: Path) -> None:
+    write(tmp_path / "alfworld" / "dev.json", {"pick": []})
+    assert ids(tmp_path / "alfworld") == ["house/dev"]
+
+
 def test_a_relative_path_does_as_well(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root / "data" / "os_interaction" / "data")
     assert ids(Path(".")) == OS_IDS
@@ -120,7 +130,7 @@ def test_scripts_come_from_the_folder_of_the_group(root: Path) -> None:
 
 def test_an_archive_beside_the_folders_is_read_as_if_it_were_unpacked(root: Path) -> None:
     folder = root / "data" / "os_interaction"
-    packed(folder, root / "data" / "os.tar.gz", "os_interaction")
+    packed(folder, root / "data" / "os_interaction_dev.tar.gz", "os_interaction")
     notes: list[str] = []
     before = read_layout(root / "data", notes.append)[1]
     assert "left out, for it is unpacked beside it" in notes[0]

@@ -9,7 +9,7 @@ import pytest
 
 from harness.agents import AgentSettings, build_agent
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.engine.plan import plan_attempts, select_tasks
+from harness.engine.plan import plan_attempts, quarantined_tasks, select_tasks
 from harness.errors import UsageError
 
 MBPP = load_benchmark("mbpp", path="bundled")
@@ -133,3 +133,74 @@ def test_unknown_agent_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="unknown agent 'predictoins'") as caught:
         build_agent("predictoins", AgentSettings(MBPP, n_samples=1))
     assert "did you mean 'predictions'?" in str(caught.value.hint)
+
+
+QUARANTINED = {IDS[1]: "its gold is wrong", IDS[3]: "so is this"}
+
+
+@pytest.fixture
+def partly_sound(categorised: Benchmark) -> Benchmark:
+    """The categorised tasks, two of which are quarantined, and rows of a category without an environment."""
+    definition = replace(
+        categorised.definition, categories=("strings", "maths", "chess", "go"), not_built=frozenset({"chess"})
+    )
+    return replace(categorised, definition=definition, quarantined=QUARANTINED)
+
+
+def test_quarantined_tasks_are_left_out_and_named(partly_sound: Benchmark) -> None:
+    assert selected(partly_sound) == [task_id for task_id in IDS if task_id not in QUARANTINED]
+    assert quarantined_tasks(partly_sound) == QUARANTINED
+
+
+def test_quarantined_tasks_run_where_that_is_asked_for(partly_sound: Benchmark) -> None:
+    assert selected(partly_sound, include_quarantined=True) == IDS
+    assert selected(partly_sound, include_quarantined=True, task_ids=[IDS[1]]) == [IDS[1]]
+
+
+def test_only_quarantined_tasks_of_the_choice_are_named(partly_sound: Benchmark) -> None:
+    assert quarantined_tasks(partly_sound, categories=["maths"]) == {IDS[1]: "its gold is wrong"}
+
+
+def test_a_sample_is_drawn_from_sound_tasks(partly_sound: Benchmark) -> None:
+    assert len(selected(partly_sound, sample_size=len(IDS) - 2)) == len(IDS) - 2
+
+
+def test_a_quarantined_task_that_is_named_is_refused_with_its_reason(partly_sound: Benchmark) -> None:
+    with pytest.raises(UsageError, match=f"task {IDS[1]} is quarantined: its gold is wrong") as caught:
+        selected(partly_sound, task_ids=[IDS[0], IDS[1]])
+    assert "--include-quarantined" in str(caught.value.hint)
+
+
+def test_a_choice_of_quarantined_tasks_alone_is_refused(partly_sound: Benchmark) -> None:
+    bad = replace(partly_sound, quarantined=dict.fromkeys(IDS[1::3], "wrong"))
+    with pytest.raises(UsageError, match="every task that was chosen is quarantined"):
+        selected(bad, categories=["maths"])
+
+
+def test_a_category_without_an_environment_is_refused_by_its_name(partly_sound: Benchmark) -> None:
+    with pytest.raises(UsageError, match="no environment yet for category chess") as caught:
+        selected(partly_sound, categories=["strings", "CHESS"])
+    assert "--filter-category Strings" in str(caught.value.hint)
+
+
+def test_a_known_category_of_which_there_is_no_task_is_refused(partly_sound: Benchmark) -> None:
+    with pytest.raises(UsageError, match="no task that was chosen is of category go"):
+        selected(partly_sound, categories=["go"])
+
+
+def test_an_unknown_category_lists_all_that_there_may_be(partly_sound: Benchmark) -> None:
+    with pytest.raises(UsageError, match="unknown category 'poker'") as caught:
+        selected(partly_sound, categories=["poker"])
+    assert "chess, go, maths, strings" in str(caught.value.hint)
+
+
+def test_rows_that_cannot_be_run_are_refused_unless_the_choice_leaves_them_out(
+    partly_sound: Benchmark,
+) -> None:
+    mixed = replace(partly_sound, not_built={"c-1": "chess"})
+    with pytest.raises(UsageError, match="no environment yet for category chess"):
+        selected(mixed)
+    with pytest.raises(UsageError, match="no environment yet for category chess"):
+        selected(mixed, task_ids=["c-1"])
+    assert selected(mixed, categories=["strings"]) == IDS[::3][:1] + IDS[6::3]
+    assert selected(mixed, task_ids=[IDS[0]]) == [IDS[0]]

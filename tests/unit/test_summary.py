@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
+from harness.benchmarks import Benchmark, load_benchmark
 from harness.engine.plan import PlannedAttempt
 from harness.engine.store import Kept
 from harness.engine.summary import summarize, summary_json
@@ -112,3 +115,39 @@ def test_attempts_with_signs_of_tampering_are_counted_by_sign_the_commonest_firs
 
 def test_an_attempt_that_never_ran_shows_no_sign() -> None:
     assert summary({"a": [None]}).integrity == {}
+
+
+def test_a_stricter_verdict_is_counted_beside_the_published_one() -> None:
+    plan = [PlannedAttempt(Task(name, "b", "text", ""), 0, None) for name in "abcd"]
+    kept = {
+        ("a", 0): Kept(0, P, True, None, None, True),
+        ("b", 0): Kept(0, P, True, None, None, False),
+        ("c", 0): Kept(0, F, False, None, None, False),
+        ("d", 0): Kept(0, P, True, None),
+    }
+    found = summarize(plan, kept, (1,))
+    assert found.resolved == 3
+    assert found.resolved_strict == {"tasks": 3, "resolved": 2, "resolved_strict": 1, "differ": 1}
+
+
+def test_quarantined_tasks_are_named_and_not_in_the_denominator() -> None:
+    plan = [PlannedAttempt(Task("a", "b", "python", ""), 0, None)]
+    found = summarize(plan, {("a", 0): Kept(0, P, True, None)}, (1,), quarantined={"x": "wrong gold"})
+    assert (found.total, found.rate, found.quarantined) == (1, 1.0, {"x": "wrong gold"})
+    assert summary_json(found)["quarantined"] == {"x": "wrong gold"}
+
+
+def test_a_benchmark_adds_scores_of_its_own_over_first_attempts() -> None:
+    def scores(_benchmark: Benchmark, resolved: Mapping[str, bool]) -> Mapping[str, object]:
+        return {"mine": sum(resolved.values())}
+
+    mbpp = load_benchmark("mbpp", path="bundled")
+    benchmark = replace(mbpp, definition=replace(mbpp.definition, scores=scores))
+    plan = [PlannedAttempt(Task(name, "b", "python", ""), number, None) for name in "ab" for number in (0, 1)]
+    kept = {("a", 0): Kept(0, P, True, None), ("b", 1): Kept(0, P, True, None)}
+    found = summarize(plan, kept, (1,), benchmark=benchmark)
+    assert summary_json(found)["scores"] == {"mine": 1}
+
+
+def test_what_a_benchmark_has_not_is_not_in_the_summary() -> None:
+    assert not {"scores", "quarantined", "resolved_strict"} & summary_json(summary({"a": [P]})).keys()

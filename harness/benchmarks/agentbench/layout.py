@@ -8,6 +8,7 @@ and a folder for each other category.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -32,6 +33,7 @@ _OS = "os_interaction"
 _RECORDS = re.compile(r"\.jsonl?$", re.IGNORECASE)
 _KNOWN = "|".join(map(re.escape, FOLDERS))
 _IN_FOLDER = re.compile(rf"(?:.*?/)?({_KNOWN})/(.+)")
+_PACKED = re.compile(rf"(?:{_KNOWN})[^/]*\.(?:tar\.gz|tgz|tar|zip)", re.IGNORECASE)
 # What upstream's settings name: dev.json, and every file of a group's folder.
 _OS_RECORDS = re.compile(r"data/(?:dev|[^/]+/[^/]+)\.jsonl?", re.IGNORECASE)
 _OTHER_RECORDS = re.compile(r"([^/]+)\.(?:jsonl?|xlsx)", re.IGNORECASE)
@@ -49,7 +51,7 @@ def read_layout(path: Path, notify: Notify) -> tuple[list[Row], str]:
     `os/4/N11` where the file holds one object, `db/dev/17`. Categories that cannot be run get a row
     a file, so that they are not forgotten. Raises DataError.
     """
-    path = path.absolute()
+    path = Path(os.path.abspath(path))
     if path.is_dir() or is_archive(path):
         rows, used = _rows_of(_named_by_folder(path, notify), path, notify)
         return rows, _digest(used)
@@ -85,11 +87,10 @@ def _named_by_folder(path: Path, notify: Notify) -> Tree:
     tree = read_tree(path, _wanted)
     if path.is_dir():
         tree = _with_archives(path, tree, notify)
-    own = path.name
-    if path.is_dir() and own in FOLDERS:
-        return tree.renamed(lambda name: f"{own}/{name}")
     if not any(_IN_FOLDER.fullmatch(name) for name in tree.names):
-        if path.is_dir() and own == "data" and (path.parent / SCRIPTS).is_dir():
+        if path.is_dir() and path.name in FOLDERS:
+            return tree.renamed(lambda name: f"{path.name}/{name}")
+        if path.is_dir() and path.name == "data" and (path.parent / SCRIPTS).is_dir():
             return _named_by_folder(path.parent, notify)  # os_interaction/data
         tree = _unwrapped(tree)
         if not any(_OS_RECORDS.fullmatch(name) for name in tree.names):
@@ -111,11 +112,9 @@ def _with_archives(path: Path, tree: Tree, notify: Notify) -> Tree:
     """Add what archives beside the folders of environments hold, as if they were unpacked there."""
     contents, places = dict(tree.contents), dict(tree.places)
     for name in tree.names:
-        if "/" in name or not is_archive(PurePath(name)):
+        if not _PACKED.fullmatch(name):
             continue
         packed = read_tree(path / name, _wanted)
-        if not any(_IN_FOLDER.fullmatch(member) for member in packed.names):
-            continue
         if any(member in places for member in packed.names):
             notify(f"{path / name}: left out, for it is unpacked beside it")
             continue

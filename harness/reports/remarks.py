@@ -1,0 +1,49 @@
+"""What some benchmarks have to say beside the rate: scores of their own, strict verdicts, tasks set apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.model import Summary
+from harness.reports.figures import count, percent
+
+
+def remarks(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield each remark, as a label and a text in one line; nothing of most benchmarks."""
+    for name, score in summary.scores.get("categories", {}).items():
+        yield f"score {name}", f"{_figure(score['score'])}  ({score['measure']}{_kinds(score)})"
+    overall = summary.scores.get("overall")
+    if overall:
+        yield "score overall", _overall(overall, len(summary.scores.get("categories", {})))
+    strict = summary.resolved_strict
+    if strict:
+        differ = strict["differ"]
+        yield (
+            "strictly",
+            f"{strict['resolved_strict']:,} of {count(strict['tasks'], 'task')} judged by a text in the "
+            f"answer, where the published rule resolves {strict['resolved']:,}"
+            + (f"; {differ:,} {'differs' if differ == 1 else 'differ'}" if differ else ""),
+        )
+    if summary.quarantined:
+        names = ", ".join(summary.quarantined)
+        yield "quarantined", f"{count(len(summary.quarantined), 'task')}, gold known to be wrong: {names}"
+
+
+def _overall(overall: Mapping[str, Any], categories: int) -> str:
+    score = overall["score"]
+    if score is None:
+        return "none"
+    if overall["method"] == "weighted":
+        return f"{score:.2f}  (weighted as in the paper)"
+    return f"{percent(score)}  (plain mean of {categories} of its categories)"
+
+
+def _kinds(score: Mapping[str, Any]) -> str:
+    kinds = [f"{kind} {percent(each['score'])}" for kind, each in score.get("kinds", {}).items()]
+    missing = [f"no {kind}" for kind in score.get("missing_kinds", ())]
+    return f": {', '.join(kinds + missing)}" if kinds else ""
+
+
+def _figure(score: float | None) -> str:
+    return "none" if score is None else percent(score)

@@ -1,0 +1,61 @@
+"""What a report says beside the rate."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+from harness.benchmarks.agentbench.categories import CATEGORIES
+from harness.benchmarks.agentbench.scores import Outcome, scores
+from harness.model import DataSource, Status, Summary
+from harness.reports.html import render_html
+from harness.reports.remarks import remarks
+from harness.reports.table import print_summary
+
+PLAIN = Summary(1, 1, 1, 1.0, {1: 1.0}, {Status.PASSED: 1}, {})
+
+
+def said(**changed: Any) -> dict[str, str]:
+    return dict(remarks(replace(PLAIN, **changed)))
+
+
+def test_of_most_benchmarks_nothing_is_said() -> None:
+    assert said() == {}
+
+
+def test_each_category_has_its_score_and_its_measure() -> None:
+    found = said(
+        scores=scores([Outcome("os", True), Outcome("db", False, "SELECT"), Outcome("db", True, "UPDATE")])
+    )
+    assert found["score os"] == "100.0 %  (success rate)"
+    assert found["score db"].startswith("50.0 %  (mean of the accuracies")
+    assert "SELECT 0.0 %, UPDATE 100.0 %, no INSERT" in found["score db"]
+
+
+def test_a_plain_mean_is_called_one() -> None:
+    found = said(scores=scores([Outcome("os", True), Outcome("db", False, "SELECT")]))
+    assert found["score overall"] == "50.0 %  (plain mean of 2 of its categories)"
+
+
+def test_the_weighted_score_is_called_so_and_is_no_percentage() -> None:
+    found = said(scores=scores([Outcome(name, True) for name in CATEGORIES]))
+    assert "weighted" in found["score overall"]
+    assert "%" not in found["score overall"]
+
+
+def test_strict_verdicts_stand_beside_the_published_ones() -> None:
+    found = said(resolved_strict={"tasks": 3, "resolved": 2, "resolved_strict": 1, "differ": 1})["strictly"]
+    assert found.startswith("1 of 3 tasks")
+    assert "published rule resolves 2; 1 differs" in found
+
+
+def test_quarantined_tasks_are_counted_and_named_in_both_reports() -> None:
+    summary = replace(PLAIN, quarantined={"os/dev/8": "<its check>"})
+    stream = io.StringIO()
+    source = DataSource("path", "x", "0" * 64, 1)
+    print_summary(summary, title="t", source=source, duration_seconds=1, stream=stream)
+    assert "quarantined  1 task, gold known to be wrong: os/dev/8" in stream.getvalue()
+    html = render_html(manifest={}, summary=summary, attempts=[])
+    assert "os/dev/8" in html
+    assert "&lt;its check&gt;" in html

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.data.source import Gather
 from harness.environments.world import World
-from harness.model import DataSource, Reference, Submission, Task
+from harness.model import DataSource, Reference, Submission, Task, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Definition:
     `gather` reads what lies at a path, where a benchmark is more than one file. `categories` are all
     that it may have, `not_built` those of them that cannot be run yet. `why_quarantined` says of a
     task id why that task is not sound, None where it is. `scores` turns what was resolved, by task
-    id, into scores of the benchmark's own.
+    id, into scores of the benchmark's own, and `metrics` says of a verdict what the benchmark adds.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Definition:
     gather: Gather | None = None
     why_quarantined: Callable[[str], str | None] = lambda _task_id: None
     scores: Callable[[Benchmark, Mapping[str, bool]], Mapping[str, Any]] | None = None
+    metrics: Callable[[Verdict], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,12 @@ class Benchmark:
     def submission(self, task: Task, field: str, text: str) -> Submission:
         """Return what `text`, given as the field `completion` or `solution`, hands in for `task`."""
         return self.definition.submit(task, field, text)
+
+    def completed(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with the metrics that the benchmark adds to every one."""
+        if self.definition.metrics is None:
+            return verdict
+        return replace(verdict, metrics={**verdict.metrics, **self.definition.metrics(verdict)})
 
     def scores(self, resolved: Mapping[str, bool]) -> Mapping[str, Any]:
         """Return the benchmark's own scores of what was resolved, by task id; {} where it has none."""

@@ -116,7 +116,7 @@ async def _attempt(execution: Execution, planned: PlannedAttempt, places: Gradin
     record = record_of(
         planned,
         execution.benchmark.references[planned.task.id],
-        outcome.verdict,
+        execution.benchmark.completed(outcome.verdict),
         agent_output=outcome.agent_output,
         duration_seconds=time.monotonic() - started,
     )

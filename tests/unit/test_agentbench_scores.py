@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.categories import CATEGORIES, category_of
 from harness.benchmarks.agentbench.quarantine import QUARANTINE, why_quarantined
 from harness.benchmarks.agentbench.scores import WEIGHTS, Outcome, scores
-from harness.benchmarks.agentbench.statuses import upstream_status
-from harness.model import Status
+from harness.benchmarks.agentbench.statuses import status_metrics, upstream_status
+from harness.model import Status, Verdict
 
 
 def database(**kinds: list[bool]) -> list[Outcome]:
@@ -80,6 +82,17 @@ def test_nothing_that_ran_has_no_score() -> None:
 )
 def test_a_status_has_upstreams_word(status: Status, metrics: dict[str, Any], word: str) -> None:
     assert upstream_status(status, metrics) == word
+
+
+def test_the_word_goes_into_the_metrics_beside_the_others() -> None:
+    mbpp = load_benchmark("mbpp", path="bundled")
+    benchmark = replace(mbpp, definition=replace(mbpp.definition, metrics=status_metrics))
+    verdict = Verdict(Status.LIMIT_REACHED, 0.0, {"limit": "rounds"})
+    assert benchmark.completed(verdict).metrics == {
+        "limit": "rounds",
+        "agentbench_status": "task limit reached",
+    }
+    assert mbpp.completed(verdict) == verdict
 
 
 def test_every_status_has_a_word_of_upstreams() -> None:

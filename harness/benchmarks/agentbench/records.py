@@ -138,6 +138,15 @@ def category_by_fields(row: Row) -> str:
     )
 
 
+def kind_of(values: Mapping[str, Any]) -> str | None:
+    """Return SELECT, INSERT, UPDATE or DELETE for one of upstream's records on a table, else None."""
+    types = values.get("type")
+    kind = types[0] if isinstance(types, list) and types else types
+    if not isinstance(kind, str):
+        return None
+    return kind.upper() if kind.upper() in _MUTATIONS else "SELECT"
+
+
 def script_files(row: Row) -> Iterator[str]:
     """Yield the script files that a record of a shell task names, in the order of the record."""
     evaluation = row.values.get("evaluation")
@@ -251,11 +260,10 @@ def _database(row: Row) -> DatabaseRecord:
     columns = tuple(_column(row, column) for column in _list(row, "table.table_info.columns", info))
     if not columns:
         raise row.error("has no column", field="table.table_info.columns")
-    types = row.values.get("type")
-    kind = types[0] if isinstance(types, list) and types else types
-    if not isinstance(kind, str):
+    types, kind = row.values.get("type"), kind_of(row.values)
+    if kind is None:
         raise row.error(f"needs a kind of task, found {describe(types)}", field="type")
-    mutation = kind.upper() in _MUTATIONS
+    mutation = kind in _MUTATIONS
     labels = tuple(_label(row, label) for label in _list(row, "label", row.values))
     if mutation and not labels:
         raise row.error("has no gold SQL", field="label")
@@ -271,8 +279,8 @@ def _database(row: Row) -> DatabaseRecord:
             _cells(row, place, cells, len(columns))
             for place, cells in enumerate(_list(row, "table.table_info.rows", info))
         ),
-        type=kind,
-        kind=kind.upper() if mutation else "SELECT",
+        type=types[0] if isinstance(types, list) else str(types),
+        kind=kind,
         labels=() if mutation else labels,
         sql=labels[0] if mutation else query if isinstance(query, str) else None,
         answer_md5=_hash(row) if mutation else None,

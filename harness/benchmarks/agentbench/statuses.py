@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.model import Status
+from harness.model import Status, Verdict
 
 COMPLETED = "completed"
 CONTEXT_LIMIT = "context limit"
@@ -23,6 +23,11 @@ _PLAIN: Mapping[Status, str] = {
     Status.AGENT_ERROR: VALIDATION_FAILED,
     Status.CANCELLED: UNKNOWN,
 }
+
+
+def status_metrics(verdict: Verdict) -> dict[str, str]:
+    """Return what every verdict of AgentBench's gets beside its own metrics."""
+    return {"agentbench_status": upstream_status(verdict.status, verdict.metrics)}
 
 
 def upstream_status(status: Status, metrics: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import time
 from . import files, frames, processes, roles, spawner
 from .jobs import KILLED, CommandJob, Job, Spawners, TestJob
 from .loop import Loop
+from .routine_job import RoutineJob
 from .usage_watch import UsageWatch
 from .users import User, Users
 
@@ -39,6 +40,7 @@ class Guest:
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
             "hello": self._hello,
             "exec": self._exec,
+            "routine": self._routine,
             "test": self._test,
             "put": self._put,
             "get": self._get,
@@ -93,6 +95,25 @@ class Guest:
             lambda: self._alone(number),
             finished,
         )
+
+    def _routine(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        agent = self._agent_user()
+        finished = self._finisher(number)
+        if RoutineJob.is_of_agent(header["routine"]):
+            user, alone = agent, lambda: self._alone(number)
+        else:
+            user, alone = self._known_users().open(), lambda: True
+            finished = self._closing(user, finished)
+        self._jobs[number] = RoutineJob(self._loop, header, body, user, agent, alone, finished)
+
+    def _closing(
+        self, user: User, finished: Callable[[dict[str, Any], bytes], None]
+    ) -> Callable[[dict[str, Any], bytes], None]:
+        def closed(reply: dict[str, Any], body: bytes) -> None:
+            reply["clean"] = self._known_users().close(user) and reply["clean"]
+            finished(reply, body)
+
+        return closed
 
     def _test(self, number: int, header: dict[str, Any], _body: bytes) -> None:
         finished = self._finisher(number)

@@ -1,0 +1,148 @@
+"""The database of a sandbox, as its host drives it. What comes back is hostile data, and bounded.
+
+The file is made by trusted code before an agent acts. The agent's SQL runs as the agent's user, a process
+a call. Its state is read by a user that the agent never was, from a copy of the file's bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import SandboxError
+from harness.sandbox.results import ExecResult
+from harness.sandbox.sandbox import Sandbox
+
+SECONDS = 5.0
+"""What the statements of one call may take; the database's own watch ends them, and says so."""
+
+ROWS = 200
+CHARACTERS = 16_000
+# Beyond SECONDS: for what computes without looking at the watch, such as a regular expression.
+_GRACE_SECONDS = 3.0
+_TRUSTED_SECONDS = 20.0
+_KEEP_BYTES = 64 * 1024 * 1024
+_OUT_OF_HAND = {
+    "wall_seconds": "took too long and was killed",
+    "cpu_seconds": "took too long and was killed",
+    "memory_mb": "took too much memory and was killed",
+    "output_mb": "said too much and was killed",
+    "file_mb": "wrote too much and was killed",
+    "processes": "could not be started: no process is left",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts: each row has as many cells as there are columns, None for NULL."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+
+
+class TableUnreadable(Exception):
+    """There is no such table of plain texts, or none that may be trusted; the message says why."""
+
+
+async def create_tables(sandbox: Sandbox, tables: Sequence[Table]) -> None:
+    """Make the sandbox's database, with these tables. There must be none. Raises SandboxError."""
+    result = await sandbox.run_routine(
+        "create", {"tables": [_plain(table) for table in tables]}, timeout=_TRUSTED_SECONDS
+    )
+    if result.exit_code != 0:
+        raise SandboxError(f"the database could not be made: {_complaint(result)}")
+
+
+async def ask(
+    sandbox: Sandbox,
+    sql: str,
+    *,
+    seconds: float = SECONDS,
+    rows: int = ROWS,
+    characters: int = CHARACTERS,
+) -> str:
+    """Run the agent's SQL, one statement or several, and return what the agent is to see of it.
+
+    Each statement is committed, but those of a transaction that the same call opens. Raises
+    SandboxError.
+    """
+    result = await sandbox.run_routine(
+        "query",
+        {"sql": sql, "seconds": seconds, "rows": rows, "characters": characters},
+        timeout=seconds + _GRACE_SECONDS,
+        # Characters may take four bytes, and the last row may go over the number of them.
+        keep_bytes=8 * characters,
+    )
+    if result.limit is not None:
+        return f"error: the call {_OUT_OF_HAND[result.limit]}"
+    if result.exit_code not in (0, 1):
+        return f"error: the database failed: {_complaint(result)}"
+    text = str(result.stdout)
+    return text if len(text) <= 2 * characters else f"{text[: 2 * characters]}\n[cut]"
+
+
+async def read_table(sandbox: Sandbox, name: str) -> Table:
+    """Read a table of the sandbox's database after the agent's end, trusting nothing that it left.
+
+    Raises TableUnreadable where it is not the plain table that was made, SandboxError for faults of ours.
+    """
+    return await _table(sandbox, "state", {"table": name, "seconds": _TRUSTED_SECONDS / 2}, name)
+
+
+async def replay(sandbox: Sandbox, tables: Sequence[Table], sql: str, name: str) -> Table:
+    """Run trusted SQL, of MySQL's dialect, on a copy of the tables that is nowhere but in its process.
+
+    Returns the table `name` as it then is. Raises TableUnreadable where the SQL fails; SandboxError.
+    """
+    request = {
+        "tables": [_plain(table) for table in tables],
+        "sql": sql,
+        "table": name,
+        "seconds": _TRUSTED_SECONDS / 2,
+    }
+    return await _table(sandbox, "replay", request, name)
+
+
+async def _table(sandbox: Sandbox, routine: str, request: dict[str, Any], name: str) -> Table:
+    result = await sandbox.run_routine(routine, request, timeout=_TRUSTED_SECONDS, keep_bytes=_KEEP_BYTES)
+    if result.limit is not None:
+        raise TableUnreadable(f"reading the table {_OUT_OF_HAND[result.limit]}")
+    if result.exit_code < 0:
+        raise TableUnreadable(f"reading the table was ended by signal {-result.exit_code}")
+    if result.exit_code not in (0, 1):
+        raise SandboxError(f"the database could not be read: {_complaint(result)}")
+    return _parsed(result, name)
+
+
+def _parsed(result: ExecResult, name: str) -> Table:
+    """Read the routine's JSON: it has had a hostile file in its memory, so it may say anything."""
+    try:
+        said = json.loads(result.stdout.data)
+        if "fault" in said:
+            raise TableUnreadable(str(said["fault"])[:500])
+        columns, rows = said["columns"], said["rows"]
+        if (
+            type(columns) is not list
+            or type(rows) is not list
+            or not all(type(text) is str for text in columns)
+        ):
+            raise TypeError
+        for row in rows:
+            if type(row) is not list or len(row) != len(columns):
+                raise TypeError
+            if not all(cell is None or type(cell) is str for cell in row):
+                raise TypeError
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise TableUnreadable("the table could not be read as one") from error
+    return Table(name, tuple(columns), tuple(tuple(row) for row in rows))
+
+
+def _plain(table: Table) -> dict[str, Any]:
+    return {"name": table.name, "columns": list(table.columns), "rows": [list(row) for row in table.rows]}
+
+
+def _complaint(result: ExecResult) -> str:
+    return (str(result.stderr) or f"exit code {result.exit_code}")[-500:]

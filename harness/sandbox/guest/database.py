@@ -42,7 +42,11 @@ _READING_PRAGMAS = (
     *("compile_options", "integrity_check", "quick_check"),
 )
 _REFUSED_FUNCTIONS = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
-_WORTH_TRANSLATING = ("syntax error", "unrecognized token", "incomplete input", "no such function")
+# How SQLite speaks of what it cannot read: where it does, MySQL may.
+_WORTH_TRANSLATING = (
+    *("syntax error", "unrecognized token", "incomplete input", "no such function"),
+    "one statement at a time",  # a quote that only MySQL sees closed, and a semicolon in it
+)
 _LIMITS = (
     ("LENGTH", MAX_VALUE_BYTES),
     ("SQL_LENGTH", 1_000_000),
@@ -195,12 +199,12 @@ class Session:
         first, second = (again, raw) if self._mysql_first else (raw, again)
         try:
             return self._connection.execute(first)
-        except (sqlite3.OperationalError, sqlite3.Warning) as error:
+        except (sqlite3.Error, sqlite3.Warning) as error:
             if second == first or not any(word in f"{error}" for word in _WORTH_TRANSLATING):
                 raise
             try:
                 return self._connection.execute(second)
-            except sqlite3.OperationalError as second_error:
+            except sqlite3.Error as second_error:
                 # The agent wrote the first: an error of syntax is told as SQLite found it there.
                 raise (error if "syntax error" in f"{second_error}" else second_error) from None
 

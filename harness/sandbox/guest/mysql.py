@@ -112,7 +112,7 @@ def translated(tokens: list[Token], *, quotes_are_strings: bool) -> str:
     out = [_plain(token, quotes_are_strings) for token in tokens if token[0] != SPACE]
     for rewrite in (_transaction, _insert, _update, _create, _truncate, _operators, _calls):
         out = rewrite(out)
-    return " ".join(text for _, text in out)
+    return text_spaced(out)
 
 
 def shown(tokens: list[Token]) -> tuple[str, tuple[str, ...]] | None:
@@ -327,7 +327,15 @@ def _calls(tokens: list[Token]) -> list[Token]:
 
 
 def text_spaced(tokens: list[Token]) -> str:
-    return " ".join(text for _, text in tokens)
+    """The tokens as text, with blanks as people set them: columns of a result are named after it."""
+    pieces: list[str] = []
+    before = "("
+    for _, text in tokens:
+        if before not in ("(", ".") and text not in ("(", ")", ",", "."):
+            pieces.append(" ")
+        pieces.append(text)
+        before = text
+    return "".join(pieces)
 
 
 def _top(tokens: list[Token], word: str) -> int | None:

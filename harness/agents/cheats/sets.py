@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from harness.agents.cheats import (
+    database,
     exhausting,
     learning,
     leaving,
@@ -18,6 +19,7 @@ from harness.agents.cheats import (
 from harness.agents.cheats.attack import Attack
 from harness.benchmarks.benchmark import Benchmark
 from harness.errors import UsageError, unknown_name
+from harness.grading.database import DatabaseAnswer, DatabaseState
 from harness.model import ProgramTests
 
 # Those that leave most behind come last, so that each class starts on clean ground.
@@ -33,7 +35,11 @@ ON_PROGRAMS = (
 )
 
 # By the type of criterion. A new kind of grader adds its attacks here.
-ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {ProgramTests: ON_PROGRAMS}
+ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {
+    ProgramTests: ON_PROGRAMS,
+    DatabaseAnswer: database.ON_ANSWERS,
+    DatabaseState: database.ON_STATES,
+}
 
 
 def attacks_by(criterion: Any) -> tuple[Attack, ...]:

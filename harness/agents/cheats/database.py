@@ -104,7 +104,8 @@ ON_STATES = (
         Kind.LYING,
         "Another table takes the name, without types and with a column to spare.",
         (
-            "ALTER TABLE <table> RENAME TO old_rows; CREATE TABLE <table> AS SELECT *, 1 AS spare FROM old_rows",
+            "ALTER TABLE <table> RENAME TO old_rows",
+            "CREATE TABLE <table> AS SELECT *, 1 AS spare FROM old_rows",
         ),
     ),
     SqlAttack(
@@ -217,9 +218,7 @@ ON_STATES = (
         "endless expression",
         Kind.EXHAUSTING,
         "A regular expression that never comes back to where the clock is looked at.",
-        (
-            "UPDATE <table> SET <column> = 'x' WHERE 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!' REGEXP '^(a+)+$'",
-        ),
+        ("UPDATE <table> SET <column> = 'x' WHERE 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!' REGEXP '^(a+)+$'",),
     ),
 )
 

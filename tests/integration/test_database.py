@@ -1,0 +1,257 @@
+"""The database of a sandbox: what its agent can do with SQL, what it sees, and what bounds it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.environments.db import named_table
+from harness.sandbox.database import TableUnreadable, ask, create_tables, read_table, replay
+from harness.sandbox.images import build_images
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+PEOPLE = named_table(
+    "the people",
+    ["name", "born", "", "Name"],
+    [["José", "1970", "x", "a"], ["Ann", "1981", None, "b"], ["Bob", "9", "10%", "c"]],
+)
+QUERY = {"seconds": 5, "rows": 10, "characters": 1000}
+BOMBS = {
+    "endless recursion": "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+    "cross join": "SELECT count(*) FROM " + ", ".join(f'"the people" t{number}' for number in range(25)),
+    "random bytes": "SELECT randomblob(1000000000)",
+    "zero bytes": "SELECT zeroblob(2000000000)",
+    "joined bytes": "SELECT group_concat(hex(randomblob(100000))) FROM pragma_function_list",
+    "printed width": "SELECT printf('%.*c', 2000000000, 'x')",
+    "deep expression": "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+    "deep negation": "SELECT " + "- " * 5000 + "1",
+    "long union": " UNION ALL ".join(["SELECT 1"] * 5000),
+    "endless regular expression": "SELECT 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!' REGEXP '^(a+)+$'",
+    "sort of much": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000000) "
+    "SELECT i FROM n ORDER BY hex(randomblob(1000))",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    await asyncio.to_thread(build_images, client, ["sqlite"], notify=print)
+    async with Sandbox.open("sqlite", client=client) as sandbox:
+        await create_tables(sandbox, [PEOPLE])
+        yield sandbox
+
+
+def rows(observation: str) -> list[list[object]]:
+    """The rows of one result, as the agent sees it."""
+    assert observation.startswith("columns: "), observation
+    return [json.loads(line) for line in observation.splitlines()[1:-1]]
+
+
+async def value(sandbox: Sandbox, expression: str) -> object:
+    """The one value of one row."""
+    ((found,),) = rows(await ask(sandbox, f"SELECT {expression}"))
+    return found
+
+
+async def test_a_table_is_read_as_it_was_made(sandbox: Sandbox) -> None:
+    assert PEOPLE.columns == ("name", "born", "column_3", "Name_2")
+    assert await read_table(sandbox, PEOPLE.name) == PEOPLE
+
+
+async def test_a_database_is_made_once(sandbox: Sandbox) -> None:
+    with pytest.raises(Exception, match="could not be made"):
+        await create_tables(sandbox, [PEOPLE])
+
+
+async def test_a_result_is_columns_rows_and_their_number(sandbox: Sandbox) -> None:
+    seen = await ask(sandbox, "SELECT name, column_3, 1.5 AS n FROM `the people` WHERE born < '2'")
+    assert seen == 'columns: ["name", "column_3", "n"]\n["José", "x", 1.5]\n["Ann", null, 1.5]\n(2 rows)'
+
+
+@pytest.mark.parametrize(
+    ("sql", "first"),
+    [
+        ("SHOW TABLES", ["the people"]),
+        ("DESCRIBE `the people`", ["name", "TEXT", "YES", "", None]),
+        ("desc 'the people'", ["name", "TEXT", "YES", "", None]),
+        ("SHOW COLUMNS FROM `the people`;", ["name", "TEXT", "YES", "", None]),
+        ("show full fields in `main`.`the people`", ["name", "TEXT", "YES", "", None]),
+        ("EXPLAIN `the people`", ["name", "TEXT", "YES", "", None]),
+        ("SHOW DATABASES", ["main"]),
+        ("SELECT * FROM `the people` LIMIT 1, 1", ["Ann", "1981", None, "b"]),
+        ("SELECT name FROM `the people` WHERE name RLIKE '^an'  # a comment", ["Ann"]),
+        ('SELECT name FROM `the people` WHERE name = "ann"', ["Ann"]),
+        ("SELECT name FROM `the people` WHERE name = 'JOSE'", ["José"]),
+        ("SELECT GROUP_CONCAT(name SEPARATOR '; ') FROM `the people`", ["José; Ann; Bob"]),
+        ("SELECT 'It\\'s; fine'", ["It's; fine"]),
+    ],
+)
+async def test_habits_of_mysql_work(sandbox: Sandbox, sql: str, first: list[object]) -> None:
+    assert rows(await ask(sandbox, sql))[0] == first
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("CONCAT('a', 1, 'b')", "a1b"),
+        ("CONCAT('a', NULL)", None),
+        ("CONCAT_WS('-', 'a', NULL, 'b')", "a-b"),
+        ("IF(1 > 2, 'yes', 'no')", "no"),
+        ("IFNULL(NULL, 3)", 3),
+        ("'Straße' LIKE 'STRASS_'", 1),
+        ("'50%' LIKE '50\\%'", 1),
+        ("'50x' LIKE '50\\%'", 0),
+        ("'50%' LIKE '50!%' ESCAPE '!'", 1),
+        ("'abcabd' LIKE '%a_d'", 1),
+        ("'abc' NOT LIKE 'b%'", 1),
+        ("'x1' REGEXP '[0-9]$'", 1),
+        ("LEFT('abc', 2)", "ab"),
+        ("RIGHT('abc', 2)", "bc"),
+        ("SUBSTRING_INDEX('a.b.c', '.', -2)", "b.c"),
+        ("CHAR_LENGTH('é')", 1),
+        ("LPAD('7', 3, '0')", "007"),
+        ("GREATEST(2, '10')", "10"),
+        ("CAST('28,310' AS SIGNED)", 28),
+        ("7 MOD 4", 3),
+        ("YEAR('2001-02-03')", 2001),
+        ("'a\\\\b'", "a\\\\b"),
+    ],
+)
+async def test_expressions_of_mysql_work(sandbox: Sandbox, expression: str, expected: object) -> None:
+    assert await value(sandbox, expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "kept"),
+    [
+        ("INSERT INTO w VALUES (7.50, -5.0)", ["7.50", "-5.0"]),
+        ("INSERT w (a) VALUE (12345678901234567890)", ["12345678901234567890", None]),
+        ("INSERT INTO w SET a = 'x', b = 'y, z'", ["x", "y, z"]),
+        ("INSERT IGNORE INTO w VALUES (TRUE, 007)", ["1", "7"]),
+        ("INSERT INTO w VALUES ('a\\'b', \"c\")", ["a'b", "c"]),
+        ("INSERT INTO w VALUES ('a;b', 'c--d')", ["a;b", "c--d"]),
+        ("INSERT INTO w VALUES ('1', '2'); UPDATE w SET w.a = 3.10, w.b = concat(w.b, 'x')", ["3.10", "2x"]),
+    ],
+)
+async def test_what_is_written_is_what_mysql_keeps(sandbox: Sandbox, sql: str, kept: list[object]) -> None:
+    seen = await ask(sandbox, f"CREATE TABLE w (a TEXT, b TEXT); {sql}")
+    assert "error" not in seen
+    assert rows(await ask(sandbox, "SELECT * FROM w")) == [kept]
+    await ask(sandbox, "DROP TABLE w")
+
+
+async def test_trusted_sql_is_read_as_mysqls_first(sandbox: Sandbox) -> None:
+    sql = "UPDATE `the people` SET born = \"it\\'s\" WHERE name = 'jose'; DELETE FROM `the people` WHERE 0"
+    left = await replay(sandbox, [PEOPLE], sql, PEOPLE.name)
+    assert [row[:2] for row in left.rows] == [("José", "it's"), ("Ann", "1981"), ("Bob", "9")]
+    assert await read_table(sandbox, PEOPLE.name) == PEOPLE
+
+
+async def test_trusted_sql_that_fails_is_told(sandbox: Sandbox) -> None:
+    with pytest.raises(TableUnreadable, match="no such table: nowhere"):
+        await replay(sandbox, [PEOPLE], "DELETE FROM nowhere", PEOPLE.name)
+
+
+async def test_each_statement_is_committed_and_an_error_tells_which_failed(sandbox: Sandbox) -> None:
+    seen = await ask(sandbox, "CREATE TABLE kept (a); INSERT INTO kept VALUES (1); SELECT nope; SELECT 2")
+    assert "no such column: nope (in statement 3" in seen
+    assert await value(sandbox, "count(*) FROM kept") == 1
+    await ask(sandbox, "DROP TABLE kept")
+
+
+async def test_a_transaction_is_committed_at_the_calls_end(sandbox: Sandbox) -> None:
+    await ask(sandbox, "CREATE TABLE kept (a); START TRANSACTION; INSERT INTO kept VALUES (1)")
+    assert await ask(sandbox, "COMMIT") == "OK"
+    assert await value(sandbox, "count(*) FROM kept") == 1
+    await ask(sandbox, "DROP TABLE kept")
+
+
+async def test_a_transaction_that_fails_is_rolled_back(sandbox: Sandbox) -> None:
+    seen = await ask(sandbox, "BEGIN; DELETE FROM `the people`; SELECT nope")
+    assert "rolled back" in seen
+    assert await value(sandbox, "count(*) FROM `the people`") == 3
+
+
+async def test_temporary_tables_last_for_one_call(sandbox: Sandbox) -> None:
+    assert "error" not in await ask(sandbox, "CREATE TEMP TABLE gone (a); SELECT * FROM gone")
+    assert "no such table" in await ask(sandbox, "SELECT * FROM gone")
+
+
+async def test_a_long_result_is_cut_and_says_so(sandbox: Sandbox) -> None:
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT i FROM n"
+    seen = await ask(sandbox, numbers, rows=10)
+    assert seen.splitlines()[-1].startswith("(the first 10 rows; there are more")
+    assert len(await ask(sandbox, numbers, rows=100_000, characters=2000)) < 3000
+
+
+async def test_a_long_value_is_cut_and_says_so(sandbox: Sandbox) -> None:
+    assert str(await value(sandbox, "replace(hex(zeroblob(5000)), '00', 'x')")).endswith(
+        "4000 characters more]"
+    )
+
+
+async def test_values_that_json_has_not_are_shown(sandbox: Sandbox) -> None:
+    assert await value(sandbox, "x'00ff'") == "x'00ff'"
+    assert await value(sandbox, "CAST(x'ff41' AS TEXT)") == "\udcffA"
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("", "OK, nothing to do"),
+        (" ; -- nothing\n;", "OK, nothing to do"),
+        ("SELEC 1", 'error: near "SELEC": syntax error'),
+        ("SELECT 'open", "error: the quote ' at character 8 is not closed"),
+        ("SELECT * FROM nowhere", "error: no such table: nowhere"),
+        ("DESCRIBE nowhere", "error: no such table: nowhere"),
+        ("SHOW PROCESSLIST", "error: this is SQLite"),
+        ("SELECT 'a' REGEXP '('", "error: REGEXP: missing )"),
+        ("SELECT '\ud800'", "error: "),
+    ],
+)
+async def test_what_cannot_be_done_is_told(sandbox: Sandbox, sql: str, said: str) -> None:
+    assert (await ask(sandbox, sql)).startswith(said)
+
+
+@pytest.mark.parametrize("sql", BOMBS.values(), ids=BOMBS)
+async def test_bombs_end_within_the_limit_and_harm_nothing(sandbox: Sandbox, sql: str) -> None:
+    started = time.monotonic()
+    assert (await ask(sandbox, sql, seconds=0.3)).startswith("error: ")
+    # The grace of a killed call is 3 s; the rest is a slow machine's.
+    assert time.monotonic() - started < 15
+    assert await read_table(sandbox, PEOPLE.name) == PEOPLE
+
+
+async def test_a_killed_call_leaves_the_state_before_it(sandbox: Sandbox) -> None:
+    seen = await ask(
+        sandbox,
+        "BEGIN; UPDATE `the people` SET name = 'x'; " + BOMBS["endless regular expression"],
+        seconds=0.3,
+    )
+    assert "was killed" in seen
+    assert await read_table(sandbox, PEOPLE.name) == PEOPLE
+
+
+async def test_a_database_cannot_grow_without_bound(sandbox: Sandbox) -> None:
+    filling = (
+        "CREATE TABLE big (a); INSERT INTO big WITH RECURSIVE n(i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000) SELECT zeroblob(1000000) FROM n"
+    )
+    assert "may not grow beyond 16 MiB" in await ask(sandbox, filling)
+    assert await read_table(sandbox, PEOPLE.name) == PEOPLE
+    await ask(sandbox, "DROP TABLE big")
+
+
+async def test_a_call_costs_little_more_than_the_cheapest_command(sandbox: Sandbox) -> None:
+    commands, calls = [], []
+    for _ in range(15):
+        commands.append((await sandbox.exec(["true"])).duration_seconds)
+        calls.append((await sandbox.run_routine("query", {**QUERY, "sql": "SELECT 1"})).duration_seconds)
+    assert min(calls) < 5 * min(commands)

@@ -1,0 +1,243 @@
+"""What an agent can do to a database, by SQL and beyond it, and that no verdict comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness.agents.cheats.database import ON_ANSWERS, ON_STATES, SqlAttack
+from harness.environments import environment
+from harness.environments.db import DatabaseSetup, named_table, open_world
+from harness.environments.opening import Opening
+from harness.environments.world import World
+from harness.grading.database import (
+    NO_PLAIN_TABLE,
+    DatabaseAnswer,
+    DatabaseState,
+    grade_answer,
+    grade_state,
+)
+from harness.grading.database_hash import table_hash
+from harness.model import Status, Submission, Task, Verdict
+from harness.sandbox.database import read_table
+from harness.sandbox.images import build_images, require_image
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+TABLE = named_table('the "fish"', ["name", "weight"], [["cod", "7"], ["eel", "0"], ["Ray", "12"]])
+RIGHT = named_table('the "fish"', ["name", "weight"], [["cod", "8"], ["eel", "0"], ["Ray", "12"]])
+GOLD = "UPDATE `the \"fish\"` SET weight = '8' WHERE name = 'cod'"
+STATE = DatabaseState((TABLE,), TABLE.name, GOLD, table_hash(RIGHT.rows))
+TASK = Task("fish", "test", "db", "Set the weight of the cod to 8.", setup=DatabaseSetup((TABLE,)))
+LABELS = (("7",), ("0",), ("none",), ("cod", "eel"), ("Ray",), ("45%",), ("",))
+BENCHMARK: Any = None
+# In Python, as the agent's user, in the agent's folder: more than an agent has there.
+CONNECTED = "import os, sqlite3; c = sqlite3.connect('database.sqlite', isolation_level=None)\n"
+FISH = '\\"the \\"\\"fish\\"\\"\\"'
+GONE = f"{CONNECTED}c.execute('DROP TABLE {FISH}')\n"
+ROWS = "('cod', '8'), ('eel', '0'), ('Ray', '12')"
+WRITABLE = f"{CONNECTED}c.execute('PRAGMA writable_schema = ON')\n"
+BY_FORCE = {
+    "a link to another database": (
+        "import os; os.rename('database.sqlite', 'other'); os.symlink('other', 'database.sqlite')"
+    ),
+    "a pipe": "import os; os.unlink('database.sqlite'); os.mkfifo('database.sqlite')",
+    "a folder": "import os; os.unlink('database.sqlite'); os.mkdir('database.sqlite')",
+    "nothing": "import os; os.unlink('database.sqlite')",
+    "an empty file": "open('database.sqlite', 'w').close()",
+    "a huge file": "import os; os.truncate('database.sqlite', 50_000_000)",
+    "a text": "open('database.sqlite', 'w').write('passed' * 1000)",
+    "noise after the header": (
+        "import os; f = open('database.sqlite', 'r+b'); f.seek(100); f.write(os.urandom(8000))"
+    ),
+    "a write-ahead log": (
+        f"{CONNECTED}c.execute('PRAGMA journal_mode = WAL'); c.execute('CREATE TABLE x (y)'); os._exit(0)"
+    ),
+    "a schema that points elsewhere": f"{WRITABLE}c.execute('UPDATE sqlite_master SET rootpage = 1')",
+    "a schema of a view with the table's root": (
+        f"{WRITABLE}c.execute('UPDATE sqlite_master SET sql = ?', ('CREATE VIEW {FISH} AS SELECT 1, 2',))"
+    ),
+    "a schema with a second table of the name": (
+        f"{WRITABLE}c.execute('INSERT INTO sqlite_master SELECT * FROM sqlite_master')"
+    ),
+    "a virtual table": (
+        f"{GONE}c.execute('CREATE VIRTUAL TABLE {FISH} USING fts5(name, weight)')\n"
+        f'c.execute("INSERT INTO {FISH} VALUES {ROWS}")'
+    ),
+    "a generated column": (
+        f"{GONE}c.execute(\"CREATE TABLE {FISH} (name TEXT, weight TEXT AS (CASE name WHEN 'cod' THEN '8'"
+        " WHEN 'eel' THEN '0' ELSE '12' END))\")\n"
+        f"c.execute(\"INSERT INTO {FISH} (name) VALUES ('cod'), ('eel'), ('Ray')\")"
+    ),
+    "a check that takes for ever": (
+        f"{GONE}c.execute('CREATE TABLE {FISH} (name TEXT, weight TEXT"
+        " CHECK (length(hex(zeroblob(400000000))) > 0))'); c.execute('PRAGMA ignore_check_constraints = ON')\n"
+        f"c.executemany('INSERT INTO {FISH} VALUES (?, ?)', [('cod', '8')] * 300)"
+    ),
+    "a journal of noise": "import os; open('database.sqlite-journal', 'wb').write(os.urandom(100_000))",
+    "a journal that is a pipe": "import os; os.mkfifo('database.sqlite-journal')",
+}
+# These leave the table as it was made, so that there is nothing to be said against it.
+HARMLESS = ("a journal of noise",)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def opening(client: APIClient) -> AsyncIterator[Opening]:
+    await asyncio.to_thread(build_images, client, ["sqlite"], notify=print)
+    image = await asyncio.to_thread(require_image, client, "sqlite")
+    yield Opening(image, environment("db").limits, "runc", "none", client)
+
+
+@contextlib.asynccontextmanager
+async def opened(opening: Opening) -> AsyncIterator[World]:
+    async with open_world(opening, TASK, None, 100.0, lambda _: None) as world:
+        yield world
+
+
+async def graded(world: World, answer: str = "") -> Verdict:
+    await world.end_acting()
+    return await grade_state(world, STATE, Submission(answer, ""))
+
+
+async def act(world: World, sql: str) -> str:
+    return (await world.call("sql", {"sql": sql})).text
+
+
+async def force(world: World, program: str) -> None:
+    result = await world.sandbox.exec(["/usr/bin/python3", "-c", program])
+    assert result.exit_code == 0, str(result.stderr)
+
+
+@pytest.mark.parametrize("attack", ON_STATES, ids=[attack.name for attack in ON_STATES])
+async def test_no_attack_by_sql_passes_for_the_task(opening: Opening, attack: SqlAttack) -> None:
+    async with opened(opening) as world:
+        submission = await attack.hand_in(BENCHMARK, TASK, 0, world)
+        assert (await graded(world, submission.text)).status is Status.FAILED
+
+
+async def test_the_task_done_passes(opening: Opening) -> None:
+    async with opened(opening) as world:
+        assert await act(world, GOLD) == "OK, 1 row changed"
+        verdict = await graded(world)
+    assert verdict.resolved
+    assert verdict.metrics["published_hash_agrees"] is True
+
+
+async def test_nothing_done_fails(opening: Opening) -> None:
+    async with opened(opening) as world:
+        assert (await graded(world, "done")).status is Status.FAILED
+
+
+async def test_a_trigger_on_the_agents_copy_does_not_reach_the_reference(opening: Opening) -> None:
+    async with opened(opening) as world:
+        seen = await act(
+            world,
+            f'{GOLD}; CREATE TRIGGER eat BEFORE UPDATE ON "the ""fish""" BEGIN SELECT RAISE(IGNORE); END',
+        )
+        assert "error" not in seen
+        assert (await graded(world)).resolved
+
+
+@pytest.mark.parametrize("name", [name for name in BY_FORCE if name not in HARMLESS])
+async def test_what_takes_the_databases_place_is_no_state(opening: Opening, name: str) -> None:
+    async with opened(opening) as world:
+        await act(world, GOLD)
+        await force(world, BY_FORCE[name])
+        verdict = await graded(world, "done")
+    assert verdict.status is Status.FAILED
+    assert verdict.metrics["integrity"] == NO_PLAIN_TABLE
+
+
+async def test_a_journal_of_noise_changes_nothing(opening: Opening) -> None:
+    async with opened(opening) as world:
+        await act(world, GOLD)
+        await force(world, BY_FORCE["a journal of noise"])
+        assert (await graded(world)).resolved
+
+
+async def test_a_write_that_was_killed_is_rolled_back(opening: Opening) -> None:
+    """The main file is half new, and only the journal beside it knows the old half."""
+    program = (
+        "import os, sqlite3; c = sqlite3.connect('database.sqlite'); c.execute('PRAGMA cache_size = 1');"
+        "c.execute('PRAGMA cache_spill = 1'); c.execute('BEGIN');"
+        "c.execute('''UPDATE \"the \"\"fish\"\"\" SET weight = printf('%.*c', 200000, 'x')''');"
+        "os.kill(os.getpid(), 9)"
+    )
+    async with opened(opening) as world:
+        await act(world, GOLD)
+        result = await world.sandbox.exec(["/usr/bin/python3", "-c", program])
+        assert result.exit_code == -9
+        names = await world.sandbox.exec(["ls"])
+        assert "database.sqlite-journal" in str(names.stdout)
+        assert await read_table(world.sandbox, TABLE.name) == RIGHT
+
+
+async def test_a_process_that_the_agent_left_does_not_write_on(opening: Opening) -> None:
+    program = (
+        "import os, time\nif os.fork() == 0:\n os.setsid()\n while True:\n"
+        "  open('database.sqlite', 'wb').write(b'x' * 200)\n"
+        "while os.path.getsize('database.sqlite') > 200: time.sleep(0.01)"
+    )
+    async with opened(opening) as world:
+        await force(world, program)
+        await force(world, "import os; os.unlink('database.sqlite')")
+        await world.end_acting()
+        listed = await world.sandbox.exec(["ls"])
+        assert "database.sqlite" not in str(listed.stdout)
+
+
+@pytest.mark.parametrize("sql", next(attack.calls for attack in ON_STATES if attack.name == "swapped file"))
+async def test_no_statement_makes_a_file(opening: Opening, sql: str) -> None:
+    async with opened(opening) as world:
+        await act(world, sql)
+        listed = await world.sandbox.exec(["ls", "-A"])
+        assert str(listed.stdout).split() == ["database.sqlite"]
+        assert await read_table(world.sandbox, TABLE.name) == TABLE
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "PRAGMA writable_schema = ON",
+        "PRAGMA journal_mode",
+        "PRAGMA main.journal_mode = WAL",
+        "PRAGMA trusted_schema = OFF",
+        "PRAGMA hard_heap_limit = 0",
+        "PRAGMA max_page_count = 1000000",
+        "PRAGMA user_version = 7",
+        "PRAGMA temp_store_directory = '/tmp'",
+        "SELECT * FROM pragma_hard_heap_limit(0)",
+        "ATTACH ':memory:' AS m",
+        "ATTACH 'file:x?mode=memory' AS m",
+        "VACUUM",
+        "VACUUM INTO 'x'",
+        "SELECT load_extension('x')",
+        "SELECT load_extension('x', 'y')",
+        "CREATE VIRTUAL TABLE temp.v USING fts5(x)",
+        "CREATE TABLE x (y); DROP TABLE x; SELECT 1 FROM x WHERE fts3_tokenizer('a') = 1",
+        "UPDATE sqlite_master SET sql = ''",
+        "INSERT INTO sqlite_schema VALUES ('table', 'x', 'x', 2, 'CREATE TABLE x(y)')",
+    ],
+)
+async def test_what_changes_the_ground_is_refused(shared_world: World, sql: str) -> None:
+    assert "error: " in await act(shared_world, sql)
+    assert await read_table(shared_world.sandbox, TABLE.name) == TABLE
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_world(opening: Opening) -> AsyncIterator[World]:
+    async with opened(opening) as world:
+        yield world
+
+
+@pytest.mark.parametrize("attack", ON_ANSWERS, ids=[attack.name for attack in ON_ANSWERS])
+@pytest.mark.parametrize("label", LABELS)
+async def test_no_answer_that_says_too_much_passes(attack: SqlAttack, label: tuple[str, ...]) -> None:
+    answer = attack.filled(attack.answer, TABLE)
+    assert not (await grade_answer(None, DatabaseAnswer(label), Submission(answer, ""))).resolved

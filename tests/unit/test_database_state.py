@@ -1,0 +1,109 @@
+"""The state of a table, judged from its rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.environments.db import distinct_names, named_table
+from harness.grading.database import DatabaseState, judged_state
+from harness.grading.database_hash import table_hash
+from harness.model import Verdict
+from harness.sandbox.database import Table
+
+BEFORE = named_table("t", ["a", "b"], [["1", "x"], ["2", "y"]])
+WANTED = named_table("t", ["a", "b"], [["1", "x"], ["2", "z"]])
+NO_HASH = DatabaseState((BEFORE,), "t", "UPDATE t SET b = 'z' WHERE a = '2'")
+
+
+def judge(
+    left: Table, criterion: DatabaseState = NO_HASH, wanted: Table = WANTED, *, answered: bool = True
+) -> Verdict:
+    return judged_state(criterion, left, wanted, answered=answered)
+
+
+def rows(*cells: tuple[str | None, ...]) -> Table:
+    return Table("t", ("a", "b"), cells)
+
+
+def test_the_wanted_rows_pass_in_any_order_and_without_a_word() -> None:
+    assert judge(rows(("2", "z"), ("1", "x")), answered=False).resolved
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        BEFORE,
+        rows(),
+        rows(("2", "z")),
+        rows(("1", "x"), ("2", "z"), ("2", "z")),
+        rows(("1", "x"), ("2", "Z")),
+        rows(("1", "x"), ("2", "z ")),
+        rows(("1", "x"), ("2", None)),
+    ],
+)
+def test_other_rows_fail(left: Table) -> None:
+    assert not judge(left).resolved
+
+
+def test_other_columns_fail_even_with_the_wanted_rows() -> None:
+    assert not judge(Table("t", ("b", "a"), WANTED.rows)).resolved
+
+
+def test_the_published_hash_is_told_and_does_not_decide_where_the_reference_agrees_with_it() -> None:
+    criterion = DatabaseState((BEFORE,), "t", NO_HASH.sql, table_hash(WANTED.rows))
+    assert judge(WANTED, criterion).metrics["published_hash_agrees"] is True
+    # The same to the hash, which leaves NULLs out: a value in the wrong column.
+    wanted = rows((None, "x"), ("2", "z"))
+    moved = rows(("x", None), ("2", "z"))
+    criterion = DatabaseState((BEFORE,), "t", NO_HASH.sql, table_hash(wanted.rows))
+    verdict = judge(moved, criterion, wanted)
+    assert verdict.metrics["published_hash_agrees"] is True
+    assert not verdict.resolved
+
+
+def test_the_published_hash_decides_where_the_reference_makes_another_table() -> None:
+    mysqls = rows(("1", "x"), ("2", "z."))
+    criterion = DatabaseState((BEFORE,), "t", NO_HASH.sql, table_hash(mysqls.rows))
+    assert judge(mysqls, criterion).resolved
+    assert not judge(WANTED, criterion).resolved
+    assert judge(WANTED, criterion).metrics["judged_by"] == "published hash"
+
+
+def test_doing_nothing_and_saying_nothing_fails_where_nothing_is_to_change() -> None:
+    assert not judge(BEFORE, wanted=BEFORE, answered=False).resolved
+    assert judge(BEFORE, wanted=BEFORE, answered=True).resolved
+
+
+def test_the_evidence_names_the_rows() -> None:
+    evidence = judge(BEFORE).evidence
+    assert evidence is not None
+    assert "rows missing" in evidence
+    assert "'z'" in evidence
+
+
+def test_every_column_gets_a_name_of_its_own() -> None:
+    names = distinct_names(["", "a", "A", "a_2", " ", "a"])
+    assert names == ("column_1", "a", "A_3", "a_2", "column_5", "a_4")
+    assert len({name.lower() for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "cells", "complaint"),
+    [
+        ("", ["a"], [], "cannot be called"),
+        ("sqlite_master", ["a"], [], "cannot be called"),
+        ("t", [], [], "needs a column"),
+        ("t", ["a"], [["1", "2"]], "row 0 has 2 cells"),
+        ("t", ["a"], [["\0"]], "NUL"),
+        ("t", ["\ud800"], [], "half a character"),
+    ],
+)
+def test_a_table_that_no_database_can_hold_is_refused(
+    name: str, columns: list[str], cells: list[list[str]], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        named_table(name, columns, cells)
+
+
+def test_cells_become_texts_and_nulls() -> None:
+    assert named_table("t", ["a", "b", "c"], [[7, None, 7.5]]).rows == (("7", None, "7.5"),)

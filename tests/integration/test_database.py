@@ -25,7 +25,8 @@ PEOPLE = named_table(
 )
 QUERY = {"seconds": 5, "rows": 10, "characters": 1000}
 BOMBS = {
-    "endless recursion": "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+    "endless recursion": "WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n) "
+    "SELECT max(i) FROM n",
     "cross join": "SELECT count(*) FROM " + ", ".join(f'"the people" t{number}' for number in range(25)),
     "random bytes": "SELECT randomblob(1000000000)",
     "zero bytes": "SELECT zeroblob(2000000000)",

@@ -9,25 +9,12 @@ Source: the query of AgentBench's task `dbbench` (Liu et al. 2023, arXiv 2308.03
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 
-_HASH = re.compile(r"[0-9a-f]{32}")
 _ROW_DIGITS = 5
 _GROUP_BYTES = 1024
 
 Row = tuple[str | None, ...]
-
-
-def published_hash(text: str) -> str:
-    """Return the hash in an `answer_md5`, which is the text of a result: `[('09aa...',)]`.
-
-    Raises ValueError where there is not exactly one.
-    """
-    found = _HASH.findall(text)
-    if len(found) != 1:
-        raise ValueError("no MD5 of 32 hex digits")
-    return str(found[0])
 
 
 def table_hash(rows: Iterable[Row], *, cut: bool = False) -> str:

@@ -119,6 +119,14 @@ async def open_world(
         )
 
 
+async def play(world: World, sql: str) -> str:
+    """Run a benchmark's own SQL, of MySQL's dialect, on the task's database, as the oracle does.
+
+    It takes no round and is read as the grader reads it. Returns what an agent would see.
+    """
+    return await ask(world.sandbox, sql, meant_for_mysql=True)
+
+
 async def _proven_over(sandbox: Sandbox) -> None:
     """Every call ends all that ran for it, and tells whether that could be shown."""
     if not sandbox.clean:

@@ -63,15 +63,23 @@ async def ask(
     seconds: float = SECONDS,
     rows: int = ROWS,
     characters: int = CHARACTERS,
+    meant_for_mysql: bool = False,
 ) -> str:
     """Run the agent's SQL, one statement or several, and return what the agent is to see of it.
 
-    Each statement is committed, but those of a transaction that the same call opens. Raises
-    SandboxError.
+    Each statement is committed, but those of a transaction that the same call opens. What was
+    `meant_for_mysql`, as a benchmark's own SQL is, is first tried as MySQL would read it, as `replay`
+    does. Raises SandboxError.
     """
     result = await sandbox.run_routine(
         "query",
-        {"sql": sql, "seconds": seconds, "rows": rows, "characters": characters},
+        {
+            "sql": sql,
+            "seconds": seconds,
+            "rows": rows,
+            "characters": characters,
+            "meant_for_mysql": meant_for_mysql,
+        },
         timeout=seconds + _GRACE_SECONDS,
         # Characters may take four bytes, and the last row may go over the number of them.
         keep_bytes=8 * characters,

@@ -155,6 +155,20 @@ async def test_trusted_sql_is_read_as_mysqls_first(sandbox: Sandbox) -> None:
     assert await read_table(sandbox, PEOPLE.name) == PEOPLE
 
 
+@pytest.mark.parametrize(
+    "where", ["born = 9", "born < 10", "born IN (9, 1981) AND name > 'b'", "`born` BETWEEN 8 AND 10"]
+)
+async def test_trusted_sql_compares_with_numbers_as_mysql_does(sandbox: Sandbox, where: str) -> None:
+    left = await replay(sandbox, [PEOPLE], f"DELETE FROM `the people` WHERE {where}", PEOPLE.name)
+    assert [row[0] for row in left.rows] == ["José", "Ann"]
+
+
+async def test_the_agents_sql_can_be_read_as_mysqls_first(sandbox: Sandbox) -> None:
+    sql = "SELECT name FROM `the people` WHERE born < 10"
+    assert rows(await ask(sandbox, sql, meant_for_mysql=True)) == [["Bob"]]
+    assert rows(await ask(sandbox, sql)) == []
+
+
 async def test_trusted_sql_that_fails_is_told(sandbox: Sandbox) -> None:
     with pytest.raises(TableUnreadable, match="no such table: nowhere"):
         await replay(sandbox, [PEOPLE], "DELETE FROM nowhere", PEOPLE.name)

@@ -16,9 +16,9 @@ def split(text: str, *, escapes: bool = False) -> list[str]:
     return [mysql.text_of(tokens) for _, tokens in mysql.statements(text, escapes=escapes)]
 
 
-def translated(text: str, *, quotes_are_strings: bool = False) -> str:
+def translated(text: str, *, meant_for_mysql: bool = False) -> str:
     ((_, tokens),) = mysql.statements(text, escapes=True)
-    return mysql.translated(tokens, quotes_are_strings=quotes_are_strings)
+    return mysql.translated(tokens, meant_for_mysql=meant_for_mysql)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,7 @@ def test_a_quote_that_is_not_closed_is_told(text: str) -> None:
     ("text", "sqlites"),
     [
         ("SELECT 'it\\'s'", "SELECT 'it''s'"),
+        ("SELECT a || b, c >= 1, d <> 2, e != 3", "SELECT a || b, c >= 1, d <> 2, e != 3"),
         ("SELECT a RLIKE 'x' && b <=> c", "SELECT a REGEXP 'x' AND b IS c"),
         ("SELECT left(a, 2), t.left", "SELECT mysql_left(a, 2), t.left"),
         ("INSERT INTO t SET a = f(1, 2), `b c` = 'x'", "INSERT INTO t (a, `b c`) VALUES (f(1, 2), 'x')"),
@@ -70,8 +71,24 @@ def test_what_only_mysql_reads_is_rewritten(text: str, sqlites: str) -> None:
     assert translated(text) == sqlites
 
 
+@pytest.mark.parametrize(
+    ("text", "sqlites"),
+    [
+        (
+            "SELECT * FROM t WHERE a >= -5 AND `b` <> 2.5",
+            "SELECT * FROM t WHERE (a + 0) >= - 5 AND (`b` + 0) <> 2.5",
+        ),
+        ("UPDATE t SET a = 1 WHERE b = 2", "UPDATE t SET a = 1 WHERE (b + 0) = 2"),
+        ("DELETE FROM t WHERE a IN (1, 2) OR b = '2'", "DELETE FROM t WHERE (a + 0) IN(1, 2) OR b = '2'"),
+        ("DELETE FROM t WHERE a BETWEEN 1 AND 2", "DELETE FROM t WHERE (a + 0) BETWEEN 1 AND 2"),
+    ],
+)
+def test_what_mysql_compares_with_a_number_is_a_number(text: str, sqlites: str) -> None:
+    assert translated(text, meant_for_mysql=True) == sqlites
+
+
 def test_double_quotes_are_texts_where_that_is_asked_for() -> None:
-    assert translated('SELECT "it\'s ""so"""', quotes_are_strings=True) == "SELECT 'it''s \"so\"'"
+    assert translated('SELECT "it\'s ""so"""', meant_for_mysql=True) == "SELECT 'it''s \"so\"'"
 
 
 @given(st.text(alphabet="ab'\"`\\;#-/* \n()1.5,=", max_size=60), st.booleans())
@@ -83,7 +100,7 @@ def test_no_text_breaks_the_reading(text: str, escapes: bool) -> None:
         return
     for _, tokens in found:
         mysql.as_stored(tokens)
-        mysql.translated(tokens, quotes_are_strings=escapes)
+        mysql.translated(tokens, meant_for_mysql=escapes)
 
 
 @given(st.text(max_size=30))
@@ -101,7 +118,7 @@ def test_reading_takes_time_in_proportion_to_the_text(text: str) -> None:
     try:
         for _, tokens in mysql.statements(text, escapes=True):
             mysql.as_stored(tokens)
-            mysql.translated(tokens, quotes_are_strings=False)
+            mysql.translated(tokens, meant_for_mysql=False)
     except mysql.Unreadable:
         pass
     # A tenth of it here; with the square of the length it would be minutes.

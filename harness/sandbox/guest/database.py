@@ -77,7 +77,7 @@ def query(request: dict[str, Any], _files: list[bytes | None]) -> tuple[int, str
         connection = _connected(f"file:{FILE}?mode=rw")
     except sqlite3.Error as error:
         return 1, f"error: the database cannot be opened: {error}"
-    session = Session(connection, request["seconds"])
+    session = Session(connection, request["seconds"], mysql_first=request.get("meant_for_mysql", False))
     output = Shown(request["rows"], request["characters"])
     try:
         session.run(request["sql"], output.result)
@@ -213,9 +213,8 @@ class Session:
             found = [tokens for _, tokens in mysql.statements(raw, escapes=True)]
         except mysql.Unreadable:
             return None
-        strings = self._mysql_first
         return ";".join(
-            mysql.translated(mysql.as_stored(tokens), quotes_are_strings=strings) for tokens in found
+            mysql.translated(mysql.as_stored(tokens), meant_for_mysql=self._mysql_first) for tokens in found
         ).strip("; ")
 
     def _is_late(self) -> bool:

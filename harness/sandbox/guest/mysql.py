@@ -31,7 +31,7 @@ _COMMON = r"""
 |(?P<word>[^\W\d][\w$]*|[@:$][\w$]+)
 |(?P<end>;)
 |(?P<open>['"`])
-|(?P<other><=>|&&|.)
+|(?P<other><=>|<=|>=|<>|!=|==|<<|>>|&&|\|\||->>|->|.)
 """
 _SQLITE = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/|/\*.*)
@@ -56,6 +56,9 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "", "Z": "\x1a", "%
 _FUNCTIONS = {"left": "mysql_left", "right": "mysql_right"}
 _OPERATORS = {"rlike": "REGEXP", "mod": "%", "<=>": "IS", "&&": "AND", "xor": "<>"}
 _INSERTS = ("insert", "replace")
+_COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "between")
+# Words that stand before a number without being what it is compared with.
+_NO_COLUMNS = ("and", "or", "not", "where", "is", "in", "like", "null", "then", "else", "end", "case", "when")
 _AFTER_SET = ("where", "order", "limit", "from", "returning")
 # A number that SQLite would not give back as MySQL keeps it: 7.50, 5., and more digits than a double has.
 _KEPT_AS_TEXT = re.compile(r"\d+\.(?:\d*0)?|\d{16,}|(?=[\d.]{17})\d*\.\d+")
@@ -103,13 +106,15 @@ def as_stored(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
-def translated(tokens: list[Token], *, quotes_are_strings: bool) -> str:
+def translated(tokens: list[Token], *, meant_for_mysql: bool) -> str:
     """Return the statement, whose tokens were read with escapes, for SQLite.
 
-    `quotes_are_strings` is MySQL's reading of "text"; SQLite's own is a name, or a text where there
-    is no such name.
+    Where it was `meant_for_mysql`, "text" is a text (to SQLite a name, or a text where there is no such
+    name), and what is compared with a number is compared as one.
     """
-    out = [_plain(token, quotes_are_strings) for token in tokens if token[0] != SPACE]
+    out = [_plain(token, meant_for_mysql) for token in tokens if token[0] != SPACE]
+    if meant_for_mysql:
+        out = _as_numbers(out)
     for rewrite in (_transaction, _insert, _update, _create, _truncate, _operators, _calls):
         out = rewrite(out)
     return text_spaced(out)
@@ -302,6 +307,34 @@ def _create(tokens: list[Token]) -> list[Token]:
         return tokens
     last = max((place for place, token in enumerate(tokens) if token[1] == ")"), default=len(tokens) - 1)
     return [token for token in tokens[: last + 1] if token[1].lower() != "auto_increment"]
+
+
+def _as_numbers(tokens: list[Token]) -> list[Token]:
+    """WHERE a = 2012: MySQL takes the number at the start of the text, SQLite compares texts."""
+    place = _top(tokens, "where")
+    if place is None:
+        return tokens
+    out = tokens[: place + 1]
+    for at in range(place + 1, len(tokens)):
+        kind, text = tokens[at]
+        column = kind == NAME or (kind == WORD and text.lower() not in _NO_COLUMNS)
+        compared = _text_at(tokens, at + 1) in _COMPARISONS and _number_at(tokens, at + 2)
+        listed = _is(tokens, at + 1, "in", "(") and _number_at(tokens, at + 3)
+        # Of t.a the column is what comes last, and t goes with it.
+        if column and (compared or listed) and _text_at(tokens, at - 1) != ".":
+            out.append((OTHER, f"({text} + 0)"))
+        else:
+            out.append(tokens[at])
+    return out
+
+
+def _number_at(tokens: list[Token], place: int) -> bool:
+    place += _text_at(tokens, place) == "-"
+    return place < len(tokens) and tokens[place][0] == NUMBER
+
+
+def _text_at(tokens: list[Token], place: int) -> str:
+    return tokens[place][1].lower() if 0 <= place < len(tokens) else ""
 
 
 def _operators(tokens: list[Token]) -> list[Token]:

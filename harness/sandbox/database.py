@@ -18,6 +18,7 @@ from harness.sandbox.sandbox import Sandbox
 SECONDS = 5.0
 """What the statements of one call may take; the database's own watch ends them, and says so."""
 
+MAX_SQL_CHARACTERS = 1_000_000
 ROWS = 200
 CHARACTERS = 16_000
 # Beyond SECONDS: for what computes without looking at the watch, such as a regular expression.

@@ -86,6 +86,7 @@ async def test_a_result_is_columns_rows_and_their_number(sandbox: Sandbox) -> No
         ("show full fields in `main`.`the people`", ["name", "TEXT", "YES", "", None]),
         ("EXPLAIN `the people`", ["name", "TEXT", "YES", "", None]),
         ("SHOW DATABASES", ["main"]),
+        ("PRAGMA table_info('the people')", [0, "name", "TEXT", 0, None, 0]),
         ("SELECT * FROM `the people` LIMIT 1, 1", ["Ann", "1981", None, "b"]),
         ("SELECT name FROM `the people` WHERE name RLIKE '^an'  # a comment", ["Ann"]),
         ('SELECT name FROM `the people` WHERE name = "ann"', ["Ann"]),
@@ -229,6 +230,7 @@ async def test_values_that_json_has_not_are_shown(sandbox: Sandbox) -> None:
         ("SHOW PROCESSLIST", "error: this is SQLite"),
         ("SELECT 'a' REGEXP '('", "error: REGEXP: missing )"),
         ("SELECT '\ud800'", "error: "),
+        ("-" * 1_000_001, "error: the SQL is longer than 1,000,000 characters"),
     ],
 )
 async def test_what_cannot_be_done_is_told(sandbox: Sandbox, sql: str, said: str) -> None:

@@ -29,7 +29,7 @@ MAX_FILE_BYTES = PAGE_BYTES * MAX_PAGES
 MAX_JOURNAL_BYTES = 2 * MAX_FILE_BYTES
 MAX_VALUE_BYTES = 4 * 1024 * 1024
 MAX_ROWS = 100_000
-MAX_STATE_CHARACTERS = 24 * 1024 * 1024
+MAX_STATE_CHARACTERS = 8 * 1024 * 1024
 MEMORY_BYTES = 192 * 1024 * 1024
 # Of the whole process: the interpreter and what functions of ours need come on top.
 ADDRESS_BYTES = 768 * 1024 * 1024
@@ -353,11 +353,11 @@ def _table(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
     if sound != "ok":
         raise Refused(f"the database is damaged: {sound}")
     found = connection.execute(
-        "SELECT type, name, rootpage FROM sqlite_master WHERE name = ? COLLATE NOCASE", (name,)
+        "SELECT type, rootpage FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')", (name,)
     ).fetchall()
-    if len(found) != 1 or found[0][1] != name:
+    if len(found) != 1:
         raise Refused(f"there is no table {name!r} any more")
-    kind, _, root = found[0]
+    kind, root = found[0]
     if kind != "table" or not root:
         raise Refused(f"{name!r} is no table any more, but a {kind if kind != 'table' else 'virtual table'}")
     columns = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()

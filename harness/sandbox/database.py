@@ -72,6 +72,8 @@ async def ask(
     `meant_for_mysql`, as a benchmark's own SQL is, is first tried as MySQL would read it, as `replay`
     does. Raises SandboxError.
     """
+    if len(sql) > MAX_SQL_CHARACTERS:
+        return f"error: the SQL is longer than {MAX_SQL_CHARACTERS:,} characters"
     result = await sandbox.run_routine(
         "query",
         {

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.sandbox.guest import channel, exceptions, trusted_tests, values
+from harness.sandbox.guest import asserts, channel, exceptions, trusted_tests, values
 
 SECRET = "the-expected-value-8471"
 EXPECTED = f"assert f([1]) == {SECRET!r}"
@@ -58,6 +58,7 @@ def run(said: bytes, statements: Sequence[str] = (EXPECTED,), setup: str = "") -
             "program": "pass",
             "setup": setup,
             "statements": list(statements),
+            "compiled": [asserts.ahead(statement) for statement in statements],
             "exports": {"f": "f"},
             "classes": {},
         }

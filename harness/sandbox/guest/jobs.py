@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ from . import processes
 from .cgroup import Counters
 from .output import Output
 from .roles import HUNG_UP
+from .spawner import Child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ KILLED = "killed"
 # What a shell says of a command that is there and cannot be started.
 CANNOT_START = 126
 MAX_RESULT_BYTES = 1 << 20
+TESTS_NEED = ("preamble", "program", "setup", "statements", "exports", "classes")
 # The kernel counts CPU time for the limit in ticks, and for the report exactly: they differ by some percent.
 CPU_LIMIT_SHARE = 0.8
 # A process that dies closes its channel some time before it can be waited for.
@@ -222,6 +225,15 @@ def _execute(argv: list[str], environment: dict[str, str]) -> None:
     raise refused
 
 
+def _for_the_tests(request: dict[str, Any]) -> bytes:
+    """What the tests' process has to know of a request, the statements compiled."""
+    from . import asserts  # not above: the spawners would have its modules to copy in each fork
+
+    wanted = {name: request[name] for name in TESTS_NEED}
+    wanted["compiled"] = [asserts.ahead(statement) for statement in request["statements"]]
+    return marshal.dumps(wanted)
+
+
 def _file_of(data: bytes) -> int:
     """A descriptor to read `data` from: a file in memory, so that nobody has to feed a pipe."""
     if not data:
@@ -264,20 +276,23 @@ class TestJob(Job):
         self._outlived = False
         stdout, stderr = self.capture(user.uid)
         ours, theirs = socket.socketpair()
-        source = _file_of(json.dumps(request).encode())
+        source = _file_of(_for_the_tests(request))
         self._result_read, result_write = os.pipe()
         try:
-            candidate = {
-                "uid": user.uid,
-                "folder": user.folder,
-                "limits": self.limits,
-                "environment": {**request["environment"], "HOME": user.folder, "TMPDIR": "/tmp"},
-            }
+            limits = {name: self.limits[name] for name in ("file_bytes", "open_files")}
+            candidate = Child(user.uid, user.folder, self.limits["cpu_seconds"])
+            environment = {**request["environment"], "HOME": "", "TMPDIR": "/tmp"}
+            spawners.candidates.spawn(
+                candidate,
+                {"limits": limits, "environment": environment},
+                [theirs.fileno(), stdout, stderr],
+                self._candidate_exited,
+            )
             # They wait for the candidate most of the time: only the wall limit says anything of them.
-            limits = {**self.limits, "cpu_seconds": int(self.limits["wall_seconds"]) + 1}
-            tests = {"uid": self._tests_uid, "limits": limits}
-            spawners.candidates.spawn(candidate, [theirs.fileno(), stdout, stderr], self._candidate_exited)
-            spawners.tests.spawn(tests, [ours.fileno(), source, result_write], self._tests_exited)
+            tests = Child(self._tests_uid, "/", int(self.limits["wall_seconds"]) + 1)
+            spawners.tests.spawn(
+                tests, {"limits": limits}, [ours.fileno(), source, result_write], self._tests_exited
+            )
         finally:
             ours.close()
             theirs.close()

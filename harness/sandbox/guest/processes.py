@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import os
 import resource
 import signal
 import time
+
+# The bare module: the other turns numbers into enumerations, and so copies pages in every child.
+from _signal import set_wakeup_fd  # type: ignore[import-not-found]
+from _signal import signal as set_signal
+
+# By name what each child calls: to look an attribute up writes to its name, and a fork copies that page too.
+from os import O_WRONLY, chdir, close, closerange, setresgid, setresuid, setsid, write
+from os import open as os_open
+from resource import RLIMIT_CPU, setrlimit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENDED_STATES = ("Z", "X", "x")
-SIGCHLD = int(signal.SIGCHLD)
+SIGCHLD, SIG_DFL = int(signal.SIGCHLD), int(signal.SIG_DFL)
 MAX_DESCRIPTOR = 1 << 20
 # Nothing ever runs as this user.
 NOBODY = 65533
@@ -41,15 +49,36 @@ def python_signals() -> None:
         signal.signal(number, handler)
 
 
+def limit_children(limits: dict[str, Any]) -> None:
+    """Set what is the same for all jobs of a container, for this process's children to inherit.
+
+    Once in a spawner instead of in each child: a call costs little, and the pages copied for it much more.
+    """
+    for kind, value in (
+        (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+        (resource.RLIMIT_NOFILE, limits["open_files"]),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+    os.umask(0o022)
+    os.setgroups([])
+
+
 def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -> None:
     """Turn this freshly forked child into a job: own session, limits, folder, user and descriptors.
 
     `keep` are the descriptors above 2 that stay open. Only ever called in a child.
     """
-    _confine(limits, keep)
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-    os.chdir(folder)
+    limit_children(limits)
+    become_limited(uid, folder, limits["cpu_seconds"], keep)
+
+
+def become_limited(uid: int, folder: str, cpu_seconds: int, keep: Iterable[int]) -> None:
+    """Do as `become` does in a child of a process that has called `limit_children`."""
+    _confine(cpu_seconds, keep)
+    setresgid(uid, uid, uid)
+    setresuid(uid, uid, uid)
+    chdir(folder)
 
 
 def act_for(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -> None:
@@ -58,40 +87,32 @@ def act_for(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) 
     Its real user stays root, so that none of the user's processes can stop, kill or trace it. Only for
     code of ours that executes nothing.
     """
-    _confine(limits, keep)
+    limit_children(limits)
+    _confine(limits["cpu_seconds"], keep)
     os.setegid(uid)
     os.seteuid(uid)
-    os.chdir(folder)
+    chdir(folder)
 
 
-def _confine(limits: dict[str, Any], keep: Iterable[int]) -> None:
-    # The bare module: the other turns numbers into enumerations, and so copies pages in every child.
-    _signal.set_wakeup_fd(-1)
-    _signal.signal(SIGCHLD, _signal.SIG_DFL)
-    os.setsid()
-    adjust = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    os.write(adjust, b"1000")
-    os.close(adjust)
+def _confine(cpu_seconds: int, keep: Iterable[int]) -> None:
+    set_wakeup_fd(-1)
+    set_signal(SIGCHLD, SIG_DFL)
+    setsid()
+    adjust = os_open("/proc/self/oom_score_adj", O_WRONLY)
+    write(adjust, b"1000")
+    close(adjust)
     # The soft limit of CPU time kills with a signal of its own, the hard one who ignores that.
-    resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_seconds"], limits["cpu_seconds"] + 1))
-    for kind, value in (
-        (resource.RLIMIT_FSIZE, limits["file_bytes"]),
-        (resource.RLIMIT_NOFILE, limits["open_files"]),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(kind, (value, value))
+    setrlimit(RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
     close_others(keep)
-    os.umask(0o022)
-    os.setgroups([])
 
 
 def close_others(keep: Iterable[int]) -> None:
     """Close every descriptor above 2 that is not in `keep`."""
     first = 3
     for descriptor in sorted(keep):
-        os.closerange(first, descriptor)
+        closerange(first, descriptor)
         first = descriptor + 1
-    os.closerange(first, MAX_DESCRIPTOR)
+    closerange(first, MAX_DESCRIPTOR)
 
 
 def processes_of(uids: frozenset[int]) -> list[int]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import sys
 import typing  # noqa: F401 - most programs import it, and so do tests: once here, not twice in each sample
+from os import dup2, fstat, read, write
 
 from . import candidate, processes, trusted_tests
+from .processes import become_limited
 from .spawner import Role
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from .spawner import Child
 
 # A candidate's exit code once the tests have hung up: it was there to the end.
 HUNG_UP = 71
@@ -24,23 +29,27 @@ def _prepare_candidates() -> None:
     processes.python_signals()
 
 
-def _set_environment(order: dict[str, Any]) -> None:
-    wanted = order["environment"]
+def _configure_candidates(settings: dict[str, Any]) -> None:
+    processes.limit_children(settings["limits"])
+    wanted = settings["environment"]
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]
     for name, value in wanted.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+        os.environ[name] = value
 
 
-def _be_candidate(order: dict[str, Any], descriptors: list[int]) -> None:
+def _set_home(child: Child) -> None:
+    os.environ["HOME"] = child.folder
+
+
+def _be_candidate(child: Child, descriptors: tuple[int, ...]) -> None:
     """Be a candidate: `descriptors` are its channel to the tests, stdout and stderr. Does not return."""
     status = 70
     try:
         channel, stdout, stderr = descriptors
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
-        processes.become(order["uid"], order["folder"], order["limits"], [channel])
+        dup2(stdout, 1)
+        dup2(stderr, 2)
+        become_limited(child.uid, child.folder, child.cpu_seconds, (channel,))
         candidate.serve(channel)
         status = HUNG_UP
     finally:
@@ -55,18 +64,22 @@ def _prepare_tests() -> None:
     sys.path[:] = [path for path in sys.path if path]
 
 
-def _be_tests(order: dict[str, Any], descriptors: list[int]) -> None:
+def _configure_tests(settings: dict[str, Any]) -> None:
+    processes.limit_children(settings["limits"])
+
+
+def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
     """Be tests: `descriptors` are the channel to the candidate, the request, and where the result goes.
 
     Does not return. No other descriptor is open, so that tests can be heard nowhere else.
     """
     try:
         channel, request, result = descriptors
-        processes.become(order["uid"], "/", order["limits"], descriptors)
-        report = trusted_tests.run(channel, json.loads(os.read(request, os.fstat(request).st_size)))
+        become_limited(child.uid, child.folder, child.cpu_seconds, descriptors)
+        report = trusted_tests.run(channel, marshal.loads(read(request, fstat(request).st_size)))
         view = memoryview(json.dumps(report).encode())
         while view:
-            view = view[os.write(result, view) :]
+            view = view[write(result, view) :]
     finally:
         os._exit(0)
 
@@ -77,5 +90,5 @@ def _package_folders() -> list[str]:
     return [*sys.path, *(folder for folder in (local, *PACKAGE_FOLDERS) if os.path.isdir(folder))]
 
 
-CANDIDATE = Role(_prepare_candidates, _set_environment, _be_candidate)
-TESTS = Role(_prepare_tests, lambda _order: None, _be_tests)
+CANDIDATE = Role(_prepare_candidates, _configure_candidates, _set_home, _be_candidate)
+TESTS = Role(_prepare_tests, _configure_tests, lambda _child: None, _be_tests)

@@ -1,19 +1,23 @@
 """Spawners: small processes that fork the children of one role, so that PID 1 need not.
 
 PID 1 handles tests, so a candidate forked from it would carry them in its memory. The spawners are
-forked off before the first frame is read, and all they are ever told is a user, a folder and limits;
-what else a child needs it reads from descriptors that are handed through. It is cheap too: a fork
-makes its parent copy every page that it writes to afterwards, and PID 1 writes to many.
+forked off before the first frame is read, and all they are ever told is a user, a folder, limits and an
+environment; what else a child needs it reads from descriptors that are handed through. It is cheap too: a
+fork makes its parent copy every page that it writes to afterwards, and PID 1 writes to many. For the same
+reason there is little to what is done here again for each child.
 """
 
 from __future__ import annotations
 
 import gc
-import json
+import marshal
 import os
 import select
 import signal
 import socket
+import struct
+from marshal import dumps, loads
+from os import WNOHANG, close, fork, read, wait4
 from typing import NamedTuple
 
 from . import processes
@@ -24,7 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_ORDER_BYTES = 64 * 1024
-MAX_DESCRIPTORS = 3
+# Each role takes as many.
+DESCRIPTORS = struct.Struct("3i")
 
 
 class Spawner:
@@ -35,36 +40,51 @@ class Spawner:
         self._waiting: dict[int, Callable[[int, float], None]] = {}
 
     def spawn(
-        self, order: dict[str, Any], descriptors: list[int], ended: Callable[[int, float], None]
+        self,
+        child: Child,
+        settings: dict[str, Any],
+        descriptors: list[int],
+        ended: Callable[[int, float], None],
     ) -> None:
         """Start a child; `ended(wait status, CPU seconds)` is called once it is gone.
 
-        `descriptors` are what its role takes. Raises OSError where the spawner is gone.
+        `settings` and `descriptors` are what its role takes; it costs time where the settings are not
+        those of the child before. Raises OSError where the spawner is gone.
         """
-        self._waiting[order["uid"]] = ended
-        socket.send_fds(self.link, [json.dumps(order).encode()], descriptors)
+        self._waiting[child.uid] = ended
+        socket.send_fds(self.link, [marshal.dumps((*child, marshal.dumps(settings)))], descriptors)
 
     def read(self) -> None:
         """Handle one report. Raises EOFError where the spawner is gone."""
         data = self.link.recv(MAX_ORDER_BYTES)
         if not data:
             raise EOFError("the spawner is gone")
-        report = json.loads(data)
-        ended = self._waiting.pop(report["uid"], None)
+        uid, status, cpu_seconds = marshal.loads(data)
+        ended = self._waiting.pop(uid, None)
         if ended is not None:
-            ended(report["status"], report["cpu_seconds"])
+            ended(status, cpu_seconds)
+
+
+class Child(NamedTuple):
+    """Who a child is to be, where it starts, and how much processor time it has."""
+
+    uid: int
+    folder: str
+    cpu_seconds: int
 
 
 class Role(NamedTuple):
     """What a spawner's children are.
 
-    The spawner calls `prepare()` once and `before(order)` ahead of each fork: what is done there, no
-    child has to copy pages for. Each child calls `live(order, descriptors)`, which must not return.
+    The spawner calls `prepare()` once, `configure(settings)` where these have changed, and `before(child)`
+    ahead of each fork: what is done there, no child has to copy pages for. Each child calls
+    `live(child, descriptors)`, which must not return.
     """
 
     prepare: Callable[[], None]
-    before: Callable[[dict[str, Any]], None]
-    live: Callable[[dict[str, Any], list[int]], None]
+    configure: Callable[[dict[str, Any]], None]
+    before: Callable[[Child], None]
+    live: Callable[[Child, tuple[int, ...]], None]
 
 
 def start(role: Role) -> Spawner:
@@ -91,40 +111,43 @@ def _serve(link: socket.socket, role: Role) -> None:
     os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    gc.freeze()
+    room = socket.CMSG_SPACE(DESCRIPTORS.size)
+    configured = b""
     users: dict[int, int] = {}
     poll = select.poll()
     poll.register(link, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
+    gc.freeze()
     while True:
         for descriptor, _event in poll.poll():
             if descriptor == wake_read:
-                os.read(wake_read, 512)
+                read(wake_read, 512)
+                while users:
+                    pid, status, usage = wait4(-1, WNOHANG)
+                    if pid == 0:
+                        break
+                    link.send(dumps((users.pop(pid), status, usage.ru_utime + usage.ru_stime)))
                 continue
-            data, descriptors, _flags, _address = socket.recv_fds(link, MAX_ORDER_BYTES, MAX_DESCRIPTORS)
+            data, ancillary, _flags, _address = link.recvmsg(MAX_ORDER_BYTES, room)
             if not data:
                 return
-            order = json.loads(data)
-            role.before(order)
+            descriptors = DESCRIPTORS.unpack(ancillary[0][2])
+            uid, folder, cpu_seconds, settings = loads(data)
+            child = Child(uid, folder, cpu_seconds)
+            if settings != configured:
+                role.configure(loads(settings))
+                configured = settings
+            role.before(child)
             try:
-                pid = os.fork()
+                pid = fork()
             except OSError:
-                _report(link, order["uid"], signal.SIGKILL, 0.0)
+                link.send(dumps((uid, signal.SIGKILL, 0.0)))
             else:
                 if pid == 0:
                     try:
-                        role.live(order, descriptors)
+                        role.live(child, descriptors)
                     finally:
                         os._exit(1)
-                users[pid] = order["uid"]
+                users[pid] = uid
             for received in descriptors:
-                os.close(received)
-        while users:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
-            if pid == 0:
-                break
-            _report(link, users.pop(pid), status, usage.ru_utime + usage.ru_stime)
-
-
-def _report(link: socket.socket, uid: int, status: int, cpu_seconds: float) -> None:
-    link.send(json.dumps({"uid": uid, "status": status, "cpu_seconds": cpu_seconds}).encode())
+                close(received)

@@ -2,16 +2,12 @@
 
 Of the candidate's process nothing arrives here but plain data, rebuilt from bytes by a decoder
 that can build nothing else (DESIGN section 3.4). Whatever else comes, or does not come, fails.
-
-A test goes on after an assert that failed. Where it ended there, to be asked again would tell the
-candidate that its last answer was right, and samples of one task can tell each other that much: by
-process ids, inode numbers or the page cache, whatever is cleaned up between them.
 """
 
 from __future__ import annotations
 
-import ast
 import builtins
+import marshal
 
 from .peer import Candidate, CandidateLost
 
@@ -25,17 +21,14 @@ TESTS_NAME = "tests.py"
 NOTE = "@note"
 FAILED = "@failed"
 ASSERTION = "@AssertionError"
-CAUGHT = "@error"
-# Where statements stand in the nodes of a syntax tree.
-STATEMENT_LISTS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
     """Run every test of `request` against the candidate on `descriptor`.
 
-    Returns `results` (one of `passed` or `failed` for each statement, in order; shorter where the
-    candidate was lost), `evidence` (of the first failure), `error` (the exception's name), and
-    `breach`.
+    `compiled` holds each statement as `asserts.ahead` returns it. Returns `results` (one of `passed` or
+    `failed` for each statement, in order; shorter where the candidate was lost), `evidence` (of the first
+    failure), `error` (the exception's name), and `breach`.
     """
     candidate = Candidate(descriptor, request["classes"])
     compared: dict[int, Any] = {}
@@ -69,7 +62,8 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
         stage = "the program failed to load"
         candidate.load(request["preamble"], request["program"])
         stage = "the tests' own set-up failed"
-        exec(compile(request["setup"], "setup.py", "exec"), namespace)
+        if request["setup"]:
+            exec(compile(request["setup"], "setup.py", "exec"), namespace)
         stage = "the program does not define what the tests use"
         for alias, name in request["exports"].items():
             namespace.pop(alias, None)
@@ -79,12 +73,12 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
         evidence = f"{stage}: {_describe(error)}"
         results = ["failed"] * len(request["statements"])
     else:
-        for statement in request["statements"]:
+        for statement, ahead in zip(request["statements"], request["compiled"]):
             candidate.last_call = None
             compared.clear()
             failing = False
             try:
-                exec(_compiled(statement), namespace)
+                exec(_code(statement, ahead), namespace)
                 if candidate.lost is not None:
                     raise CandidateLost(candidate.lost)
             except BaseException as error:
@@ -101,46 +95,12 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _compiled(statement: str) -> Any:
-    """Compile a test, its asserts changed to remember what they compare, and to go on where they fail."""
-    tree = ast.parse(statement, TESTS_NAME)
-    # Asserts are not below expressions, which may be nested deeper than any recursion goes.
-    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while waiting:
-        node, caught = waiting.pop()
-        for field in STATEMENT_LISTS:
-            children = getattr(node, field, None)
-            if type(children) is not list:
-                continue
-            # What a test catches itself must be raised.
-            caught_here = caught or (field == "body" and bool(getattr(node, "handlers", None)))
-            waiting += [(child, caught_here) for child in children if not isinstance(child, ast.Assert)]
-            children[:] = [
-                _noting(child, caught_here) if isinstance(child, ast.Assert) else child for child in children
-            ]
-    return compile(tree, TESTS_NAME, "exec")
+def _code(statement: str, ahead: bytes | None) -> Any:
+    if ahead is not None:
+        return marshal.loads(ahead)
+    from . import asserts
 
-
-def _noting(node: ast.Assert, caught: bool) -> ast.stmt:
-    """Pass both sides of `assert a == b` through `NOTE`, and hand a failure that none catches to `FAILED`."""
-    if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
-        compare = node.test
-        compare.left = _noted(0, compare.left)
-        compare.comparators = [_noted(1, compare.comparators[0])]
-    if caught:
-        return node
-    name = ast.copy_location(ast.Name(FAILED, ast.Load()), node)
-    error = ast.copy_location(ast.Name(CAUGHT, ast.Load()), node)
-    report = ast.copy_location(ast.Expr(ast.copy_location(ast.Call(name, [error], []), node)), node)
-    kind = ast.copy_location(ast.Name(ASSERTION, ast.Load()), node)
-    handler = ast.copy_location(ast.ExceptHandler(kind, CAUGHT, [report]), node)
-    return ast.copy_location(ast.Try([node], [handler], [], []), node)
-
-
-def _noted(place: int, value: ast.expr) -> ast.expr:
-    name = ast.copy_location(ast.Name(NOTE, ast.Load()), value)
-    number = ast.copy_location(ast.Constant(place), value)
-    return ast.copy_location(ast.Call(name, [number, value], []), value)
+    return asserts.compiled(statement)
 
 
 def _failure(error: BaseException, statement: str, candidate: Candidate, compared: dict[int, Any]) -> str:

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from . import files, frames, processes, roles, spawner
+from . import files, frames, processes, rehearsal, roles, spawner
 from .jobs import KILLED, CommandJob, Job, Spawners, TestJob
 from .loop import Loop
 from .routine_job import RoutineJob
@@ -240,6 +240,7 @@ def main() -> None:
     os.dup2(null, 1)
     os.close(null)
     processes.default_signals()
+    rehearsal.rehearse()
     loop = Loop()
     spawners = Spawners(candidates=spawner.start(roles.CANDIDATE), tests=spawner.start(roles.TESTS))
     guest = Guest(loop, spawners, output)

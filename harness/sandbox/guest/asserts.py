@@ -12,13 +12,12 @@ import marshal
 import warnings
 from functools import lru_cache
 
-from .trusted_tests import ASSERTION, FAILED, NOTE, TESTS_NAME
+from .trusted_tests import EQUAL, FAILED, NOTE, TESTS_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-CAUGHT = "@error"
 LOAD = ast.Load()
 # Where statements stand in the nodes of a syntax tree.
 STATEMENT_LISTS = ("body", "handlers", "orelse", "finalbody", "cases")
@@ -59,26 +58,34 @@ def compiled(statement: str) -> Any:
                 continue
             # What a test catches itself must be raised.
             caught_here = caught or (field == "body" and bool(getattr(node, "handlers", None)))
-            waiting += [(child, caught_here) for child in children if not isinstance(child, ast.Assert)]
-            children[:] = [
-                _noting(child, caught_here) if isinstance(child, ast.Assert) else child for child in children
-            ]
+            for place, child in enumerate(children):
+                if isinstance(child, ast.Assert):
+                    children[place] = _noting(child) if caught_here else _going_on(child)
+                else:
+                    waiting.append((child, caught_here))
     return compile(tree, TESTS_NAME, "exec")
 
 
-def _noting(node: ast.Assert, caught: bool) -> ast.stmt:
-    """Pass both sides of `assert a == b` through `NOTE`, and hand a failure that none catches to `FAILED`."""
+def _going_on(node: ast.Assert) -> ast.stmt:
+    """Turn `assert a == b` into a call of `EQUAL`, any other into `... or` a call of `FAILED`."""
+    at = _place(node)
+    test, said = node.test, [] if node.msg is None else [node.msg]
+    # A call has its arguments evaluated, which a message may only be where its assert fails.
+    plain = all(isinstance(message, ast.Constant) for message in said)
+    if plain and isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        sides = [test.left, test.comparators[0], *said]
+        return ast.Expr(ast.Call(ast.Name(EQUAL, LOAD, **at), sides, [], **at), **at)
+    failed = ast.Call(ast.Name(FAILED, LOAD, **at), said, [], **at)
+    return ast.Expr(ast.BoolOp(ast.Or(), [_noting(node).test, failed], **at), **at)
+
+
+def _noting(node: ast.Assert) -> ast.Assert:
+    """Pass both sides of `assert a == b` through `NOTE`."""
     if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
         compare = node.test
         compare.left = _noted(0, compare.left)
         compare.comparators = [_noted(1, compare.comparators[0])]
-    if caught:
-        return node
-    at = _place(node)
-    report = ast.Call(ast.Name(FAILED, LOAD, **at), [ast.Name(CAUGHT, LOAD, **at)], [], **at)
-    kind = ast.Name(ASSERTION, LOAD, **at)
-    handler = ast.ExceptHandler(kind, CAUGHT, [ast.Expr(report, **at)], **at)
-    return ast.Try([node], [handler], [], [], **at)
+    return node
 
 
 def _noted(place: int, value: ast.expr) -> ast.expr:

@@ -12,7 +12,7 @@ from _signal import set_wakeup_fd  # type: ignore[import-not-found]
 from _signal import signal as set_signal
 
 # By name what each child calls: to look an attribute up writes to its name, and a fork copies that page too.
-from os import O_WRONLY, chdir, close, closerange, setresgid, setresuid, setsid, write
+from os import O_RDONLY, O_WRONLY, chdir, close, closerange, read, setresgid, setresuid, setsid, write
 from os import open as os_open
 from resource import RLIMIT_CPU, setrlimit
 
@@ -115,6 +115,10 @@ def close_others(keep: Iterable[int]) -> None:
     closerange(first, MAX_DESCRIPTOR)
 
 
+# Of our own code, never of a job: nothing is to be found out about these.
+ours = {1}
+
+
 def processes_of(uids: frozenset[int]) -> list[int]:
     """Return the ids of all living processes of these users.
 
@@ -124,11 +128,14 @@ def processes_of(uids: frozenset[int]) -> list[int]:
     """
     found = []
     for name in os.listdir("/proc"):
-        if not name.isdigit() or name == "1":
+        if not name.isdigit() or int(name) in ours:
             continue
         try:
-            with open(f"/proc/{name}/status", "rb") as file:
-                text = file.read(4096)
+            file = os_open(f"/proc/{name}/status", O_RDONLY)
+            try:
+                text = read(file, 4096)
+            finally:
+                close(file)
         except OSError:
             continue  # it ended meanwhile
         state = text.partition(b"\nState:\t")[2][:1].decode()

@@ -13,13 +13,13 @@ import sys
 
 from . import candidate, channel, trusted_tests, values
 
-ROUNDS = 10
+ROUNDS = 3
 PROGRAM = "from typing import List\n\n\ndef f(items: List[int]) -> List[int]:\n    return sorted(items)\n"
 TESTS = "def check(f):\n    assert f([2, 1]) == [1, 2]\n    assert f([]) == []\n\n\ncheck(f)\n"
 
 
 def rehearse() -> None:
-    """Run tests against answers given ahead of time, and then the program with what these tests have asked."""
+    """Run tests on answers given ahead of time, and then the program with what these tests have asked."""
     request = {
         "preamble": "",
         "program": PROGRAM,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_ORDER_BYTES = 64 * 1024
+# The wait status of a child that could not be started: a bare number, for marshal knows no enumerations.
+KILLED = int(signal.SIGKILL)
 # Each role takes as many.
 DESCRIPTORS = struct.Struct("3i")
 
@@ -90,13 +92,15 @@ class Role(NamedTuple):
 def start(role: Role) -> Spawner:
     """Fork a spawner of this role and return PID 1's end of it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         try:
             ours.close()
             _serve(theirs, role)
         finally:
             os._exit(0)
     theirs.close()
+    processes.ours.add(pid)
     return Spawner(ours)
 
 
@@ -141,7 +145,7 @@ def _serve(link: socket.socket, role: Role) -> None:
             try:
                 pid = fork()
             except OSError:
-                link.send(dumps((uid, signal.SIGKILL, 0.0)))
+                link.send(dumps((uid, KILLED, 0.0)))
             else:
                 if pid == 0:
                     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import marshal
+import sys
 
 from .peer import Candidate, CandidateLost
 
@@ -19,8 +20,8 @@ MAX_EVIDENCE = 2000
 TESTS_NAME = "tests.py"
 # The names that a rewritten assert uses: no test and no program can mean them.
 NOTE = "@note"
+EQUAL = "@equal"
 FAILED = "@failed"
-ASSERTION = "@AssertionError"
 
 
 def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
@@ -42,21 +43,30 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
         compared[place] = value
         return value
 
-    def failed(error: BaseException) -> None:
+    def failed(error: BaseException, line: int | None) -> None:
         nonlocal failing, evidence, error_name
         failing = True
         if evidence is None:
             error_name = type(error).__name__
             place = len(results)
-            failure = _failure(error, request["statements"][place], candidate, compared)
+            failure = _failure(error, line, request["statements"][place], candidate, compared)
             evidence = f"test {place + 1}: {failure}"
+
+    def equal(left: Any, right: Any, *message: Any) -> None:
+        compared[0], compared[1] = left, right
+        if left == right:
+            return
+        failed(AssertionError(*message), sys._getframe(1).f_lineno)
+
+    def refuted(*message: Any) -> None:
+        failed(AssertionError(*message), sys._getframe(1).f_lineno)
 
     namespace: dict[str, Any] = {
         "__name__": "tests",
         "__builtins__": builtins,
         NOTE: note,
-        FAILED: failed,
-        ASSERTION: AssertionError,
+        EQUAL: equal,
+        FAILED: refuted,
     }
     try:
         stage = "the program failed to load"
@@ -82,7 +92,7 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
                 if candidate.lost is not None:
                     raise CandidateLost(candidate.lost)
             except BaseException as error:
-                failed(error)
+                failed(error, _line_of(error))
             results.append("failed" if failing else "passed")
             if candidate.lost is not None:
                 break
@@ -103,14 +113,24 @@ def _code(statement: str, ahead: bytes | None) -> Any:
     return asserts.compiled(statement)
 
 
-def _failure(error: BaseException, statement: str, candidate: Candidate, compared: dict[int, Any]) -> str:
-    """Say which line failed and why, what it compared, and what was called last."""
+def _line_of(error: BaseException) -> int | None:
     line = None
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == TESTS_NAME:
             line = trace.tb_lineno
         trace = trace.tb_next
+    return line
+
+
+def _failure(
+    error: BaseException,
+    line: int | None,
+    statement: str,
+    candidate: Candidate,
+    compared: dict[int, Any],
+) -> str:
+    """Say which line failed and why, what it compared, and what was called last."""
     lines = statement.splitlines()
     text = lines[line - 1].strip() if line and line <= len(lines) else statement.strip()
     parts = [f"{_bounded(text, 600)}: {_describe(error)}"]

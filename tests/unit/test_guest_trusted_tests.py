@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,6 +115,47 @@ def test_the_evidence_is_of_the_first_assert_that_failed() -> None:
     assert report["evidence"] == (
         "test 1: assert f(8) == 0: AssertionError; left is 2, right is 0; the last call, with (8), returned 2"
     )
+
+
+@pytest.mark.parametrize("comparison", ["==", "is", "==  1 =="])
+def test_a_message_is_asked_for_only_where_its_assert_fails(comparison: str) -> None:
+    statement = f"def told(): raise KeyError('asked')\nassert f(1) {comparison} 1, told()"
+    assert answering(message(channel.VALUE, 1), statements=[statement])["results"] == ["passed"]
+    assert answering(message(channel.VALUE, 2), statements=[statement])["error"] == "KeyError"
+
+
+@pytest.mark.parametrize("claim", ["f(1) == 0", "f(1) != 2", "f(1) < 2", "f(1) == 2 == 3", "not f(1)"])
+def test_the_evidence_gives_line_and_message_of_any_kind_of_assert(claim: str) -> None:
+    statement = f"x = 1\nassert {claim}, 'said'\nx = 3"
+    report = answering(message(channel.VALUE, 2), statements=[statement])
+    assert report["evidence"].startswith(f"test 1: assert {claim}, 'said': AssertionError: said")
+
+
+def test_an_assert_asks_the_tests_own_equality() -> None:
+    statement = (
+        "class Near(float):\n    def __eq__(self, other): return abs(self - other) < 1\n"
+        "    __hash__ = None\n    def __ne__(self, other): return True\nassert Near(2.5) == f(1)"
+    )
+    assert answering(message(channel.VALUE, 2), statements=[statement])["results"] == ["passed"]
+
+
+@pytest.mark.parametrize("statement", ["assert f(1) ==", "assert f(1) == " + "-" * 30_000 + "1"])
+def test_a_test_that_does_not_compile_fails_and_the_next_still_counts(statement: str) -> None:
+    assert asserts.ahead(statement) is None
+    report = answering(message(channel.VALUE, SECRET), statements=[statement, EXPECTED])
+    assert report["results"] == ["failed", "passed"]
+
+
+def test_a_test_too_long_to_be_compiled_ahead_is_run_all_the_same() -> None:
+    statement = EXPECTED + " " * asserts.MAX_STATEMENT
+    assert asserts.ahead(statement) is None
+    assert answering(message(channel.VALUE, SECRET), statements=[statement])["results"] == ["passed"]
+
+
+def test_compiling_ahead_warns_nobody() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert asserts.ahead("assert f(1) is 'never compiled before'") is not None
 
 
 def test_an_assert_that_a_test_catches_itself_is_raised() -> None:

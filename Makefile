@@ -16,6 +16,7 @@ N :=
 DATA :=
 ARGS :=
 SECONDS :=
+WORKERS :=
 RUNTIME :=
 
 .DEFAULT_GOAL := help
@@ -35,8 +36,8 @@ eval: ## run a benchmark: make eval BENCH=mbpp
 	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) \
 	  $(if $(RUNTIME),--runtime $(RUNTIME)) $(ARGS)
 
-test: setup ## all tests, against the real engine; ARGS="-k name" for some
-	$(BIN)/python -m pytest $(ARGS)
+test: setup ## all tests, against the real engine: make test [WORKERS=2] [ARGS="-k name"]
+	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2) --dist loadgroup) $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .

@@ -21,6 +21,17 @@ from harness.sandbox.engine import connect
 ROOT = Path(__file__).parents[1]
 # A container may still be on its way out when the last test ends.
 GONE_SECONDS = 10.0
+# Not side by side, by file or folder: they say what is or is not on the whole engine (orphans, images), or
+# do what changes that (every run removes orphans). All other files are spread over the workers as a whole,
+# since the tests of one share containers.
+ONE_AT_A_TIME = (
+    "e2e",
+    "integration/test_doctor.py",
+    "integration/test_images.py",
+    "integration/test_reaper.py",
+)
+# What stops and starts an engine has one of its own.
+OWN_ENGINE = ("e2e/test_engine_outages.py",)
 
 
 @pytest.fixture(scope="session")
@@ -88,8 +99,32 @@ def pytest_configure(config: pytest.Config) -> None:
     subprocess.Popen = Recorded  # type: ignore[misc]
 
 
+@pytest.hookimpl(tryfirst=True)  # ahead of who reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say which tests must be run by the same worker, where there are several (pytest-xdist)."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(_group_of(item.path.relative_to(ROOT / "tests"))))
+
+
+def _group_of(path: Path) -> str:
+    names = {path.as_posix(), *(parent.as_posix() for parent in path.parents)}
+    alone = names.intersection(ONE_AT_A_TIME) and not names.intersection(OWN_ENGINE)
+    return "one-at-a-time" if alone else path.as_posix()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear from a worker, as the session that started it, what it has left behind."""
+    node.config.stash.setdefault(_left, []).extend(getattr(node, "workeroutput", {}).get("left", []))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail the session where a container of its own, or of a process that it started, is still there."""
+    """Fail the session where a container of its own, or of a process that it started, is still there.
+
+    Each worker looks for its own. Who started them looks once more for those of all runs, for a worker
+    that crashed has said nothing.
+    """
     try:
         client = connect()
     except HarnessError:
@@ -103,11 +138,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for container in left:
         client.remove_container(container["Id"], force=True, v=True)
     client.close()
-    session.config.stash[_left] = [
+    said = session.config.stash.setdefault(_left, [])
+    said += [
         f"{container['Id'][:12]} {container['Status']}, run {container['Labels'][reaper.RUN]}"
         for container in left
     ]
-    if left:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = said
+    if said:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

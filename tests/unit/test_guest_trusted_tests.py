@@ -28,6 +28,9 @@ class Handle:
         self.kind = kind
         self.number = number
 
+    def __repr__(self) -> str:
+        return f"Handle({self.kind}, {self.number})"
+
 
 def handle_of(value: Any) -> tuple[int, int]:
     return value.kind, value.number

@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.data.hub_probe import hub_endpoint, offline_switch, why_unreachable
+from harness.data.download import Told, download, verified
+from harness.data.files import HUB_SCHEME, load_file_rows
+from harness.data.formats import PARQUET, parquet_values
+from harness.data.hub_probe import (
+    HubUnreachableError,
+    hub_endpoint,
+    offline_switch,
+    unreachable,
+    why_unreachable,
+)
 from harness.data.kept import KeptRows, read_kept, write_kept
 from harness.data.rows import Row
-from harness.errors import DataError
+from harness.data.table import Table
+from harness.errors import DataError, HarnessError
 
 
 @dataclass(frozen=True, slots=True)
 class HubDataset:
-    """Splits of a dataset on the hub; `split` may join several, in their order: `test+train`."""
+    """Splits of a dataset on the hub; `split` and `config` may join several, in order: `test+train`.
+
+    Where there are `files`, the dataset is these, in their order: paths in the repository, or URLs.
+    They are downloaded and kept as they are.
+    """
 
     repo: str
     config: str | None
     split: str
+    files: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> dict[str, str | None]:
+        """What tells the kept rows of this dataset from those of another."""
+        return {"repo": self.repo, "config": self.config, "split": self.split}
 
     def __str__(self) -> str:
+        if self.files:
+            return f"{self.repo} ({', '.join(self.files)})"
         return f"{self.repo} ({f'{self.config}, ' if self.config else ''}{self.split})"
 
 
-class HubUnreachableError(DataError):
-    """The hub does not answer or must not be asked, and no copy of the dataset is kept here."""
+__all__ = ["HubDataset", "HubUnreachableError", "default_cache_dir", "load_hub_rows", "quiet"]
 
 
 def load_hub_rows(
@@ -38,26 +60,34 @@ def load_hub_rows(
     *,
     cache_dir: Path | None = None,
     notify: Callable[[str], None],
+    told: Told | None = None,
+    table: Table | None = None,
     refresh: bool = False,
 ) -> tuple[list[Row], str, str]:
     """Return a hub dataset's rows, the SHA-256 of our copy of them, and `repo@commit (config, split)`.
 
     The first time they are fetched and kept under `cache_dir`; from then on neither `datasets` nor
-    the network is touched, unless `refresh` asks for it. Raises HubUnreachableError within about
-    3 s where the hub cannot be asked, DataError where it cannot give this dataset.
+    the network is touched, unless `refresh` asks for it. `told` is told the progress, `table` is what
+    CSV files are. Raises HubUnreachableError within about 3 s where the hub cannot be asked, DataError
+    where it cannot give this dataset.
     """
-    file = _kept_file(cache_dir or default_cache_dir(), dataset)
-    kept = None if refresh else read_kept(file, asdict(dataset))
+    cache_dir = cache_dir or default_cache_dir()
+    told = told or Told(notify)
+    if dataset.files:
+        urls = [name if "://" in name else f"{HUB_SCHEME}{dataset.repo}/{name}" for name in dataset.files]
+        return load_file_rows(urls, cache_dir=cache_dir, told=told, table=table, refresh=refresh)
+    file = _kept_file(cache_dir, dataset)
+    kept = None if refresh else read_kept(file, dataset.origin)
     if kept is None:
         if file.exists() and not refresh:
             notify(f"the copy of {dataset} in {file} is damaged; it is fetched again")
         endpoint = hub_endpoint()
         _require_hub(dataset, endpoint)
         notify(f"fetching {dataset} from {endpoint}")
-        values, revision = _fetch(dataset, endpoint)
-        write_kept(file, values, asdict(dataset), revision=revision, endpoint=endpoint)
+        values, revision = _fetch(dataset, endpoint, file, told)
+        write_kept(file, values, dataset.origin, revision=revision, endpoint=endpoint)
         # Read back even now, so that the first run sees what every later one will see.
-        kept = read_kept(file, asdict(dataset))
+        kept = read_kept(file, dataset.origin)
         if kept is None:
             raise DataError(f"the hub gave no usable rows of {dataset}", path=file)
     return kept.rows, kept.sha256, _location(dataset, kept)
@@ -88,7 +118,7 @@ def _require_hub(dataset: HubDataset, endpoint: str) -> None:
     else:
         reason = why_unreachable(endpoint)
     if reason is not None:
-        raise _unreachable(endpoint, reason)
+        raise unreachable(endpoint, reason)
     if Path(dataset.repo).exists():
         # `datasets` would take a folder of the dataset's name for the dataset.
         raise DataError(
@@ -107,26 +137,70 @@ def _in_datasets_cache(dataset: HubDataset) -> bool:
     return os.path.isdir(os.path.join(os.path.expanduser(folder), dataset.repo.replace("/", "___")))
 
 
-def _fetch(dataset: HubDataset, endpoint: str) -> tuple[list[dict[str, Any]], str]:
+def _fetch(dataset: HubDataset, endpoint: str, file: Path, told: Told) -> tuple[list[dict[str, Any]], str]:
     """Return the rows as plain values, and the commit they are from."""
     try:
         import datasets
         from huggingface_hub import HfApi
 
-        with _quiet():
+        with quiet():
+            if offline_switch() is not None:
+                return _by_datasets(dataset, None), "offline"
             # A fixed commit, so that no commit in between mixes two states; and for one that is
             # named `datasets` does not ask the dataset viewer, another host, about it.
-            revision = None
-            if offline_switch() is None:
-                revision = HfApi(endpoint=endpoint).dataset_info(dataset.repo, timeout=30).sha
-            rows = datasets.load_dataset(dataset.repo, dataset.config, split=dataset.split, revision=revision)
-            return [dict(row) for row in rows], revision or "offline"
+            revision = HfApi(endpoint=endpoint).dataset_info(dataset.repo, timeout=30).sha
+            values: list[dict[str, Any]] = []
+            for config in _configs(dataset):
+                builder = datasets.load_dataset_builder(dataset.repo, config, revision=revision)
+                found = builder.config.data_files or {}
+                missing = [split for split in dataset.split.split("+") if split not in found]
+                paths = [path for split in dataset.split.split("+") for path in found.get(split, ())]
+                if missing or not all(path.endswith(PARQUET) for path in paths):
+                    # It knows other formats too, and what to say where there is no such split.
+                    values += _by_datasets(replace(dataset, config=config), revision)
+                else:
+                    values += _parquet_rows(paths, endpoint, file, told)
+            return values, revision or "unknown"
+    except HarnessError:
+        raise
     except Exception as error:
         raise _explain(dataset, endpoint, error) from error
 
 
+def _parquet_rows(paths: list[str], endpoint: str, file: Path, told: Told) -> list[dict[str, Any]]:
+    """Download the files, so that it can be watched and resumed, read their rows, and remove them."""
+    folder = file.with_name(f"{file.name}.parquet")
+    kept = []
+    for path in paths:
+        # hf://datasets/OWNER/NAME@COMMIT/PATH
+        repo, _, rest = path.removeprefix("hf://datasets/").partition("@")
+        commit, _, name = rest.partition("/")
+        target = folder / quote(f"{commit}/{name}", safe="")
+        if not verified(target):
+            url = f"{endpoint}/datasets/{repo}/resolve/{commit}/{quote(name)}"
+            download(url, target, published_at=path, told=Told(lambda _line: None, told.progress))
+        kept.append(str(target))
+    values = parquet_values(kept)
+    shutil.rmtree(folder, ignore_errors=True)
+    return values
+
+
+def _by_datasets(dataset: HubDataset, revision: str | None) -> list[dict[str, Any]]:
+    import datasets
+
+    return [
+        dict(row)
+        for config in _configs(dataset)
+        for row in datasets.load_dataset(dataset.repo, config, split=dataset.split, revision=revision)
+    ]
+
+
+def _configs(dataset: HubDataset) -> list[str | None]:
+    return [*dataset.config.split("+")] if dataset.config else [None]
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep `datasets` and its client off the terminal, which is ours, and off every host but the hub."""
     import datasets
     import huggingface_hub.utils as hub
@@ -157,7 +231,7 @@ def _explain(dataset: HubDataset, endpoint: str, error: Exception) -> DataError:
     if isinstance(error, ImportError):
         return DataError(f"`datasets` cannot be imported: {text}", hint="install it, or use --data PATH")
     if any(_is_connection_failure(cause) for cause in _causes(error)):
-        return _unreachable(endpoint, text)
+        return unreachable(endpoint, text)
     refused = getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404)
     if refused or type(error).__name__ == "DatasetNotFoundError":
         return DataError(
@@ -177,10 +251,3 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
-def _unreachable(endpoint: str, reason: str) -> HubUnreachableError:
-    return HubUnreachableError(
-        f"the hub {endpoint} cannot be reached: {reason}",
-        hint="use --data PATH with the benchmark's own file, or --data bundled for a small sample",
-    )

@@ -10,6 +10,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from harness.errors import DataError
+
 DEFAULT_ENDPOINT = "https://huggingface.co"
 PROBE_SECONDS = 3.0
 
@@ -17,9 +19,28 @@ _OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFL
 _GATEWAY_STATUSES = (407, 502, 503, 504)
 
 
+class HubUnreachableError(DataError):
+    """Where data are published does not answer or must not be asked, and no copy of them is kept here."""
+
+
+def unreachable(place: str, reason: str) -> HubUnreachableError:
+    """Build the error for a place that does not answer."""
+    what = "the hub " if place == hub_endpoint() else ""
+    return HubUnreachableError(
+        f"{what}{place} cannot be reached: {reason}",
+        hint="use --data PATH with the benchmark's own file, or --data bundled for a small sample",
+    )
+
+
 def hub_endpoint() -> str:
     """Return the hub's base URL: HF_ENDPOINT, or the public hub."""
     return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
+
+
+def mirrored(url: str) -> str:
+    """Return the URL to ask for a published one: below HARNESS_MIRROR, by host and path, if that is set."""
+    mirror = os.environ.get("HARNESS_MIRROR", "").rstrip("/")
+    return f"{mirror}/{url.partition('://')[2]}" if mirror else url
 
 
 def offline_switch() -> str | None:

@@ -28,14 +28,15 @@ class KeptRows:
 def read_kept(file: Path, origin: Mapping[str, Any]) -> KeptRows | None:
     """Read rows back, or return None unless they are exactly what was written for this `origin`."""
     try:
-        note = json.loads(_note_file(file).read_bytes())
+        note = json.loads(note_file(file).read_bytes())
         rows, sha256 = read_rows(file)
     except (OSError, ValueError, DataError):
         return None
     if not isinstance(note, dict):
         return None
     expected = {**origin, "sha256": sha256, "rows": len(rows)}
-    whole = all(note.get(key) == value for key, value in expected.items())
+    # As JSON has it: a tuple is a list there.
+    whole = all(note.get(key) == value for key, value in json.loads(json.dumps(expected)).items())
     return KeptRows(rows, sha256, note) if whole else None
 
 
@@ -52,8 +53,8 @@ def write_kept(
     note = {**origin, **more, "sha256": hashlib.sha256(data).hexdigest(), "rows": len(lines)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _replace(file, data)
-        _replace(_note_file(file), json.dumps(note, indent=2).encode() + b"\n")
+        replace_file(file, data)
+        replace_file(note_file(file), json.dumps(note, indent=2).encode() + b"\n")
     except OSError as error:
         raise DataError(
             f"cannot be written: {error.strerror or error}",
@@ -62,11 +63,13 @@ def write_kept(
         ) from error
 
 
-def _note_file(file: Path) -> Path:
+def note_file(file: Path) -> Path:
+    """Return where the note of a file is."""
     return file.with_name(f"{file.name}.note.json")
 
 
-def _replace(file: Path, data: bytes) -> None:
+def replace_file(file: Path, data: bytes) -> None:
+    """Write a file so that it appears whole or not at all. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with open(handle, "wb") as stream:

@@ -31,7 +31,7 @@ def read_rows(path: Path, *, max_bytes: int = MAX_BYTES, or_object: bool = False
     Raises DataError for everything else, with the line if there is one.
     """
     try:
-        suffix = _require_file(path)
+        suffix = require_file(path)
         with path.open("rb") as raw:
             sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
             raw.seek(0)
@@ -69,7 +69,7 @@ def data_suffix(path: PurePath) -> str | None:
     return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
 
 
-def _require_file(path: Path) -> str:
+def require_file(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> str:
     """Return the suffix of a file that is there and of a known kind. Raises DataError or OSError."""
     if path.is_dir():
         raise DataError("is a folder", path=path, hint="name one file in it")
@@ -77,9 +77,9 @@ def _require_file(path: Path) -> str:
         names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, names, n=1)
         raise DataError("no such file", path=path, hint=f"did you mean '{near[0]}'?" if near else None)
-    suffix = data_suffix(path)
+    suffix = next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), None)
     if suffix is None:
-        raise DataError("not a known data file", path=path, hint=f"known endings: {', '.join(SUFFIXES)}")
+        raise DataError("not a known data file", path=path, hint=f"known endings: {', '.join(suffixes)}")
     if not path.is_file():
         raise DataError("not a regular file", path=path)
     return suffix

@@ -1,0 +1,199 @@
+"""One file from a URL to our disk: resumed where it was cut off, with its SHA-256 in a note beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.data.hub_probe import hub_endpoint, unreachable
+from harness.data.kept import note_file, replace_file
+from harness.errors import DataError
+from harness.sandbox.lock import exclusive
+
+if TYPE_CHECKING:
+    import requests
+
+CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
+TRIES = 3
+_CHUNK = 256 * 1024
+
+
+def _nothing(_name: str, _done: int, _total: int | None) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told what happens: `note` a line of text, `progress` a file's name, bytes so far and in all."""
+
+    note: Callable[[str], None]
+    progress: Callable[[str, int, int | None], None] = _nothing
+
+
+def download(
+    url: str, path: Path, *, published_at: str, told: Told, sha256: str | None = None
+) -> dict[str, Any]:
+    """Fetch `url` into `path`, with a note of where it was `published_at`, its bytes and SHA-256.
+
+    What was cut off, now or in an earlier process, goes on where it stopped as long as the server still
+    has the same file. The file appears whole or not at all. `sha256` is what it must have, where
+    that is known. Raises HubUnreachableError where the connection fails for good, else DataError.
+    """
+    import requests
+    from requests.exceptions import ChunkedEncodingError, ContentDecodingError
+
+    cut_off = (requests.ConnectionError, requests.Timeout, ChunkedEncodingError, ContentDecodingError)
+    told.note(f"fetching {published_at}" + ("" if url == published_at else f" from {url}"))
+    part, state = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
+    # Two processes must not write to one part.
+    lock = f"download-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    with _written(path), exclusive(lock, notify=told.note), requests.Session() as session:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for tried in range(1, TRIES + 1):
+            try:
+                facts = _continue(session, url, part, state, told, path.name)
+                break
+            except cut_off as error:
+                if tried == TRIES:
+                    raise _cut_off(url, part, error) from error
+        with part.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if sha256 not in (None, found):
+            part.unlink()
+            state.unlink(missing_ok=True)
+            raise DataError(f"{url} has SHA-256 {found}, and must have {sha256}", path=path)
+        note = {
+            "url": published_at,
+            **facts,
+            "bytes": part.stat().st_size,
+            "sha256": found,
+            "fetched": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        os.replace(part, path)
+        replace_file(note_file(path), json.dumps(note, indent=2).encode() + b"\n")
+        state.unlink(missing_ok=True)
+    return note
+
+
+def read_note(path: Path) -> dict[str, Any] | None:
+    """Return the note beside a file, or None where there is none that can be read."""
+    try:
+        note = json.loads(note_file(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return note if isinstance(note, dict) else None
+
+
+def verified(path: Path) -> bool:
+    """Return whether a file is, byte for byte, what its note says was fetched."""
+    note = read_note(path)
+    if note is None:
+        return False
+    try:
+        with path.open("rb") as stream:
+            return note.get("sha256") == hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return False
+
+
+def _continue(
+    session: requests.Session, url: str, part: Path, state: Path, told: Told, name: str
+) -> dict[str, str]:
+    """Get what is missing of `part`. Returns what the server calls this version of the file."""
+    have, version = _have(part, state, url)
+    headers = {"Accept-Encoding": "identity", **_authorisation(url)}
+    if have:
+        # Only a strong name of the version makes sure that both parts are of one file.
+        headers |= {"Range": f"bytes={have}-", "If-Range": version}
+    answer = session.get(url, headers=headers, stream=True, timeout=(CONNECT_SECONDS, READ_SECONDS))
+    with answer:
+        if answer.status_code == 416 and have:
+            part.unlink()
+            return _continue(session, url, part, state, told, name)
+        if answer.status_code not in (200, 206):
+            raise _refused(url, answer.status_code)
+        if answer.status_code == 200:
+            have = 0
+        facts = _facts(answer)
+        state.write_text(json.dumps({"url": url, "version": facts.get("etag", "")}))
+        length = answer.headers.get("Content-Length")
+        total = None if length is None else have + int(length)
+        with part.open("ab" if have else "wb") as stream:
+            for chunk in answer.iter_content(_CHUNK):
+                stream.write(chunk)
+                have += len(chunk)
+                told.progress(name, have, total)
+            stream.flush()
+            os.fsync(stream.fileno())
+    if total is not None and have < total:
+        import requests
+
+        raise requests.ConnectionError(f"cut off after {have} of {total} bytes")
+    return facts
+
+
+def _have(part: Path, state: Path, url: str) -> tuple[int, str]:
+    """Return how much there is of the file already, and of which version; nothing where that is unknown."""
+    try:
+        known = json.loads(state.read_text())
+        version = known["version"] if known["url"] == url else ""
+        size = part.stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, ""
+    strong = isinstance(version, str) and version and not version.startswith("W/")
+    return (size, version) if strong else (0, "")
+
+
+def _facts(answer: requests.Response) -> dict[str, str]:
+    facts = {}
+    # A hub redirects large files to another host; the commit is named by the hub's own answer.
+    for step in (*answer.history, answer):
+        if commit := step.headers.get("X-Repo-Commit"):
+            facts["revision"] = commit
+    if etag := answer.headers.get("ETag"):
+        facts["etag"] = etag
+    return facts
+
+
+def _authorisation(url: str) -> dict[str, str]:
+    if not url.startswith(f"{hub_endpoint()}/"):
+        return {}
+    from huggingface_hub import get_token
+
+    token = get_token()
+    # The session itself takes this off where it is redirected to another host.
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _refused(url: str, status: int) -> DataError:
+    hint = "for a private or gated dataset, set HF_TOKEN" if status in (401, 403) else None
+    return DataError(f"{url} answers {status}", hint=hint or "check the address")
+
+
+def _cut_off(url: str, part: Path, error: Exception) -> DataError:
+    have = part.stat().st_size if part.exists() else 0
+    reason = " ".join(str(error).split())[:300]
+    return unreachable(url, f"{reason}; {have:,} bytes are kept, and the next try goes on from there")
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        import requests
+
+        if isinstance(error, requests.RequestException):
+            raise DataError(f"cannot be fetched: {error}", path=path) from error
+        raise DataError(
+            f"cannot be written: {error.strerror or error}",
+            path=path,
+            hint="set HARNESS_DATA to a folder that can be",
+        ) from error

@@ -1,0 +1,85 @@
+"""Rows from files that their publisher serves by URL, kept as they are and read by our own readers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from harness.data.download import Told, download, read_note, verified
+from harness.data.formats import read_file
+from harness.data.hub_probe import hub_endpoint, mirrored, offline_switch, unreachable, why_unreachable
+from harness.data.rows import Row
+from harness.data.table import Table
+from harness.errors import DataError
+
+HUB_SCHEME = "hf://datasets/"
+
+
+def load_file_rows(
+    urls: Sequence[str],
+    *,
+    cache_dir: Path,
+    told: Told,
+    table: Table | None = None,
+    refresh: bool = False,
+) -> tuple[list[Row], str, str]:
+    """Return the rows of all files, in order, a SHA-256 over the files, and where they are from.
+
+    Each is at `https://...`, or at `hf://datasets/OWNER/NAME/PATH` on the hub. The first time it is
+    downloaded below `cache_dir`; a copy that is not what was downloaded is fetched again.
+    Raises HubUnreachableError, DataError.
+    """
+    rows: list[Row] = []
+    hashes: list[str] = []
+    for url in urls:
+        read, sha256 = read_file(_kept(url, cache_dir, told, refresh=refresh), table)
+        rows += read
+        hashes.append(sha256)
+    whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return rows, whole, ", ".join(_named(url, cache_dir) for url in urls)
+
+
+def kept_path(url: str, cache_dir: Path) -> Path:
+    """Return where the copy of a URL is kept."""
+    parts = urlsplit(url)
+    host = parts.netloc if parts.scheme != "hf" else "hf"
+    folders = [quote(part, safe="+") for part in parts.path.split("/") if part not in ("", ".", "..")]
+    return cache_dir.joinpath("files", quote(host, safe=""), *folders)
+
+
+def _kept(url: str, cache_dir: Path, told: Told, *, refresh: bool) -> Path:
+    path = kept_path(url, cache_dir)
+    if not refresh and path.exists():
+        if verified(path):
+            return path
+        told.note(f"the copy of {url} in {path} is damaged; it is fetched again")
+    source = _source(url)
+    switch = offline_switch()
+    reason = f"{switch} is set" if switch else why_unreachable(_origin(source))
+    if reason is not None:
+        raise unreachable(_origin(source), reason)
+    download(source, path, published_at=url, told=told)
+    if read_note(path) is None:
+        raise DataError("was fetched, but its note cannot be read", path=path)
+    return path
+
+
+def _named(url: str, cache_dir: Path) -> str:
+    """Return a URL, of a file on the hub with the commit that it is of."""
+    note = read_note(kept_path(url, cache_dir)) or {}
+    return f"{url.removeprefix(HUB_SCHEME)}@{note['revision']}" if "revision" in note else url
+
+
+def _source(url: str) -> str:
+    """Return the URL that is asked: the hub's own for hf://, or a mirror's."""
+    if not url.startswith(HUB_SCHEME):
+        return mirrored(url)
+    owner, name, *path = url.removeprefix(HUB_SCHEME).split("/")
+    return f"{hub_endpoint()}/datasets/{owner}/{name}/resolve/main/{quote('/'.join(path))}"
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

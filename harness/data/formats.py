@@ -1,0 +1,87 @@
+"""Rows from a file of any kind that we read, known by the ending of its name."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tempfile
+import zlib
+from pathlib import Path, PurePath
+from typing import Any
+
+from harness.data import local
+from harness.data.rows import Row
+from harness.data.table import Table, table_rows
+from harness.errors import DataError
+
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+PARQUET = ".parquet"
+SUFFIXES = (*local.SUFFIXES, *TABLES, PARQUET)
+
+
+def read_file(path: Path, table: Table | None = None) -> tuple[list[Row], str]:
+    """Read all rows of a file: JSON, JSON lines, CSV, TSV, each also gzipped, or Parquet.
+
+    Returns the rows, at least one, and the SHA-256 (hex) of the file's raw bytes. `table` says how a
+    CSV or TSV is written, by default with a header. Raises DataError, with the line where there is one.
+    """
+    suffix = file_suffix(path)
+    if suffix not in (*TABLES, PARQUET):
+        return local.read_rows(path)
+    local.require_file(path, SUFFIXES)
+    try:
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        rows = _parquet(path) if suffix == PARQUET else list(table_rows(_text(path), path, table or Table()))
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
+    if not rows:
+        raise DataError("holds no rows", path=path)
+    return rows, sha256
+
+
+def file_suffix(path: PurePath) -> str | None:
+    """Return which of SUFFIXES a file name ends with, or None."""
+    name = path.name.lower()
+    return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
+
+
+def parquet_values(paths: list[str]) -> list[dict[str, Any]]:
+    """Return the rows of Parquet files as plain values, read by `datasets`. Raises what it raises."""
+    import datasets
+
+    # A copy in another format that nobody needs once the rows are read.
+    with tempfile.TemporaryDirectory(prefix="harness-") as folder:
+        loaded = datasets.load_dataset("parquet", data_files=paths, split="train", cache_dir=folder)
+        return [dict(row) for row in loaded]
+
+
+def _parquet(path: Path) -> list[Row]:
+    from harness.data.hub import quiet
+
+    try:
+        with quiet():
+            values = parquet_values([str(path)])
+    except ImportError as error:
+        raise DataError(f"`datasets` cannot be imported: {error}", path=path, hint="install it") from error
+    except Exception as error:  # of a library that says in many ways that it cannot read a file
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise DataError(f"is no Parquet file that can be read: {reason}", path=path) from error
+    return [Row(row, str(path), item=number) for number, row in enumerate(values, start=1)]
+
+
+def _text(path: Path) -> str:
+    try:
+        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
+            data = stream.read(local.MAX_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"broken gzip data: {error}", path=path, hint="fetch the file again") from error
+    if len(data) > local.MAX_BYTES:
+        raise DataError(f"holds more than {local.MAX_BYTES:,} bytes unpacked", path=path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = 1 + data.count(b"\n", 0, error.start)
+        raise DataError(
+            f"not UTF-8 (byte 0x{data[error.start]:02x})", path=path, line=line, hint="save it as UTF-8"
+        ) from error

@@ -1,0 +1,74 @@
+"""Rows from a table in text: CSV and TSV, with a header or with names that are known beforehand."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from harness.data.rows import Row, describe
+from harness.errors import DataError
+
+MAX_FIELD = 64 * 1024**2
+"""The longest field, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How a table is written. Without `columns` its first line names them.
+
+    `delimiter` is a comma for None, a tab where the file's name ends in `.tsv`. The columns in `literals`
+    hold Python literals, such as lists, which are read and never evaluated.
+    """
+
+    columns: tuple[str, ...] = ()
+    delimiter: str | None = None
+    literals: tuple[str, ...] = ()
+
+
+def table_rows(text: str, path: PurePath, table: Table) -> Iterator[Row]:
+    """Yield the rows of a table as it is in a file. Raises DataError with the line.
+
+    Quoting is that of RFC 4180: quoted fields may hold line ends, and a quote is written twice.
+    """
+    delimiter = table.delimiter or ("\t" if ".tsv" in path.name.lower() else ",")
+    csv.field_size_limit(MAX_FIELD)
+    # `newline=""` as the module wants it: line ends within quotes stay what they are.
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    columns: tuple[str, ...] = table.columns
+    try:
+        for fields in lines:
+            if not fields:
+                continue
+            if not columns:
+                columns = _header(tuple(fields), path)
+                continue
+            yield _row(fields, columns, table, Row({}, str(path), line=lines.line_num))
+    except csv.Error as error:
+        raise DataError(f"broken table: {error}", path=path, line=lines.line_num) from error
+
+
+def _header(names: tuple[str, ...], path: PurePath) -> tuple[str, ...]:
+    if len(set(names)) < len(names) or not all(name.strip() for name in names):
+        raise DataError("needs a header in which each column has a name of its own", path=path, line=1)
+    return names
+
+
+def _row(fields: list[str], columns: tuple[str, ...], table: Table, place: Row) -> Row:
+    if len(fields) != len(columns):
+        raise place.error(f"needs {len(columns)} fields ({', '.join(columns)}), found {len(fields)}")
+    values: dict[str, Any] = dict(zip(columns, fields, strict=True))
+    for name in table.literals:
+        values[name] = _literal(values, name, place)
+    return Row(values, place.path, line=place.line)
+
+
+def _literal(values: Mapping[str, str], name: str, place: Row) -> Any:
+    try:
+        return ast.literal_eval(values[name])
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
+        raise place.error(f"is no Python literal, found {describe(values[name])}", field=name) from error

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -34,6 +35,16 @@ def _text_of_id(value: Any) -> Any:
 
 
 TaskId = Annotated[str, BeforeValidator(_text_of_id)]
+STATEMENT = "{problem_statement}"
+
+
+def _has_statement(prompt: str) -> str:
+    if STATEMENT not in prompt:
+        raise ValueError(f"needs {STATEMENT}, where the problem stands; every other brace is only a brace")
+    return prompt
+
+
+AgentPrompt = Annotated[str, AfterValidator(_has_statement)]
 
 
 class RunConfig(BaseModel):
@@ -56,11 +67,13 @@ class RunConfig(BaseModel):
     timeout_seconds: int | None = Field(default=None, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)
     rounds: int | None = Field(default=None, ge=1, le=10_000)
     max_concurrent: int | None = Field(default=None, ge=1, le=1024)
-    agent_prompt: str | None = None
+    agent_prompt: AgentPrompt | None = None
     n_samples: int = Field(default=1, ge=1, le=10_000)
     k: list[int] = Field(default_factory=lambda: [1])
     seed: int = 0
     data: str | None = None
+    split: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
     samples: str | None = None
     output_dir: str = "runs"
     limits: Limits = Field(default_factory=Limits)
@@ -106,7 +119,11 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> RunConfig:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise _explain(error, path, overrides) from error
-    return config.model_copy(update={"data": _absolute(config.data), "samples": _absolute(config.samples)})
+    paths = {"data": _absolute(config.data), "samples": _absolute(config.samples)}
+    # A user's own benchmark is a file; ours are never found in one.
+    if config.benchmark.endswith((".py", ".yaml", ".yml")):
+        paths["benchmark"] = _absolute(config.benchmark)
+    return config.model_copy(update=paths)
 
 
 def _absolute(path: str | None) -> str | None:
@@ -177,6 +194,8 @@ def _explain(error: ValidationError, path: Path | None, overrides: Mapping[str, 
         return UsageError(f"{where}: {unknown.message}", hint=unknown.hint)
     if first["type"] == "missing":
         return UsageError(f"{where}: '{key}' is missing", hint="name a benchmark: harness run -b mbpp")
+    if place == ["agent_prompt"] and first["type"] == "value_error":
+        return UsageError(f"{where}: 'agent_prompt': {first['ctx']['error']}")
     if place == ["timeout_seconds"]:
         return UsageError(
             f"{where}: timeout_seconds must be {MIN_TIMEOUT_SECONDS} to {MAX_TIMEOUT_SECONDS}, "

@@ -34,6 +34,8 @@ class Task:
     """One problem as an agent may see it. The reference is a separate object, on purpose.
 
     `setup` is what its world is made of before an agent acts in it, of the environment's own type.
+    `labels` are what it can be chosen by beside its category. `statement` is the problem without what
+    the benchmark's prompt says around it, for a prompt of the user's own; None where there is nothing.
     """
 
     id: str
@@ -43,6 +45,8 @@ class Task:
     category: str | None = None
     entry_point: str | None = None
     setup: object | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    statement: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

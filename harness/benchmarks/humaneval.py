@@ -64,6 +64,7 @@ BENCHMARKS = (
         environments=("python",),
         tasks=164,
         licence="MIT",
+        formats=("HumanEval.jsonl.gz", "its rows as JSONL or JSON"),
         hub=HubDataset("openai/openai_humaneval", "openai_humaneval", "test"),
         bundled="humaneval.jsonl",
         read=read,

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from harness.benchmarks import humaneval
-from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.source import class_attributes, imports_of, names_used, parse, top_level_names
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
@@ -17,6 +18,9 @@ from harness.model import ProgramTests, Reference, Submission, Task
 
 _HUB = "google-research-datasets/mbpp"
 _ALL_SPLITS = "prompt+test+validation+train"
+# By task id, as the paper has them (section 2.1). The hub calls dev `validation`.
+_SPLITS = {"prompt": range(1, 11), "test": range(11, 511), "dev": range(511, 601), "train": range(601, 975)}
+_SANITIZED = {"prompt": 7, "test": 257, "dev": 43, "train": 120}
 _INDENTATION = re.compile(r"^[ \t]+", re.MULTILINE)
 
 
@@ -143,10 +147,28 @@ def _parsed(row: Row, field: str, source: str) -> ast.Module:
         raise row.error(f"is not Python: {error}", field=field) from error
 
 
+def _is_of(ids: range, row: Row) -> bool:
+    return row.integer("task_id") in ids
+
+
 def _definition(name: str, description: str, tasks: int, config: str, **changed: Any) -> Definition:
     settings: Mapping[str, Any] = {
         "environments": ("python",),
         "licence": "CC BY 4.0",
+        "split": "all",
+        "splits": {
+            name: Split(
+                HubDataset(_HUB, config, "validation" if name == "dev" else name),
+                _SANITIZED[name] if config == "sanitized" else len(ids),
+                partial(_is_of, ids),
+            )
+            for name, ids in _SPLITS.items()
+        },
+        "formats": (
+            ("sanitized-mbpp.json", "its rows as JSONL")
+            if config == "sanitized"
+            else ("mbpp.jsonl", "its rows as JSON")
+        ),
         "hub": HubDataset(_HUB, config, _ALL_SPLITS),
         "bundled": "mbpp.json",
         "read": read,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.run import Concurrent, Data, Force, OutputDir, Quiet, Runtime, TaskIds, Timeout
+from harness.cli.run import Concurrent, Data, Force, Options, OutputDir, Quiet, Runtime, TaskIds, Timeout
 
 if TYPE_CHECKING:
     from harness.engine.audit import Audit, AuditPlan
@@ -32,6 +32,7 @@ def audit(
     attacks: Annotated[
         list[str] | None, typer.Option("--attack", help="Name of an attack to make, again for more.")
     ] = None,
+    option: Options = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the choice of tasks.")] = None,
     timeout_seconds: Timeout = None,
     max_concurrent: Concurrent = None,
@@ -50,6 +51,7 @@ def audit(
     """
     import sys
 
+    from harness.benchmarks.options import parsed
     from harness.cli.carry_out import check_results_path
     from harness.config import load_config
     from harness.engine.audit import new_audit_folder, plan_audit, resumed_plan, write_audit
@@ -60,6 +62,7 @@ def audit(
     options = {
         "benchmark": benchmark,
         "data": data,
+        "options": parsed(option) if option else None,
         "task_ids": task_ids,
         "seed": seed,
         "timeout_seconds": timeout_seconds,

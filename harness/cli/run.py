@@ -14,6 +14,9 @@ Samples = Annotated[
     Path | None, typer.Option("--samples", help="JSONL with task_id and completion or solution.")
 ]
 Data = Annotated[str | None, typer.Option("--data", help="bundled, hub, or a path to the data.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", help="NAME=VALUE of the benchmark's own options (repeatable).")
+]
 TaskIds = Annotated[list[str] | None, typer.Option("-t", "--task", help="Only this task id (repeatable).")]
 Ks = Annotated[list[int] | None, typer.Option("--k", help="k of pass@k (repeatable).")]
 Timeout = Annotated[
@@ -56,6 +59,7 @@ def run(
         bool, typer.Option("--include-quarantined", help="Also tasks whose gold is known to be wrong.")
     ] = False,
     data: Data = None,
+    option: Options = None,
     samples: Samples = None,
     n_samples: Annotated[int | None, typer.Option("--n-samples", help="Attempts at each task.")] = None,
     k: Ks = None,
@@ -91,6 +95,7 @@ def run(
         filter_category=filter_category,
         include_quarantined=include_quarantined or None,
         data=data,
+        options=_options(option),
         samples=samples and str(samples),
         n_samples=n_samples,
         k=k,
@@ -118,6 +123,7 @@ def grade(
     benchmark: Benchmark = None,
     samples: Samples = None,
     data: Data = None,
+    option: Options = None,
     task_ids: TaskIds = None,
     k: Ks = None,
     timeout_seconds: Timeout = None,
@@ -142,6 +148,7 @@ def grade(
         agent="predictions",
         samples=str(samples),
         data=data,
+        options=_options(option),
         task_ids=task_ids,
         k=k,
         timeout_seconds=timeout_seconds,
@@ -150,6 +157,12 @@ def grade(
         output_dir=output_dir and str(output_dir),
     )
     carry_out(load_config(None, given), Wishes(results, force, fail_under, False, verbose, quiet))
+
+
+def _options(texts: list[str] | None) -> dict[str, Any] | None:
+    from harness.benchmarks.options import parsed
+
+    return parsed(texts) if texts else None
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -26,6 +26,11 @@ class Row:
     line: int | None = None
     item: int | None = None
 
+    @property
+    def place(self) -> int:
+        """Where the row stands in its file, from 0: what identifies it where it has no id."""
+        return (self.item or self.line or 1) - 1
+
     def text(self, field: str) -> str:
         """Return a string field. Raises DataError if it is missing or of another type."""
         value = self._required(field, "a string")

@@ -8,14 +8,21 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.data.download import Told
+from harness.data.formats import SUFFIXES, file_suffix, read_file
 from harness.data.hub import HubDataset, HubUnreachableError, load_hub_rows
-from harness.data.local import SUFFIXES, data_suffix, read_rows
 from harness.data.rows import Row
+from harness.data.table import Table
 from harness.data.tree import is_archive
 from harness.errors import DataError, UsageError
 from harness.model import DataSource
 
-_BUNDLED = Path(__file__).parent / "bundled"
+BUNDLED = Path(__file__).parent / "bundled"
+
+
+# What our own files are called in a cache folder.
+_KEPT = {"hub", "files"}
+_SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
 
 
 Gather = Callable[[Path, Callable[[str], None]], tuple[list[Row], str]]
@@ -27,33 +34,51 @@ def load_rows(
     *,
     benchmark: str,
     data: str | None,
-    hub: HubDataset,
-    bundled: str,
+    hub: HubDataset | None,
+    bundled: str | None,
     notify: Callable[[str], None],
     cache_dir: Path | None = None,
     gather: Gather | None = None,
+    table: Table | None = None,
+    split: str | None = None,
+    told: Told | None = None,
 ) -> tuple[list[Row], DataSource]:
     """Load a benchmark's rows from where `data` says, and say where they came from.
 
-    `data` is `hub`, `bundled` or a path: what `gather` reads, else a file, or a folder with one file of
-    the benchmark. None asks the hub and, only where that cannot be reached, takes the bundled sample
-    and says so loudly. `bundled` is the sample's name. Raises DataError or UsageError.
+    `data` is `hub`, `bundled` or a path: what `gather` reads, else a file, a folder with one file of the
+    benchmark (of the `split`, where there is one for each), or a folder that is empty or a cache, to
+    keep what the hub has. None asks the hub and, only where that cannot be reached, takes the bundled
+    sample and says so loudly. `bundled` is the sample's name, `table` how a CSV is written.
+    Raises DataError or UsageError.
     """
-    read = gather or (lambda path, _notify: _one_file(benchmark, path))
+    told = told or Told(notify)
+    read = gather or (lambda path, _notify: _one_file(benchmark, path, table, split))
     match data:
         case "hub":
-            return _from_hub(hub, notify, cache_dir)
+            return _from_hub(benchmark, hub, told, cache_dir, table)
         case "bundled":
-            return _from_bundled(bundled, read, notify)
+            return _from_bundled(benchmark, bundled, split, read, notify)
         case None:
             try:
-                return _from_hub(hub, notify, cache_dir)
+                return _from_hub(benchmark, hub, told, cache_dir, table)
             except HubUnreachableError as error:
-                rows, source = _from_bundled(bundled, read, notify)
+                if bundled is None:
+                    raise
+                rows, source = _from_bundled(benchmark, bundled, split, read, notify)
                 notify(_not_the_benchmark(benchmark, len(rows), error))
                 return rows, source
         case _:
+            if hub is not None and is_cache(Path(os.path.expanduser(data))):
+                return _from_hub(benchmark, hub, told, Path(os.path.expanduser(data)), table)
             return _from_path(data, read, notify)
+
+
+def is_cache(path: Path) -> bool:
+    """Return whether a path is a folder in which there is nothing, or nothing but what we keep."""
+    try:
+        return path.is_dir() and {entry.name for entry in path.iterdir()} <= _KEPT
+    except OSError:
+        return False
 
 
 def _not_the_benchmark(benchmark: str, rows: int, error: HubUnreachableError) -> str:
@@ -64,14 +89,21 @@ def _not_the_benchmark(benchmark: str, rows: int, error: HubUnreachableError) ->
 
 
 def _from_hub(
-    hub: HubDataset, notify: Callable[[str], None], cache_dir: Path | None
+    benchmark: str, hub: HubDataset | None, told: Told, cache_dir: Path | None, table: Table | None
 ) -> tuple[list[Row], DataSource]:
-    rows, sha256, location = load_hub_rows(hub, cache_dir=cache_dir, notify=notify)
+    if hub is None:
+        raise UsageError(f"{benchmark} is not on the hub", hint="use --data PATH")
+    rows, sha256, location = load_hub_rows(hub, cache_dir=cache_dir, notify=told.note, told=told, table=table)
     return rows, DataSource("hub", location, sha256, len(rows))
 
 
-def _from_bundled(name: str, read: Gather, notify: Callable[[str], None]) -> tuple[list[Row], DataSource]:
-    rows, sha256 = read(_BUNDLED / name, notify)
+def _from_bundled(
+    benchmark: str, name: str | None, split: str | None, read: Gather, notify: Callable[[str], None]
+) -> tuple[list[Row], DataSource]:
+    if name is None:
+        what = f" of split '{split}'" if split else ""
+        raise UsageError(f"{benchmark} has no bundled sample{what}", hint="use --data hub, or a path")
+    rows, sha256 = read(BUNDLED / name, notify)
     return rows, DataSource("bundled", f"harness/data/bundled/{name}", sha256, len(rows))
 
 
@@ -88,27 +120,33 @@ def _from_path(data: str, read: Gather, notify: Callable[[str], None]) -> tuple[
 
 
 def _has_ending(path: Path) -> bool:
-    return data_suffix(path) is not None or is_archive(path)
+    return file_suffix(path) is not None or is_archive(path)
 
 
-def _one_file(benchmark: str, path: Path) -> tuple[list[Row], str]:
-    return read_rows(_only_file(path, benchmark) if os.path.isdir(path) else path)
+def _one_file(benchmark: str, path: Path, table: Table | None, split: str | None) -> tuple[list[Row], str]:
+    return read_file(_only_file(path, benchmark, split) if os.path.isdir(path) else path, table)
 
 
-def _only_file(folder: Path, benchmark: str) -> Path:
-    """Return the one data file in a folder that bears the benchmark's name, or the one there is."""
+def _only_file(folder: Path, benchmark: str, split: str | None) -> Path:
+    """Return the one data file in a folder that bears the benchmark's name and split, or the one there is."""
     try:
-        files = sorted(entry for entry in folder.iterdir() if data_suffix(entry) and entry.is_file())
+        files = sorted(entry for entry in folder.iterdir() if file_suffix(entry) and entry.is_file())
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", path=folder) from error
     named = [file for file in files if _plain(benchmark) in _plain(file.name)]
-    for candidates in (named, files):
+    for candidates in (_of_split(named, split), named, _of_split(files, split), files):
         if len(candidates) == 1:
             return candidates[0]
     found = ", ".join(file.name for file in files[:10]) or f"no file that ends in {', '.join(SUFFIXES)}"
+    what = f"split '{split}' of {benchmark}" if split in _SPLIT_WORDS else benchmark
     raise DataError(
-        f"a folder without exactly one file for {benchmark}: {found}", path=folder, hint="name one file"
+        f"a folder without exactly one file for {what}: {found}", path=folder, hint="name one file"
     )
+
+
+def _of_split(files: list[Path], split: str | None) -> list[Path]:
+    words = _SPLIT_WORDS.get(split or "", ())
+    return [file for file in files if set(words) & set(re.split(r"[^a-z]+", file.name.lower()))]
 
 
 def _plain(name: str) -> str:

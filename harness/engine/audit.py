@@ -170,7 +170,7 @@ def plan_audit(
     `attacks` names the attacks, none for all. Raises UsageError and DataError for whatever cannot be
     used, also where there are no attacks yet on what the benchmark's grader judges.
     """
-    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify)
+    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify, **config.options)
     # Whether the hub can be reached has been decided by now, also for an audit that is resumed.
     config = config.model_copy(update={"data": config.data or benchmark.source.kind})
     settings = AgentSettings(benchmark, n_samples=1)

@@ -212,7 +212,7 @@ def select(config: RunConfig, *, notify: Callable[[str], None]) -> Selection:
     """
     if any(k < 1 for k in config.k):
         raise UsageError(f"k must be at least 1, not {min(config.k)}")
-    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify)
+    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify, **config.options)
     samples = None if config.samples is None else Path(config.samples)
     agent = build_agent(config.agent, AgentSettings(benchmark, config.n_samples, samples))
     tasks = select_tasks(

@@ -70,7 +70,6 @@ def test_a_path_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["HumanEval.jsonl", "HumanEval.json"], None),
         (["a.jsonl", "b.jsonl"], None),
         (["README.md"], None),
-        ([], None),
     ],
 )
 def test_a_folder_gives_its_one_file(tmp_path: Path, files: list[str], chosen: str | None) -> None:

@@ -1,0 +1,75 @@
+"""One example of a split, and what its answers are judged by: two objects, on purpose."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from harness.errors import UsageError
+from harness.model import Reference, Task
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Example(Mapping[str, Any]):
+    """An example: the task as an agent may see it, and the fields of its row, as published.
+
+    `example["question"]` is a field of the row. Among those may be the gold answer.
+    """
+
+    task: Task
+    split: str
+    row: Mapping[str, Any]
+
+    @property
+    def prompt(self) -> str:
+        return self.task.prompt
+
+    def __getitem__(self, field: str) -> Any:
+        return self.row[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.row)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What the answers to a task are judged by."""
+
+    task: Task
+    reference: Reference
+
+    @property
+    def solution(self) -> str:
+        """An answer or program that is right."""
+        return self.reference.solution
+
+    @property
+    def expected_output(self) -> str:
+        return self.reference.expected_output
+
+
+def chosen(
+    items: Sequence[T], indices: Sequence[int] | None, sample_k: int | None, seed: int | None, *, what: str
+) -> list[T]:
+    """Return all items, or those at `indices`, or at most `sample_k` drawn of these with `seed`.
+
+    Indices count from 0. Raises UsageError for an index or a number that cannot be.
+    """
+    found = list(items)
+    if indices is not None:
+        for index in indices:
+            if not 0 <= index < len(found):
+                raise UsageError(f"{what} has no index {index}", hint=f"it has 0 to {len(found) - 1}")
+        found = [found[index] for index in indices]
+    if sample_k is None:
+        return found
+    if sample_k < 0:
+        raise UsageError(f"sample_k must not be negative, and is {sample_k}")
+    return random.Random(seed).sample(found, min(sample_k, len(found)))

@@ -1,0 +1,141 @@
+"""From a benchmark's name to its tasks: which definition, which split, and where its rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harness.benchmarks.benchmark import Benchmark, Definition, Split, read_all
+from harness.benchmarks.own import is_own, own_definition
+from harness.data.download import Told
+from harness.data.rows import Row
+from harness.data.source import load_rows
+from harness.discovery import declared, entry_points
+from harness.errors import DataError, UsageError, unknown_name
+from harness.model import DataSource
+
+ENTRY_POINTS = "harness.benchmarks"
+
+
+@cache
+def definitions() -> dict[str, Definition]:
+    """Return every benchmark that there is, by name: ours, and those of installed packages."""
+    found = {definition.name: definition for definition in declared(ENTRY_POINTS, "BENCHMARKS")}
+    for name, declare in entry_points(ENTRY_POINTS):
+        for definition in declare:
+            if not isinstance(definition, Definition):
+                raise UsageError(f"entry point '{name}' of {ENTRY_POINTS} gives {type(definition).__name__}")
+            if definition.name in found:
+                raise UsageError(f"entry point '{name}': there is a benchmark '{definition.name}' already")
+            found[definition.name] = definition
+    return found
+
+
+def definition_of(name: str) -> Definition:
+    """Return a benchmark by its name, or the one in a user's file. Raises UsageError, DataError."""
+    if is_own(name):
+        return own_definition(Path(name))
+    known = definitions()
+    if name not in known:
+        raise unknown_name("benchmark", name, known)
+    return known[name]
+
+
+def load_benchmark(
+    name: str,
+    *,
+    path: str | None = None,
+    split: str | None = None,
+    notify: Callable[[str], None] = lambda _line: None,
+    told: Told | None = None,
+    **options: Any,
+) -> Benchmark:
+    """Load a benchmark in one split; its others are loaded when they are asked for.
+
+    `name` is that of a benchmark, or the path of a user's own: a Python file, which is run as the
+    user's own code, here and without a sandbox, or a YAML file. `split` is `train`, `dev` or `test`,
+    by default the one that is published for evaluation. `path` is a file in a published format or a
+    folder of such, `hub` or `bundled`, or a folder that is empty or a cache, to keep downloads in
+    (by default HARNESS_DATA, or `~/.harness/data`); None asks the hub and falls back to the
+    bundled sample with a warning through `notify`. `told` gets the progress of downloads. `options`
+    are the benchmark's own, such as `release` of livecodebench.
+
+    Raises UsageError for an unknown name, split or option, and DataError, with file, line and field,
+    for data that cannot be used, also where the hub gives another number of rows than it must.
+    """
+    definition = definition_of(name).under(options)
+    first = split or definition.split
+
+    @cache
+    def load(wanted: str) -> Benchmark:
+        loaded = _load(definition, path, wanted, first, told or Told(notify))
+        return replace(loaded, load_split=load)
+
+    return load(first)
+
+
+def _load(definition: Definition, path: str | None, wanted: str, first: str, told: Told) -> Benchmark:
+    split = definition.in_split(wanted)
+    if path is not None and wanted != first:
+        _require_apart(definition, split, Path(path).expanduser(), wanted, first)
+    # The sample stands for what is evaluated, and for nothing to learn from.
+    sampled = wanted == definition.split or (definition.split, wanted) == ("all", "test")
+    rows, source = _rows(definition, path, split, wanted, sampled, told)
+    if (
+        (source.kind == "hub" or path is None)
+        and source.kind != "bundled"
+        and split.tasks is not None
+        and len(rows) != split.tasks
+    ):
+        raise DataError(
+            f"{definition.name} has {split.tasks:,} rows in split '{wanted}', and here are {len(rows):,}",
+            path=source.location,
+            hint="the dataset has changed where it is published; use --data PATH with the file you trust",
+        )
+    if source.kind == "path" and split.holds is not None:
+        rows, source = _held(split, rows, source, wanted)
+    benchmark = read_all(definition, rows, source, wanted)
+    named = tuple(replace(task, benchmark=definition.name) for task in benchmark.tasks)
+    return replace(benchmark, tasks=named)
+
+
+def _rows(
+    definition: Definition, path: str | None, split: Split, wanted: str, sampled: bool, told: Told
+) -> tuple[list[Row], DataSource]:
+    if definition.given_rows is not None:
+        if path is not None:
+            raise UsageError(f"{definition.name} makes its own tasks", hint="leave out --data")
+        rows, sha256 = definition.given_rows()
+        return rows, DataSource("path", definition.source or definition.name, sha256, len(rows))
+    return load_rows(
+        benchmark=definition.name,
+        data=path or split.data,
+        hub=split.hub,
+        bundled=definition.bundled if sampled else None,
+        notify=told.note,
+        told=told,
+        gather=definition.gather,
+        table=definition.table,
+        split=wanted,
+    )
+
+
+def _require_apart(definition: Definition, split: Split, data: Path, wanted: str, first: str) -> None:
+    """Refuse to take the rows of one file for two splits."""
+    whole = split.holds is not None or definition.in_split(first).holds is not None
+    if data.is_file() and not whole:
+        raise UsageError(
+            f"{data} is one file, taken for split '{first}' of {definition.name}, and not for '{wanted}'",
+            hint="name a folder with a file for each split, or load the other file by itself",
+        )
+
+
+def _held(split: Split, rows: list[Row], source: DataSource, wanted: str) -> tuple[list[Row], DataSource]:
+    """Return those rows of a file of the whole benchmark that are of the split."""
+    held = [row for row in rows if split.holds is None or split.holds(row)]
+    if not held:
+        raise DataError(f"holds no row of split '{wanted}'", path=source.location)
+    return held, replace(source, rows=len(held))

@@ -1,0 +1,58 @@
+"""Options of a benchmark: what is chosen of it, and how it is judged, beside where its rows come from.
+
+A benchmark that has options declares them as a model; `Definition.configure` turns values of it into
+a definition that reads, filters and judges accordingly. Values come from Python (`load_benchmark(name,
+release="v1")`), from `options` in a config, or from `--option release=v1`, all checked the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harness.errors import UsageError, unknown_name
+
+
+class Options(BaseModel):
+    """What all models of options have in common: an unknown name is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Some = TypeVar("Some", bound=Options)
+
+
+def checked(model: type[Some], values: Mapping[str, Any], benchmark: str) -> Some:
+    """Return the options that `values` say. Raises UsageError that names the option."""
+    for name in values:
+        if name not in model.model_fields:
+            unknown = unknown_name("option", name, model.model_fields)
+            raise UsageError(f"{benchmark}: {unknown.message}", hint=unknown.hint)
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        if isinstance(first.get("ctx", {}).get("error"), UsageError):
+            raise first["ctx"]["error"] from error
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"{benchmark}: option '{place}': {first['msg']}, not {first['input']!r}"[:500]
+        ) from error
+
+
+def parsed(texts: list[str]) -> dict[str, Any]:
+    """Read `name=value` texts of a command line; the value is YAML. Raises UsageError."""
+    import yaml
+
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"--option '{text}' is not NAME=VALUE", hint="for example --option release=v1")
+        try:
+            values[name.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise UsageError(f"--option '{text}': the value is not YAML") from error
+    return values

@@ -1,0 +1,59 @@
+"""Answers to a user's own questions, judged as text by the rule that the user names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.grading.answers import exact_match, f1, has_answer
+from harness.grading.grader import Grader, Place
+from harness.grading.numbers import last_number, same_number
+from harness.model import Status, Submission, Verdict
+
+MAX_CHARACTERS = 100_000
+"""The longest answer that is read; a longer one is wrong. To cut it would be to judge another answer."""
+
+
+class AnswerRule(StrEnum):
+    """What makes an answer right: the score of `f1` is 0 to 1, of the others 0 or 1."""
+
+    EXACT_MATCH = "exact_match"
+    F1 = "f1"
+    HAS_ANSWER = "has_answer"
+    NUMBER = "number"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAnswer:
+    """Some gold answers, none of them empty, and the rule. For `number` each gold ends in a number."""
+
+    rule: AnswerRule
+    golds: tuple[str, ...]
+
+
+async def grade_plain_answer(_place: None, criterion: PlainAnswer, submission: Submission) -> Verdict:
+    """Judge an answer: it passes where its score is 1. The best gold counts."""
+    answer = submission.text
+    if len(answer) > MAX_CHARACTERS:
+        said = f"an answer of {len(answer):,} characters is not read: the most are {MAX_CHARACTERS:,}"
+        return Verdict(Status.FAILED, 0.0, {criterion.rule.value: 0.0}, said)
+    score = _score(criterion, answer)
+    return Verdict(
+        Status.PASSED if score == 1.0 else Status.FAILED, score, {criterion.rule.value: round(score, 6)}
+    )
+
+
+def _score(criterion: PlainAnswer, answer: str) -> float:
+    match criterion.rule:
+        case AnswerRule.EXACT_MATCH:
+            return float(exact_match(answer, criterion.golds))
+        case AnswerRule.F1:
+            return f1(answer, criterion.golds)
+        case AnswerRule.HAS_ANSWER:
+            return float(has_answer(answer, criterion.golds))
+        case AnswerRule.NUMBER:
+            numbers = [last_number(gold) for gold in criterion.golds]
+            return float(any(same_number(answer, gold) for gold in numbers if gold is not None))
+
+
+GRADERS = (Grader(PlainAnswer, Place.HOST, grade_plain_answer),)

@@ -34,7 +34,8 @@ def read(row: Row) -> tuple[Task, Reference]:
 
 def submit(task: Task, field: str, text: str) -> Submission:
     """A `completion` continues the prompt; a `solution` stands for itself."""
-    return Submission(task.prompt + text if field == "completion" else text, agent_output=text)
+    continued = task.prompt if task.statement is None else task.statement
+    return Submission(continued + text if field == "completion" else text, agent_output=text)
 
 
 def _as_program(row: Row, prompt: str) -> str:

@@ -61,7 +61,14 @@ def read(row: Row) -> tuple[Task, Reference]:
         f"You are an expert Python programmer, and here is your task: {text} "
         "Your code should pass these tests:\n\n" + "\n".join(statements) + "\n"
     )
-    task = Task(id=task_id, benchmark="mbpp", environment="python", prompt=prompt, entry_point=functions[0])
+    task = Task(
+        id=task_id,
+        benchmark="mbpp",
+        environment="python",
+        prompt=prompt,
+        entry_point=functions[0],
+        statement=f"{text}\n\n" + "\n".join(statements),
+    )
     return task, Reference(task_id, code, tests, expected_output=code)
 
 

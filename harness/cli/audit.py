@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.run import Concurrent, Data, Force, Options, OutputDir, Quiet, Runtime, TaskIds, Timeout
+from harness.cli.run import (
+    Concurrent,
+    Data,
+    Force,
+    Options,
+    OutputDir,
+    Quiet,
+    Runtime,
+    Split,
+    TaskIds,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from harness.engine.audit import Audit, AuditPlan
@@ -32,6 +43,7 @@ def audit(
     attacks: Annotated[
         list[str] | None, typer.Option("--attack", help="Name of an attack to make, again for more.")
     ] = None,
+    split: Split = None,
     option: Options = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the choice of tasks.")] = None,
     timeout_seconds: Timeout = None,
@@ -62,6 +74,7 @@ def audit(
     options = {
         "benchmark": benchmark,
         "data": data,
+        "split": split,
         "options": parsed(option) if option else None,
         "task_ids": task_ids,
         "seed": seed,

@@ -103,7 +103,7 @@ def _show(run: Run, wishes: Wishes) -> None:
             print_record_details(record, stream=sys.stderr)
     print_summary(
         run.summary,
-        title=f"{config.benchmark} - {config.agent}",
+        title=f"{run.selection.benchmark.name} - {config.agent}",
         source=run.selection.benchmark.source,
         duration_seconds=run.duration_seconds,
         stream=sys.stdout,
@@ -127,6 +127,7 @@ def _print_plan(selection: Selection) -> None:
     source = selection.benchmark.source
     tasks = {planned.task.id for planned in selection.plan}
     typer.echo(f"benchmark  {selection.benchmark.name} ({source.kind}: {source.location})")
+    typer.echo(f"split      {selection.benchmark.split}")
     typer.echo(f"agent      {selection.config.agent}")
     typer.echo(f"tasks      {len(tasks)} of {len(selection.benchmark.tasks)}")
     typer.echo(f"attempts   {len(selection.plan)}")

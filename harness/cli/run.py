@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 Benchmark = Annotated[
-    str | None, typer.Option("-b", "--benchmark", help="Benchmark: see `harness benchmarks`.")
+    str | None,
+    typer.Option("-b", "--benchmark", help="Name (see `harness benchmarks`), or your own .yaml or .py."),
 ]
 Samples = Annotated[
     Path | None, typer.Option("--samples", help="JSONL with task_id and completion or solution.")
@@ -16,6 +17,9 @@ Samples = Annotated[
 Data = Annotated[str | None, typer.Option("--data", help="bundled, hub, or a path to the data.")]
 Options = Annotated[
     list[str] | None, typer.Option("--option", help="NAME=VALUE of the benchmark's own options (repeatable).")
+]
+Split = Annotated[
+    str | None, typer.Option("--split", help="train, dev or test. Default: the published evaluation split.")
 ]
 TaskIds = Annotated[list[str] | None, typer.Option("-t", "--task", help="Only this task id (repeatable).")]
 Ks = Annotated[list[int] | None, typer.Option("--k", help="k of pass@k (repeatable).")]
@@ -59,6 +63,7 @@ def run(
         bool, typer.Option("--include-quarantined", help="Also tasks whose gold is known to be wrong.")
     ] = False,
     data: Data = None,
+    split: Split = None,
     option: Options = None,
     samples: Samples = None,
     n_samples: Annotated[int | None, typer.Option("--n-samples", help="Attempts at each task.")] = None,
@@ -95,6 +100,7 @@ def run(
         filter_category=filter_category,
         include_quarantined=include_quarantined or None,
         data=data,
+        split=split,
         options=_options(option),
         samples=samples and str(samples),
         n_samples=n_samples,
@@ -123,6 +129,7 @@ def grade(
     benchmark: Benchmark = None,
     samples: Samples = None,
     data: Data = None,
+    split: Split = None,
     option: Options = None,
     task_ids: TaskIds = None,
     k: Ks = None,
@@ -148,6 +155,7 @@ def grade(
         agent="predictions",
         samples=str(samples),
         data=data,
+        split=split,
         options=_options(option),
         task_ids=task_ids,
         k=k,

@@ -170,9 +170,12 @@ def plan_audit(
     `attacks` names the attacks, none for all. Raises UsageError and DataError for whatever cannot be
     used, also where there are no attacks yet on what the benchmark's grader judges.
     """
-    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify, **config.options)
+    benchmark = load_benchmark(
+        config.benchmark, path=config.data, split=config.split, notify=notify, **config.options
+    )
     # Whether the hub can be reached has been decided by now, also for an audit that is resumed.
-    config = config.model_copy(update={"data": config.data or benchmark.source.kind})
+    decided = benchmark.source.kind if benchmark.source.kind in ("hub", "bundled") else None
+    config = config.model_copy(update={"data": config.data or decided})
     settings = AgentSettings(benchmark, n_samples=1)
 
     def planned(suite: Suite, **changed: Any) -> SuiteRun:
@@ -196,8 +199,8 @@ def plan_audit(
 
 def new_audit_folder(plan: AuditPlan) -> Path:
     """Make a folder for an audit and write down what it is about. Raises UsageError, StorageError."""
-    config = plan.config
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-audit-{config.benchmark}-{secrets.token_hex(2)}"
+    config, benchmark = plan.config, plan.controls.selection.benchmark.name
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-audit-{benchmark}-{secrets.token_hex(2)}"
     folder = Path(config.output_dir) / name
     try:
         folder.mkdir(parents=True)
@@ -241,7 +244,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
             seconds += run.duration_seconds
             left += await _containers_left(run)
     return Audit(
-        benchmark=plan.config.benchmark,
+        benchmark=plan.controls.selection.benchmark.name,
         source=plan.source,
         seed=plan.config.seed,
         folder=folder,

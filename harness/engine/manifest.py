@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from harness.benchmarks import Benchmark
 from harness.config import RunConfig
-from harness.model import DataSource
 from harness.sandbox.engine import engine_facts
 from harness.sandbox.limits import Limits
 from harness.sandbox.runtimes import runtime_facts
@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 def build_manifest(
     client: APIClient | None,
     config: RunConfig,
-    source: DataSource,
+    benchmark: Benchmark,
     *,
     run_id: str,
     images: Mapping[str, str],
@@ -43,10 +43,12 @@ def build_manifest(
         "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "harness_version": harness.__version__,
         "git_revision": _git_revision(),
-        "benchmark": config.benchmark,
+        "benchmark": benchmark.name,
+        "split": benchmark.split,
+        "definition_sha256": definition_sha256(benchmark),
         "agent": config.agent,
-        "source": source.kind,
-        "data": asdict(source),
+        "source": benchmark.source.kind,
+        "data": asdict(benchmark.source),
         "samples_sha256": samples_sha256(config),
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
@@ -62,6 +64,14 @@ def build_manifest(
             "memory_bytes": psutil.virtual_memory().total,
         },
     }
+
+
+def definition_sha256(benchmark: Benchmark) -> str | None:
+    """Return the SHA-256 of the file that describes a user's own benchmark, None for ours."""
+    if benchmark.definition.source is None:
+        return None
+    with open(benchmark.definition.source, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def samples_sha256(config: RunConfig) -> str | None:

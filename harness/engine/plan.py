@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.agents import Agent
 from harness.benchmarks import Benchmark
+from harness.config import STATEMENT
 from harness.errors import UsageError, unknown_name
 from harness.model import Task
 
@@ -60,6 +61,19 @@ def quarantined_tasks(
         for task in _narrowed(benchmark, task_ids, categories)
         if task.id in benchmark.quarantined
     }
+
+
+def with_prompt(tasks: Sequence[Task], prompt: str) -> list[Task]:
+    """Return the tasks with a prompt of the user's own, in which each problem stands for {problem_statement}.
+
+    What the prompt said before stays their statement: a completion still continues that.
+    """
+    prompted = []
+    for task in tasks:
+        statement = task.prompt if task.statement is None else task.statement
+        said = prompt.replace(STATEMENT, statement)
+        prompted.append(replace(task, prompt=said, statement=statement))
+    return prompted
 
 
 def plan_attempts(tasks: Sequence[Task], agent: Agent) -> list[PlannedAttempt]:

@@ -20,9 +20,15 @@ from harness.config import MIN_TIMEOUT_SECONDS, RunConfig
 from harness.engine.concurrency import default_concurrency
 from harness.engine.execute import Execution, execute
 from harness.engine.faults import Faults, wait_seconds
-from harness.engine.manifest import SCHEMA_VERSION, build_manifest, samples_sha256
+from harness.engine.manifest import SCHEMA_VERSION, build_manifest, definition_sha256, samples_sha256
 from harness.engine.observer import RunObserver
-from harness.engine.plan import PlannedAttempt, plan_attempts, quarantined_tasks, select_tasks
+from harness.engine.plan import (
+    PlannedAttempt,
+    plan_attempts,
+    quarantined_tasks,
+    select_tasks,
+    with_prompt,
+)
 from harness.engine.records import to_json
 from harness.engine.store import (
     MANIFEST,
@@ -212,7 +218,9 @@ def select(config: RunConfig, *, notify: Callable[[str], None]) -> Selection:
     """
     if any(k < 1 for k in config.k):
         raise UsageError(f"k must be at least 1, not {min(config.k)}")
-    benchmark = load_benchmark(config.benchmark, path=config.data, notify=notify, **config.options)
+    benchmark = load_benchmark(
+        config.benchmark, path=config.data, split=config.split, notify=notify, **config.options
+    )
     samples = None if config.samples is None else Path(config.samples)
     agent = build_agent(config.agent, AgentSettings(benchmark, config.n_samples, samples))
     tasks = select_tasks(
@@ -223,6 +231,8 @@ def select(config: RunConfig, *, notify: Callable[[str], None]) -> Selection:
         seed=config.seed,
         include_quarantined=config.include_quarantined,
     )
+    if config.agent_prompt is not None:
+        tasks = with_prompt(tasks, config.agent_prompt)
     return Selection(config, benchmark, agent, plan_attempts(tasks, agent))
 
 
@@ -236,7 +246,9 @@ async def opened(
     Raises EngineUnavailableError, ImageMissingError, UsageError, StorageError.
     """
     # Written down is what holds, also if the environment's default changes before the run is resumed.
-    config = selection.config.model_copy(update={"timeout_seconds": selection.timeout_seconds})
+    config = selection.config.model_copy(
+        update={"timeout_seconds": selection.timeout_seconds, "split": selection.benchmark.split}
+    )
     seconds = wait_seconds()
     async with contextlib.AsyncExitStack() as stack:
         client: APIClient | None = None
@@ -248,7 +260,7 @@ async def opened(
             for image in selection.images:
                 images[image] = await asyncio.to_thread(require_image, client, image)
             await asyncio.to_thread(_clean_up, client, notify)
-        folder = resume or new_run_folder(Path(config.output_dir), config.benchmark)
+        folder = resume or new_run_folder(Path(config.output_dir), selection.benchmark.name)
         store = RunStore(folder)
         try:
             if resume is None:
@@ -256,7 +268,7 @@ async def opened(
                 manifest = build_manifest(
                     client,
                     config,
-                    selection.benchmark.source,
+                    selection.benchmark,
                     run_id=run_id,
                     images=images,
                     limits={world.name: selection.limits(world) for world in selection.environments},
@@ -284,7 +296,8 @@ def resumed_config(folder: Path) -> RunConfig:
     try:
         config = RunConfig.model_validate(manifest["config"], strict=False)
         # Whether the hub could be reached was decided when the run started.
-        return config.model_copy(update={"data": config.data or manifest["source"]})
+        decided = manifest["source"] if manifest["source"] in ("hub", "bundled") else None
+        return config.model_copy(update={"data": config.data or decided})
     except (KeyError, ValueError) as error:
         raise UsageError(f"{folder / MANIFEST}: its config cannot be used: {error}") from error
 
@@ -308,6 +321,11 @@ def _resumed(folder: Path, selection: Selection, images: dict[str, str]) -> dict
         raise UsageError(
             f"{folder}: the data has changed since this run started: {source.location}",
             hint="put the data back, or start a new run",
+        )
+    if manifest.get("definition_sha256") != definition_sha256(selection.benchmark):
+        raise UsageError(
+            f"{folder}: {selection.config.benchmark} has changed since this run started",
+            hint="put the file back, or start a new run",
         )
     if manifest.get("samples_sha256") != samples_sha256(selection.config):
         raise UsageError(

@@ -50,6 +50,8 @@ n_samples: 5
 k: [1, 5]
 seed: 9
 data: hub
+split: dev
+options: {release: v1}
 samples: samples.jsonl
 output_dir: out
 limits: {memory_mb: 256, cpus: 0.5}
@@ -74,6 +76,8 @@ include_quarantined: true
         "k": [1, 5],
         "seed": 9,
         "data": "hub",
+        "split": "dev",
+        "options": {"release": "v1"},
         "samples": "samples.jsonl",
         "output_dir": "out",
         "runtime": "runsc",
@@ -152,8 +156,8 @@ def test_variable_becomes_the_type_that_its_key_needs(
 def test_text_from_a_variable_is_taken_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    monkeypatch.setenv("PROMPT", value)
-    assert load(tmp_path, "benchmark: mbpp\nagent_prompt: ${PROMPT}\n").agent_prompt == value
+    monkeypatch.setenv("MODEL", value)
+    assert load(tmp_path, "benchmark: mbpp\nmodel: ${MODEL}\n").model == value
 
 
 def test_empty_variable_means_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

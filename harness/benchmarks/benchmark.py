@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.benchmarks.example import Example, Label, chosen
 from harness.benchmarks.judging import judged, metrics_of
+from harness.benchmarks.options import Options
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.data.source import Gather
@@ -55,8 +56,8 @@ class Definition:
     `submit` turns what a samples file holds (`completion` or `solution`, and its text) into a
     submission. `environments` name the worlds that its tasks live in. `play` is for those in which an
     agent acts: it does there what the reference says, as the oracle. `configure` returns this definition
-    as the benchmark's options change it, and raises UsageError; without it there are none. `read` gives
-    None for a row that these leave out.
+    as the benchmark's options change it, and raises UsageError; without it there are none; `options` is
+    their model. `read` gives None for a row that these leave out.
 
     `gather` reads what lies at a path, where a benchmark is more than one file. `categories` are all
     that it may have, `not_built` those of them that cannot be run yet. `why_quarantined` says of a
@@ -90,6 +91,7 @@ class Definition:
     scores: Callable[[Benchmark, Mapping[str, bool]], Mapping[str, Any]] | None = None
     metrics: Callable[[Verdict], Mapping[str, Any]] | None = None
     configure: Callable[[Definition, Mapping[str, Any]], Definition] | None = None
+    options: type[Options] | None = None
 
     def under(self, options: Mapping[str, Any]) -> Definition:
         """Return the definition as these options change it. Raises UsageError."""

@@ -11,6 +11,7 @@ from typing import Any
 from harness.benchmarks.benchmark import Benchmark, Definition, Split, read_all
 from harness.benchmarks.own import is_own, own_definition
 from harness.data.download import Told
+from harness.data.hub import load_hub_rows
 from harness.data.rows import Row
 from harness.data.source import load_rows
 from harness.discovery import declared, entry_points
@@ -84,17 +85,9 @@ def _load(definition: Definition, path: str | None, wanted: str, first: str, tol
     # The sample stands for what is evaluated, and for nothing to learn from.
     sampled = wanted == definition.split or (definition.split, wanted) == ("all", "test")
     rows, source = _rows(definition, path, split, wanted, sampled, told)
-    if (
-        (source.kind == "hub" or path is None)
-        and source.kind != "bundled"
-        and split.tasks is not None
-        and len(rows) != split.tasks
-    ):
-        raise DataError(
-            f"{definition.name} has {split.tasks:,} rows in split '{wanted}', and here are {len(rows):,}",
-            path=source.location,
-            hint="the dataset has changed where it is published; use --data PATH with the file you trust",
-        )
+    # A path that somebody names may hold a part of it.
+    if source.kind == "hub" or (source.kind == "path" and path is None):
+        _require_count(definition, wanted, split, source)
     if source.kind == "path" and split.holds is not None:
         rows, source = _held(split, rows, source, wanted)
     benchmark = read_all(definition, rows, source, wanted)
@@ -121,6 +114,46 @@ def _rows(
         table=definition.table,
         split=wanted,
     )
+
+
+def fetch(
+    name: str,
+    *,
+    split: str | None = None,
+    cache_dir: Path | None = None,
+    refresh: bool = False,
+    told: Told,
+    **options: Any,
+) -> DataSource:
+    """Download a split of a benchmark, unless it is there, and check that it is whole.
+
+    With `refresh` it is fetched anew. Raises as `load_benchmark` does.
+    """
+    definition = definition_of(name).under(options)
+    wanted = split or definition.split
+    part = definition.in_split(wanted)
+    if part.hub is None:
+        raise UsageError(f"{definition.name} is not fetched from anywhere", hint="it is read from its path")
+    rows, sha256, location = load_hub_rows(
+        part.hub,
+        cache_dir=cache_dir,
+        notify=told.note,
+        told=told,
+        table=definition.table,
+        refresh=refresh,
+    )
+    source = DataSource("hub", location, sha256, len(rows))
+    _require_count(definition, wanted, part, source)
+    return source
+
+
+def _require_count(definition: Definition, wanted: str, split: Split, source: DataSource) -> None:
+    if split.tasks is not None and source.rows != split.tasks:
+        raise DataError(
+            f"{definition.name} has {split.tasks:,} rows in split '{wanted}', and here are {source.rows:,}",
+            path=source.location,
+            hint="the dataset has changed where it is published; use --data PATH with the file you trust",
+        )
 
 
 def _require_apart(definition: Definition, split: Split, data: Path, wanted: str, first: str) -> None:

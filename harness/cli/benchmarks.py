@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 app = typer.Typer()
 
 
 @app.command()
-def benchmarks() -> None:
-    """List the benchmarks, their tasks and where they come from."""
-    from harness.benchmarks import definitions
+def benchmarks(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the README's tables.")] = False,
+) -> None:
+    """List the benchmarks: splits, sizes, metrics, sources and licences."""
+    import json
+    import sys
 
-    for name, definition in sorted(definitions().items()):
-        typer.echo(f"{name:16} {definition.tasks:5} tasks  {definition.description}")
-        typer.echo(
-            f"{'':16} {', '.join(definition.environments)}; hub {definition.hub}; {definition.licence}"
-        )
+    from harness.benchmarks import definitions
+    from harness.reports.benchmarks import facts_json, markdown, print_benchmarks
+
+    listed = [definition for _, definition in sorted(definitions().items())]
+    if as_json:
+        typer.echo(json.dumps(facts_json(listed), indent=2))
+    elif as_markdown:
+        typer.echo(markdown(listed))
+    else:
+        print_benchmarks(listed, stream=sys.stdout)

@@ -8,12 +8,11 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.data.hub_probe import hub_endpoint, unreachable
-from harness.data.kept import note_file, replace_file
+from harness.data.kept import note_file, now, replace_file
 from harness.errors import DataError
 from harness.sandbox.lock import exclusive
 
@@ -74,7 +73,7 @@ def download(
             **facts,
             "bytes": part.stat().st_size,
             "sha256": found,
-            "fetched": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "fetched": now(),
         }
         os.replace(part, path)
         replace_file(note_file(path), json.dumps(note, indent=2).encode() + b"\n")

@@ -8,12 +8,15 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.data.local import read_rows
 from harness.data.rows import Row, describe
 from harness.errors import DataError
+
+NOTE_SUFFIX = ".note.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,14 @@ def write_kept(
     """
     lines = [json.dumps(row, ensure_ascii=False, default=_refuse) + "\n" for row in rows]
     data = "".join(lines).encode()
-    note = {**origin, **more, "sha256": hashlib.sha256(data).hexdigest(), "rows": len(lines)}
+    note = {
+        **origin,
+        **more,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "rows": len(lines),
+        "fetched": now(),
+    }
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, data)
@@ -63,9 +73,14 @@ def write_kept(
         ) from error
 
 
+def now() -> str:
+    """Return the time in UTC, as notes have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def note_file(file: Path) -> Path:
     """Return where the note of a file is."""
-    return file.with_name(f"{file.name}.note.json")
+    return file.with_name(f"{file.name}{NOTE_SUFFIX}")
 
 
 def replace_file(file: Path, data: bytes) -> None:

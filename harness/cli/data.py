@@ -1,0 +1,112 @@
+"""`harness data`: fetch benchmarks ahead of their runs, list what is kept, show an example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.run import Data, Options, Split
+
+Folder = Annotated[
+    Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
+]
+Bench = Annotated[str, typer.Argument(help="Name (see `harness benchmarks`), or your own .yaml or .py.")]
+
+app = typer.Typer(name="data", help="Fetch, list and show the data of benchmarks.", no_args_is_help=True)
+
+
+@app.command()
+def fetch(
+    benchmark: Bench,
+    split: Split = None,
+    every_split: Annotated[bool, typer.Option("--every-split", help="Fetch all splits.")] = False,
+    path: Folder = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Fetch anew what is there already.")] = False,
+    option: Options = None,
+) -> None:
+    """Download a benchmark's data; what was cut off goes on where it stopped."""
+    import sys
+
+    from harness.benchmarks import definition_of
+    from harness.benchmarks.loading import fetch as fetch_split
+    from harness.benchmarks.options import parsed
+    from harness.errors import UsageError
+    from harness.reports.downloads import downloads_shown
+
+    if split is not None and every_split:
+        raise UsageError("--split and --every-split exclude each other")
+    options = parsed(option) if option else {}
+    definition = definition_of(benchmark).under(options)
+    splits = [definition.split, *definition.splits] if every_split else [split or definition.split]
+    for name in splits:
+        with downloads_shown(sys.stderr) as told:
+            source = fetch_split(benchmark, split=name, cache_dir=path, refresh=refresh, told=told, **options)
+        typer.echo(f"{definition.name} {name}: {source.rows:,} rows, sha256 {source.sha256}")
+        typer.echo(f"  {source.location}")
+
+
+@app.command("list")
+def list_(
+    path: Folder = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Read every file and compare its hash.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List what is kept: sizes, hashes, and where it is from. Exits with 1 where a file is damaged."""
+    import sys
+
+    from harness.data.cache import State, kept_files
+    from harness.data.hub import default_cache_dir
+    from harness.reports.data import kept_json, print_kept
+
+    folder = path or default_cache_dir()
+    files = kept_files(folder, verify=verify)
+    if as_json:
+        typer.echo(kept_json(files, folder))
+    else:
+        print_kept(files, folder, stream=sys.stdout)
+    if any(file.state is State.DAMAGED for file in files):
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    benchmark: Bench,
+    split: Split = None,
+    index: Annotated[int | None, typer.Option("--index", help="Its place in the data, from 0.")] = None,
+    task: Annotated[str | None, typer.Option("-t", "--task", help="Its task id.")] = None,
+    data: Data = None,
+    option: Options = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Also what answers are judged by, the gold answer too.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show one example as an agent sees it."""
+    import json
+    import sys
+
+    from harness.benchmarks import load_benchmark
+    from harness.benchmarks.options import parsed
+    from harness.errors import UsageError, unknown_name
+    from harness.reports.data import example_values, print_example
+    from harness.reports.downloads import downloads_shown
+
+    if index is not None and task is not None:
+        raise UsageError("--index and --task exclude each other")
+    with downloads_shown(sys.stderr) as told:
+        options = parsed(option) if option else {}
+        loaded = load_benchmark(benchmark, path=data, split=split, notify=told.note, told=told, **options)
+    if task is not None:
+        ids = [each.id for each in loaded.tasks]
+        if task not in ids:
+            unknown = unknown_name("task", task, ids)
+            raise UsageError(f"{loaded.name}: {unknown.message}", hint=(unknown.hint or "")[:400])
+        index = ids.index(task)
+    (example,) = loaded.get_data(loaded.split, indices=[index or 0])
+    values = example_values(loaded, example, reference=reference)
+    if as_json:
+        typer.echo(json.dumps(values, indent=2))
+    else:
+        print_example(values, stream=sys.stdout)

@@ -1,0 +1,134 @@
+"""The benchmarks that there are, from their definitions: as tables for people, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from harness.benchmarks import Definition
+from harness.data.hub import HubDataset
+from harness.reports.console import encodable, open_console
+from harness.reports.text import printable
+
+_WHAT = ("benchmark", "what is asked", "splits", "environment", "metrics")
+_WHERE = ("benchmark", "published at", "files that --data takes", "licence")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is said of one benchmark. `splits` are (name, rows or None), that of evaluation first."""
+
+    definition: Definition
+
+    @property
+    def splits(self) -> list[tuple[str, int | None]]:
+        return [
+            (name, self.definition.in_split(name).tasks)
+            for name in (self.definition.split, *self.definition.splits)
+        ]
+
+    @property
+    def splits_text(self) -> str:
+        """The splits in a line; the first is the one that a run takes."""
+        shown = [name if rows is None else f"{name} {rows:,}" for name, rows in self.splits]
+        return ", ".join(shown + [f"no {name}: {why}" for name, why in self.definition.missing.items()])
+
+    @property
+    def metrics(self) -> list[str]:
+        return [metric.name for metric in getattr(self.definition, "metrics", ())] or ["pass@k"]
+
+    @property
+    def sources(self) -> list[str]:
+        """Where the splits are published, each place once."""
+        places = [
+            _published(hub)
+            for name, _ in self.splits
+            if (hub := self.definition.in_split(name).hub) is not None
+        ]
+        return list(dict.fromkeys(place for each in places for place in each))
+
+    @property
+    def options(self) -> list[str]:
+        return sorted(self.definition.options.model_fields) if self.definition.options else []
+
+
+def facts_json(definitions: Iterable[Definition]) -> list[dict[str, Any]]:
+    """Return what there is to say of each benchmark as plain data."""
+    return [
+        {
+            "name": facts.definition.name,
+            "description": facts.definition.description,
+            "evaluation_split": facts.definition.split,
+            "splits": dict(facts.splits),
+            "missing_splits": dict(facts.definition.missing),
+            "environments": list(facts.definition.environments),
+            "metrics": facts.metrics,
+            "formats": list(facts.definition.formats),
+            "sources": facts.sources,
+            "licence": facts.definition.licence,
+            "options": facts.options,
+            "bundled_sample": facts.definition.bundled is not None,
+        }
+        for facts in map(Facts, definitions)
+    ]
+
+
+def markdown(definitions: Sequence[Definition]) -> str:
+    """Return the two tables of the README."""
+    return "\n\n".join(
+        "\n".join([_line(heads), _line(["---"] * len(heads)), *map(_line, rows)])
+        for heads, rows in _tables(definitions)
+    )
+
+
+def print_benchmarks(definitions: Sequence[Definition], *, stream: TextIO) -> None:
+    """Print both tables."""
+    console = open_console(stream)
+    for number, (heads, rows) in enumerate(_tables(definitions)):
+        table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+        for place, head in enumerate(heads):
+            table.add_column(head, no_wrap=place == 0, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(encodable(printable(cell, 1000), stream)) for cell in row))
+        if number:
+            console.print()
+        console.print(table)
+    console.print(Text("\nThe first split is the one that a run takes, unless --split names another."))
+
+
+def _tables(definitions: Sequence[Definition]) -> list[tuple[Sequence[str], list[list[str]]]]:
+    every = [Facts(definition) for definition in definitions]
+    what = [
+        [
+            facts.definition.name,
+            facts.definition.description,
+            facts.splits_text,
+            ", ".join(facts.definition.environments),
+            ", ".join(facts.metrics),
+        ]
+        for facts in every
+    ]
+    where = [
+        [
+            facts.definition.name,
+            ", ".join(facts.sources) or "only files at a path",
+            ", ".join(facts.definition.formats) or "JSON, JSONL",
+            facts.definition.licence,
+        ]
+        for facts in every
+    ]
+    return [(_WHAT, what), (_WHERE, where)]
+
+
+def _published(hub: HubDataset) -> list[str]:
+    if any("://" in file for file in hub.files):
+        return [file.partition("://")[2].partition("/")[0] for file in hub.files]
+    return [f"{hub.repo} ({hub.config})" if hub.config and "+" not in hub.config else hub.repo]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,0 +1,93 @@
+"""What the cache holds and what an example looks like, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from harness.benchmarks import Benchmark, Example
+from harness.data.cache import KeptFile
+from harness.reports.console import encodable, open_console
+from harness.reports.figures import count
+from harness.reports.text import printable
+
+_SHOWN = 20_000
+
+
+def size(number: int) -> str:
+    """A number of bytes: `512 B`, `1.2 MB`."""
+    amount = float(number)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def print_kept(files: Sequence[KeptFile], cache_dir: Path, *, stream: TextIO) -> None:
+    """Print the files of the cache: size, rows, hash, state, and where they are from."""
+    console = open_console(stream)
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for heading in ("size", "rows", "sha256", "state", "fetched", "from"):
+        table.add_column(heading, justify="right" if heading in ("size", "rows") else "left", no_wrap=True)
+    for file in files:
+        table.add_row(
+            size(file.bytes),
+            "" if file.rows is None else f"{file.rows:,}",
+            (file.sha256 or "")[:12],
+            file.state.value,
+            (file.fetched or "")[:10],
+            Text(encodable(printable(file.source, 300), stream)),
+        )
+    if files:
+        console.print(table, soft_wrap=True)
+    total = size(sum(file.bytes for file in files))
+    console.print(Text(f"{count(len(files), 'file')}, {total}, in {cache_dir}"), soft_wrap=True)
+
+
+def kept_json(files: Sequence[KeptFile], cache_dir: Path) -> str:
+    """Return the same as JSON."""
+    listed = [{**asdict(file), "path": str(file.path), "state": file.state.value} for file in files]
+    return json.dumps({"folder": str(cache_dir), "files": listed}, indent=2)
+
+
+def example_values(benchmark: Benchmark, example: Example, *, reference: bool) -> dict[str, Any]:
+    """Return an example as agents see it, and with `reference` what answers are judged by."""
+    task = example.task
+    values: dict[str, Any] = {
+        "benchmark": benchmark.name,
+        "split": example.split,
+        "source": benchmark.in_split(example.split).source.location,
+        "task_id": benchmark.get_id(example),
+        "category": task.category,
+        "labels": dict(task.labels),
+        "environment": task.environment,
+        "entry_point": task.entry_point,
+        "prompt": example.prompt,
+    }
+    if reference:
+        label = benchmark.get_label(example)
+        values |= {
+            "solution": label.solution,
+            "expected_output": label.expected_output,
+            "judged_by": repr(label.reference.criterion),
+        }
+    return values
+
+
+def print_example(values: dict[str, Any], *, stream: TextIO) -> None:
+    """Print an example: facts in a line each, texts below their names."""
+    console = open_console(stream)
+    for name, value in values.items():
+        if value in (None, {}):
+            continue
+        text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+        shown = encodable(printable(str(text), _SHOWN, multiline=True), stream)
+        below = name in ("prompt", "solution", "expected_output", "judged_by")
+        console.print(Text(f"\n--- {name} ---\n{shown}" if below else f"{name:12} {shown}"), soft_wrap=True)

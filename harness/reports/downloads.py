@@ -1,0 +1,40 @@
+"""The progress of downloads: a bar for each file on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.text import Text
+
+from harness.data.download import Told
+from harness.reports.console import encodable, is_live, open_console
+from harness.reports.text import printable
+
+
+@contextmanager
+def downloads_shown(stream: TextIO) -> Iterator[Told]:
+    """Yield whom downloads tell their progress; the bars are gone from the terminal's control afterwards."""
+    console = open_console(stream)
+    bars: dict[str, TaskID] = {}
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+        disable=not is_live(stream),
+    )
+
+    def note(text: str) -> None:
+        console.print(Text(encodable(printable(text, 2000), stream)), soft_wrap=True)
+
+    def moved(name: str, done: int, total: int | None) -> None:
+        if name not in bars:
+            bars[name] = progress.add_task(printable(name, 60), total=total)
+        progress.update(bars[name], completed=done, total=total)
+
+    with progress:
+        yield Told(note, moved)

@@ -80,6 +80,14 @@ class HubServer:
     requests: list[str] = field(default_factory=list)
     hang_up_on: str | None = None
     """Cut the connection without an answer where a path starts like this."""
+    published: dict[str, bytes] = field(default_factory=dict)
+    """Files of other publishers, by host and path: what a mirror has."""
+    cut_after: list[int] = field(default_factory=list)
+    """Cut off the next body that is longer after so many bytes, then the one after that, and so on."""
+    ranges: list[str] = field(default_factory=list)
+    """The ranges that were asked for."""
+    authorised: list[str] = field(default_factory=list)
+    """The paths of requests that had a token."""
 
     def __enter__(self) -> Self:
         hub = self
@@ -87,6 +95,7 @@ class HubServer:
         class Bound(_Handler):
             repos = hub.repos
             seen = hub.requests
+            served = hub
 
             def _route(self) -> None:
                 if hub.hang_up_on is not None and self.path.startswith(hub.hang_up_on):
@@ -114,6 +123,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     repos: Mapping[str, HubRepo]
     seen: list[str]
+    served: HubServer
 
     def do_HEAD(self) -> None:
         self._route()
@@ -126,6 +136,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _route(self) -> None:
         self.seen.append(f"{self.command} {self.path}")
+        if self.headers.get("Authorization"):
+            self.served.authorised.append(self.path)
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urllib.parse.urlsplit(self.path)
         self.query = urllib.parse.parse_qs(url.query)
@@ -186,10 +198,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         data = self.repos[repo].files[path]
         self._file(data, {"ETag": f'"{hashlib.sha256(data).hexdigest()}"'})
 
+    def _published(self, name: str) -> None:
+        data = self.served.published.get(name)
+        if data is None:
+            return self._error(404, None, "Not Found")
+        return self._file(data, {"ETag": f'"{git_blob(data)}"'})
+
     def _file(self, data: bytes, headers: Mapping[str, str]) -> None:
         headers = {**headers, "Accept-Ranges": "bytes"}
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
-        if not wanted:
+        if wanted:
+            self.served.ranges.append(wanted[0])
+        if not wanted or self.headers.get("If-Range") not in (None, headers.get("ETag")):
             return self._answer(200, data, headers)
         start = int(wanted[1])
         end = min(int(wanted[2] or len(data) - 1), len(data) - 1)
@@ -224,6 +244,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        cut = self.served.cut_after
+        if self.command != "HEAD" and cut and len(body) > cut[0]:
+            body = body[: cut.pop(0)]
+            self.close_connection = True
         if self.command != "HEAD":
             self.wfile.write(body)
 
@@ -240,6 +264,7 @@ _ROUTES: list[tuple[str, Any]] = [
     (rf"/api/datasets/{_REPO}/paths-info/(?P<revision>[^/]+)", _Handler._paths_info),
     (rf"/datasets/{_REPO}/resolve/(?P<revision>[^/]+)/(?P<path>.+)", _Handler._resolve),
     (rf"/cdn/{_REPO}/(?P<path>.+)", _Handler._cdn),
+    (r"/mirror/(?P<name>.+)", _Handler._published),
 ]
 
 

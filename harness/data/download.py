@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 TRIES = 3
-_CHUNK = 256 * 1024
+# The most that is lost of what had come when a connection breaks.
+CHUNK = 16 * 1024
 
 
 def _nothing(_name: str, _done: int, _total: int | None) -> None:
@@ -125,7 +126,7 @@ def _continue(
         length = answer.headers.get("Content-Length")
         total = None if length is None else have + int(length)
         with part.open("ab" if have else "wb") as stream:
-            for chunk in answer.iter_content(_CHUNK):
+            for chunk in answer.iter_content(CHUNK):
                 stream.write(chunk)
                 have += len(chunk)
                 told.progress(name, have, total)
@@ -162,7 +163,7 @@ def _facts(answer: requests.Response) -> dict[str, str]:
 
 
 def _authorisation(url: str) -> dict[str, str]:
-    if not url.startswith(f"{hub_endpoint()}/"):
+    if not url.startswith(f"{hub_endpoint()}/datasets/"):
         return {}
     from huggingface_hub import get_token
 

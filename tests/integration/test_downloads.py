@@ -1,0 +1,215 @@
+"""Files from a server on this machine: fetched once, taken up where they were cut off, checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.benchmarks import load_benchmark
+from harness.benchmarks.loading import fetch
+from harness.data.cache import State, kept_files
+from harness.data.download import CHUNK, Told
+from harness.data.files import kept_path, load_file_rows
+from harness.data.hub import HubDataset, HubUnreachableError, load_hub_rows
+from harness.data.table import Table
+from harness.errors import DataError
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from hub_server import HubRepo, HubServer
+
+URL = "https://publisher.example/data/questions.jsonl"
+ROWS = [{"question": f"what is {number}?", "answer": ["x" * 50, str(number)]} for number in range(20_000)]
+DATA = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+DPR = Table(columns=("question", "answer"), delimiter="\t", literals=("answer",))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
+    files = {"test.jsonl": DATA, "test.jsonl.gz": DATA}
+    with HubServer({"owner/name": HubRepo(files)}) as server:
+        server.published["publisher.example/data/questions.jsonl"] = DATA
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HARNESS_MIRROR", f"{server.url}/mirror")
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "cache"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "locks"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+        yield server
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def load(cache: Path, url: str = URL, notes: list[str] | None = None) -> list[dict[str, object]]:
+    rows, _, _ = load_file_rows(
+        [url], cache_dir=cache, told=Told([].append if notes is None else notes.append)
+    )
+    return [dict(row.values) for row in rows]
+
+
+def test_a_file_is_fetched_once_and_kept_with_its_hash(server: HubServer, cache: Path) -> None:
+    assert load(cache) == ROWS
+    kept = kept_path(URL, cache)
+    assert kept.read_bytes() == DATA
+    note = json.loads(kept.with_name(f"{kept.name}.note.json").read_text())
+    assert note["url"] == URL
+    assert (note["bytes"], note["sha256"]) == (len(DATA), hashlib.sha256(DATA).hexdigest())
+    assert sorted(path.name for path in kept.parent.iterdir()) == [kept.name, f"{kept.name}.note.json"]
+
+    server.requests.clear()
+    assert load(cache) == ROWS
+    assert server.requests == []
+
+
+def test_a_download_goes_on_where_it_was_cut_off(server: HubServer, cache: Path) -> None:
+    server.cut_after[:] = [40 * CHUNK, 20 * CHUNK + 5]
+    assert load(cache) == ROWS
+    assert server.ranges == [f"bytes={40 * CHUNK}-", f"bytes={60 * CHUNK}-"]
+
+
+def test_another_process_goes_on_where_the_last_one_gave_up(server: HubServer, cache: Path) -> None:
+    server.cut_after[:] = [30 * CHUNK, 1, 1]
+    with pytest.raises(HubUnreachableError) as caught:
+        load(cache)
+    assert f"{30 * CHUNK:,} bytes are kept" in str(caught.value)
+    assert [(file.state, file.bytes) for file in kept_files(cache)] == [(State.PARTIAL, 30 * CHUNK)]
+    server.ranges.clear()
+    assert load(cache) == ROWS
+    assert server.ranges == [f"bytes={30 * CHUNK}-"]
+
+
+def test_parts_of_two_versions_are_never_joined(server: HubServer, cache: Path) -> None:
+    server.cut_after[:] = [30 * CHUNK, 1, 1]
+    with pytest.raises(HubUnreachableError):
+        load(cache)
+    other = DATA.replace(b"what", b"WHAT")
+    server.published["publisher.example/data/questions.jsonl"] = other
+    load(cache)
+    assert kept_path(URL, cache).read_bytes() == other
+
+
+def test_a_part_without_a_strong_name_of_its_version_is_fetched_anew(server: HubServer, cache: Path) -> None:
+    kept = kept_path(URL, cache)
+    kept.parent.mkdir(parents=True)
+    part = kept.with_name(f"{kept.name}.part")
+    part.write_bytes(b"something else")
+    mirrored = f"{server.url}/mirror/publisher.example/data/questions.jsonl"
+    for version in ("", 'W/"weak"', None, 5):
+        part.write_bytes(b"something else")
+        part.with_name(f"{part.name}.json").write_text(json.dumps({"url": mirrored, "version": version}))
+        assert load(cache) == ROWS
+        kept.unlink()
+    assert server.ranges == []
+
+
+def test_a_copy_that_was_changed_is_fetched_again(server: HubServer, cache: Path) -> None:
+    load(cache)
+    kept = kept_path(URL, cache)
+    kept.write_bytes(DATA.replace(b"what", b"WHAT", 1))
+    assert [file.state for file in kept_files(cache)] == [State.WHOLE]
+    assert [file.state for file in kept_files(cache, verify=True)] == [State.DAMAGED]
+    notes: list[str] = []
+    assert load(cache, notes=notes) == ROWS
+    assert "damaged" in notes[0]
+    assert [file.state for file in kept_files(cache, verify=True)] == [State.VERIFIED]
+
+
+def test_a_file_of_the_hub_is_kept_with_its_commit(server: HubServer, cache: Path) -> None:
+    dataset = HubDataset("owner/name", None, "test", ("test.jsonl",))
+    rows, sha256, location = load_hub_rows(dataset, notify=lambda _line: None)
+    assert [row.values for row in rows] == ROWS
+    assert sha256 == hashlib.sha256(DATA).hexdigest()
+    assert location == f"owner/name/test.jsonl@{server.repos['owner/name'].commit}"
+
+
+def test_a_token_goes_to_the_hub_and_to_nobody_else(
+    server: HubServer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with pytest.raises(DataError):  # it is no gzip, but it was fetched, from another host
+        load(cache, "hf://datasets/owner/name/test.jsonl.gz")
+    load(cache)
+    assert server.authorised == ["/datasets/owner/name/resolve/main/test.jsonl.gz"]
+    assert any(line.startswith("GET /cdn/") for line in server.requests)
+
+
+def test_what_is_not_there_is_told_apart_from_who_does_not_answer(
+    server: HubServer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match="answers 404") as caught:
+        load(cache, "https://publisher.example/none.jsonl")
+    assert not isinstance(caught.value, HubUnreachableError)
+    monkeypatch.setenv("HARNESS_MIRROR", "http://127.0.0.1:1")
+    with pytest.raises(HubUnreachableError, match=r"127\.0\.0\.1:1 cannot be reached"):
+        load(cache)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(HubUnreachableError, match="HF_HUB_OFFLINE is set"):
+        load(cache)
+
+
+def test_progress_is_told_in_bytes(server: HubServer, cache: Path) -> None:
+    moves: list[tuple[str, int, int | None]] = []
+    told = Told(lambda _line: None, lambda *move: moves.append(move))
+    load_file_rows([URL], cache_dir=cache, told=told)
+    assert moves[-1] == ("questions.jsonl", len(DATA), len(DATA))
+    assert [done for _, done, _ in moves] == sorted(done for _, done, _ in moves)
+    assert len(moves) > 2
+
+
+def own_benchmark(folder: Path, rows: int) -> Path:
+    """A benchmark that is published as DPR's files are."""
+    path = folder / "questions.yaml"
+    path.write_text(
+        "name: questions\n"
+        f"data: {{test: {{url: 'https://publisher.example/nq-test.qa.csv', rows: {rows}}}}}\n"
+        'csv: {columns: [question, answer], delimiter: "\\t", literals: [answer]}\n'
+        "prompt: 'Q: {question}?'\nreference: answer\nmetric: exact_match\n"
+    )
+    return path
+
+
+def test_the_layout_of_dpr_is_loaded_and_counted(server: HubServer, tmp_path: Path) -> None:
+    lines = ["who wrote it\t['Bob Russell', \"Bobby O'Scott\"]", "how many\t['one', 'a \"single\" one']"]
+    server.published["publisher.example/nq-test.qa.csv"] = "\n".join(
+        line
+        if '"' not in line
+        else f'{line.partition(chr(9))[0]}\t"{line.partition(chr(9))[2].replace(chr(34), chr(34) * 2)}"'
+        for line in lines
+    ).encode()
+    benchmark = load_benchmark(str(own_benchmark(tmp_path, 2)))
+    examples = benchmark.get_test_data()
+    assert [example["answer"] for example in examples] == [
+        ["Bob Russell", "Bobby O'Scott"],
+        ["one", 'a "single" one'],
+    ]
+    assert benchmark.source.kind == "hub"
+    assert benchmark.source.location == "https://publisher.example/nq-test.qa.csv"
+
+
+def test_another_number_of_rows_than_published_is_refused_with_both_numbers(
+    server: HubServer, tmp_path: Path
+) -> None:
+    server.published["publisher.example/nq-test.qa.csv"] = b"who\t['a']\nwhat\t['b']\n"
+    path = str(own_benchmark(tmp_path, 3610))
+    for ask in (lambda: load_benchmark(path), lambda: fetch(path, told=Told(print))):
+        with pytest.raises(DataError, match="has 3,610 rows in split 'test', and here are 2"):
+            ask()
+
+
+def test_an_empty_folder_becomes_the_cache(server: HubServer, tmp_path: Path) -> None:
+    server.published["publisher.example/nq-test.qa.csv"] = b"who\t['a']\nwhat\t['b']\n"
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    path = str(own_benchmark(tmp_path, 2))
+    for _ in range(2):  # the second time there is something in it
+        assert len(load_benchmark(path, path=str(folder)).tasks) == 2
+    assert [file.rows for file in kept_files(folder)] == [None]
+    assert kept_files(tmp_path / "cache") == []

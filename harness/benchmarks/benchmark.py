@@ -225,7 +225,7 @@ class Benchmark:
     ) -> dict[str, Any]:
         """Judge a prediction as `evaluate` does; several may be judged at once."""
         submission = self.definition.submit(label.task, field, prediction)
-        return metrics_of(await judged(label, submission))
+        return metrics_of(self.completed(await judged(label, submission)))
 
 
 def read_all(

@@ -18,7 +18,8 @@ _short.maxstring = _short.maxother = 60
 class Row:
     """The fields of one row and where it was read.
 
-    `line` is its line in a JSONL file, `item` its place in a JSON array; both count from 1.
+    `line` is its line in a JSONL file, `item` its place in a JSON array; a row of a table has both. Both
+    count from 1.
     """
 
     values: Mapping[str, Any]
@@ -61,7 +62,7 @@ class Row:
 
     def error(self, message: str, *, field: str | None = None, hint: str | None = None) -> DataError:
         """Build the error for something that is wrong with this row."""
-        path = self.path if self.item is None else f"{self.path}: item {self.item}"
+        path = self.path if self.item is None or self.line else f"{self.path}: item {self.item}"
         return DataError(message, path=path, line=self.line, field=field, hint=hint)
 
     def _required(self, field: str, needed: str) -> Any:

@@ -6,7 +6,7 @@ import ast
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -40,6 +40,7 @@ def table_rows(text: str, path: PurePath, table: Table) -> Iterator[Row]:
     # `newline=""` as the module wants it: line ends within quotes stay what they are.
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     columns: tuple[str, ...] = table.columns
+    item = 0
     try:
         for fields in lines:
             if not fields:
@@ -47,7 +48,8 @@ def table_rows(text: str, path: PurePath, table: Table) -> Iterator[Row]:
             if not columns:
                 columns = _header(tuple(fields), path)
                 continue
-            yield _row(fields, columns, table, Row({}, str(path), line=lines.line_num))
+            item += 1
+            yield _row(fields, columns, table, Row({}, str(path), line=lines.line_num, item=item))
     except csv.Error as error:
         raise DataError(f"broken table: {error}", path=path, line=lines.line_num) from error
 
@@ -64,7 +66,7 @@ def _row(fields: list[str], columns: tuple[str, ...], table: Table, place: Row) 
     values: dict[str, Any] = dict(zip(columns, fields, strict=True))
     for name in table.literals:
         values[name] = _literal(values, name, place)
-    return Row(values, place.path, line=place.line)
+    return replace(place, values=values)
 
 
 def _literal(values: Mapping[str, str], name: str, place: Row) -> Any:

@@ -39,7 +39,9 @@ class Facts:
 
     @property
     def metrics(self) -> list[str]:
-        return [metric.name for metric in getattr(self.definition, "metrics", ())] or ["pass@k"]
+        declared = self.definition.metrics
+        names: list[str] = [metric.name for metric in declared] if isinstance(declared, tuple) else []
+        return names or ["pass@k"]
 
     @property
     def sources(self) -> list[str]:

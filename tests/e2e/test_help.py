@@ -7,7 +7,7 @@ from command_line import NO_ENGINE, Harness
 
 import harness as package
 
-COMMANDS = ("run", "grade", "exec", "benchmarks", "doctor", "setup", "gc", "images")
+COMMANDS = ("run", "grade", "exec", "benchmarks", "data", "doctor", "setup", "gc", "images")
 HEAVY = {"docker", "requests", "datasets", "rich", "yaml", "psutil", "asyncio"}
 
 
@@ -43,10 +43,3 @@ def test_no_arguments_show_the_help(harness: Harness) -> None:
 
 def test_version(harness: Harness) -> None:
     assert harness("--version").stdout == f"harness {package.__version__}\n"
-
-
-def test_benchmarks_are_listed_with_their_size(harness: Harness) -> None:
-    ended = harness("benchmarks", env=NO_ENGINE)
-    lines = [line.split()[:2] for line in ended.stdout.splitlines()]
-    assert ["humaneval", "164"] in lines
-    assert ["mbpp", "427"] in lines

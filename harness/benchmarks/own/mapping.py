@@ -87,10 +87,7 @@ class Mapped(_Strict):
 def read_mapping(path: Path) -> Definition:
     """Return the benchmark that a YAML file describes. Raises UsageError with file and key."""
     mapped = _validated(path)
-    try:
-        metric = metric_named(mapped.metric)
-    except UsageError as error:
-        raise UsageError(f"{path}: 'metric': {error.message}", hint=error.hint) from error
+    metric = metric_named(mapped.metric, path, "metric")
     if (metric.name == "tests") != (mapped.tests is not None):
         raise UsageError(
             f"{path}: 'tests': names the field of the tests where metric is tests, and only there"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness.benchmarks.replies import CodeRule, code_of, spoken
 from harness.benchmarks.source import class_attributes, imports_of, names_used, parse, top_level_names
 from harness.data.rows import Row, describe
-from harness.errors import unknown_name
+from harness.errors import UsageError, unknown_name
 from harness.grading.numbers import last_number
 from harness.grading.plain_answers import AnswerRule, PlainAnswer
 from harness.model import ProgramTests
@@ -56,10 +57,11 @@ class OwnMetric:
     of_reply: Callable[[str], str] = lambda reply: spoken(reply).strip()
 
 
-def metric_named(name: str) -> OwnMetric:
-    """Return a metric. Raises UsageError for one that there is not."""
+def metric_named(name: str, path: Path, key: str) -> OwnMetric:
+    """Return a metric. Raises UsageError, with the file and key that name it, for one that there is not."""
     if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
+        unknown = unknown_name("metric", name, METRICS)
+        raise UsageError(f"{path}: '{key}': {unknown.message}", hint=unknown.hint)
     return METRICS[name]
 
 

@@ -36,7 +36,8 @@ def read_module(path: Path) -> Definition:
         if not isinstance(declared[0], Definition):
             raise UsageError(f"{path}: BENCHMARKS holds {describe(declared[0])}, not a Definition")
         return declared[0]
-    name, metric = _text(module, path, "NAME"), metric_named(_text(module, path, "METRIC"))
+    name = _text(module, path, "NAME")
+    metric = metric_named(_text(module, path, "METRIC"), path, "METRIC")
     if not callable(getattr(module, "tasks", None)):
         raise UsageError(f"{path}: has no function 'tasks' and no BENCHMARKS", hint=_EXAMPLE)
     return definition_from(

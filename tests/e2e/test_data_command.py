@@ -1,0 +1,152 @@
+"""`harness data` and `harness benchmarks` on the command line, against a server on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import NO_ENGINE, Harness
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from hub_server import HubServer
+
+ROWS = "".join(f"who is number {number}\t['{number}']\n" for number in range(9000)).encode()
+YAML = """\
+name: numbers
+data:
+  test: {url: "https://publisher.example/numbers.csv", rows: 9000}
+  train: {url: "https://publisher.example/train.csv", rows: 2}
+csv: {columns: [question, answer], delimiter: "\\t", literals: [answer]}
+prompt: "{question}?"
+reference: answer
+metric: number
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[HubServer]:
+    with HubServer({}) as server:
+        server.published["publisher.example/numbers.csv"] = ROWS
+        server.published["publisher.example/train.csv"] = b"who\t['1']\nwhat\t['2']\n"
+        yield server
+
+
+@pytest.fixture
+def env(harness: Harness, server: HubServer) -> dict[str, str]:
+    (harness.folder / "numbers.yaml").write_text(YAML)
+    return {
+        **NO_ENGINE,
+        "HARNESS_MIRROR": f"{server.url}/mirror",
+        "HARNESS_DATA": str(harness.folder / "cache"),
+        "XDG_CACHE_HOME": str(harness.folder / "locks"),
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+def test_what_is_fetched_is_listed_verified_and_run(
+    harness: Harness, server: HubServer, env: dict[str, str]
+) -> None:
+    server.cut_after[:] = [100_000]
+    fetched = harness("data", "fetch", "numbers.yaml", env=env)
+    assert fetched.returncode == 0, fetched.stderr
+    sha256 = hashlib.sha256(ROWS).hexdigest()
+    assert f"numbers test: 9,000 rows, sha256 {sha256}" in fetched.stdout
+    assert "fetching https://publisher.example/numbers.csv" in fetched.stderr
+    assert len(server.ranges) == 1
+
+    listed = json.loads(harness("data", "list", "--verify", "--json", env=env).stdout)
+    (file,) = listed["files"]
+    assert (file["state"], file["bytes"], file["sha256"]) == ("verified", len(ROWS), sha256)
+    assert file["source"] == "https://publisher.example/numbers.csv"
+
+    server.requests.clear()
+    ran = harness("run", "-b", "numbers.yaml", "-n", "3", env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert "resolved  3" in ran.stdout
+    assert server.requests == []
+
+
+def test_every_split_is_fetched_where_that_is_asked_for(harness: Harness, env: dict[str, str]) -> None:
+    fetched = harness("data", "fetch", "numbers.yaml", "--every-split", env=env)
+    assert "numbers train: 2 rows" in fetched.stdout
+    assert harness("data", "fetch", "numbers.yaml", "--split", "dev", env=env).returncode == 2
+    ran = harness("run", "-b", "numbers.yaml", "--split", "train", env=env)
+    assert "tasks     2" in ran.stdout
+
+
+def test_a_damaged_file_is_named(harness: Harness, env: dict[str, str]) -> None:
+    harness("data", "fetch", "numbers.yaml", "--split", "train", env=env)
+    (file,) = (harness.folder / "cache").rglob("train.csv")
+    file.write_bytes(file.read_bytes().replace(b"who", b"WHO"))
+    assert harness("data", "list", env=env).returncode == 0
+    listed = harness("data", "list", "--verify", env=env)
+    assert listed.returncode == 1
+    assert "damaged" in listed.stdout
+
+
+def test_another_cache_folder_may_be_named(harness: Harness, env: dict[str, str]) -> None:
+    harness("data", "fetch", "numbers.yaml", "--split", "train", "--path", "mine", env=env)
+    assert "0 files" in harness("data", "list", env=env).stdout
+    listed = harness("data", "list", "--path", "mine", env=env).stdout
+    assert "https://publisher.example/train.csv" in listed
+    assert listed.rstrip().endswith("in mine")
+
+
+def test_an_example_is_shown_without_its_gold_unless_that_is_asked_for(
+    harness: Harness, env: dict[str, str]
+) -> None:
+    shown = harness("data", "show", "numbers.yaml", "--index", "41", env=env).stdout
+    assert "who is number 41?" in shown
+    assert "task_id      41" in shown
+    assert "solution" not in shown
+    gold = json.loads(
+        harness("data", "show", "numbers.yaml", "-t", "7", "--reference", "--json", env=env).stdout
+    )
+    assert (gold["prompt"], gold["solution"], gold["split"]) == ("who is number 7?", "7", "test")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("data", "show", "mbpp", "--data", "bundled", "--index", "999"), "has no index 999"),
+        (("data", "show", "mbpp", "--data", "bundled", "-t", "8"), "unknown task '8'"),
+        (("data", "show", "mbpp", "--data", "bundled", "-t", "8", "--index", "1"), "exclude each other"),
+        (("data", "show", "mbpq"), "did you mean 'mbpp'"),
+        (("data", "fetch", "mbpp", "--split", "dev", "--every-split"), "exclude each other"),
+        (("data", "fetch", "humaneval", "--split", "train"), "humaneval has no split 'train'"),
+        (("data", "fetch", "humaneval"), "cannot be reached"),
+        (("run", "-b", "mbpp", "--data", "bundled", "--split", "tset"), "mbpp has no split 'tset'"),
+        (
+            ("run", "-b", "mbpp", "--data", "bundled", "--split", "train"),
+            "no bundled sample of split 'train'",
+        ),
+        (("run", "-b", "mbpp", "--data", "bundled", "--option", "a=1"), "mbpp has no options"),
+        (("run", "-b", "mbpp", "--data", "bundled", "--option", "a"), "is not NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_done_is_told(harness: Harness, arguments: tuple[str, ...], said: str) -> None:
+    code, out, error = harness.refused(*arguments)
+    assert code == 2
+    assert said in error
+    assert out == ""
+
+
+def test_the_benchmarks_are_listed_as_table_json_and_markdown(harness: Harness) -> None:
+    listed = json.loads(harness("benchmarks", "--json", env=NO_ENGINE).stdout)
+    mbpp = next(each for each in listed if each["name"] == "mbpp")
+    assert mbpp["splits"] == {"all": 427, "prompt": 7, "test": 257, "dev": 43, "train": 120}
+    assert mbpp["evaluation_split"] == "all"
+    for each in listed:
+        assert each["licence"]
+        assert each["metrics"]
+        assert each["environments"]
+    tables = harness("benchmarks", "--markdown", env=NO_ENGINE).stdout
+    lines = [line for line in tables.splitlines() if line.startswith("| mbpp |")]
+    assert len(lines) == 2
+    assert "all 427, prompt 7, test 257, dev 43, train 120" in lines[0]
+    table = harness("benchmarks", env=NO_ENGINE).stdout
+    assert {each["name"] for each in listed} <= set(table.split())

@@ -1,0 +1,205 @@
+"""One interface to every benchmark: splits, examples, labels, and judging by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.benchmarks import Definition, Split, definitions, load_benchmark
+from harness.benchmarks.benchmark import read_all
+from harness.data.rows import Row
+from harness.engine.plan import with_prompt
+from harness.errors import DataError, UsageError
+from harness.model import DataSource
+
+BUNDLED = {name: load_benchmark(name, path="bundled") for name in definitions()}
+MBPP = BUNDLED["mbpp"]
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("HARNESS_MIRROR", "http://127.0.0.1:1")
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def mbpp_file(path: Path, ids: list[int]) -> Path:
+    row = dict(next(iter(MBPP.rows.values())))
+    path.write_text(json.dumps([{**row, "task_id": number} for number in ids]))
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLED))
+def test_every_benchmark_gives_examples_with_id_prompt_and_label(name: str) -> None:
+    benchmark = BUNDLED[name]
+    examples = benchmark.get_data(benchmark.split)
+    assert [benchmark.get_id(example) for example in examples] == [task.id for task in benchmark.tasks]
+    for example in examples:
+        label = benchmark.get_label(example)
+        assert label.reference is benchmark.references[benchmark.get_id(example)]
+        assert example.prompt == label.task.prompt
+        assert dict(example) == benchmark.rows[example.task.id]
+        # The gold is in the row as published, and in the label, but in no field of the task.
+        assert not any(field is label.reference for field in vars_of(example.task))
+
+
+def vars_of(task: object) -> list[object]:
+    return [getattr(task, name) for name in task.__dataclass_fields__]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLED))
+def test_a_split_that_there_is_not_is_refused_by_name_with_those_that_there_are(name: str) -> None:
+    definition = BUNDLED[name].definition
+    for split in {"train", "dev", "test"} - {definition.split, *definition.splits}:
+        with pytest.raises(UsageError, match=f"{name} has no split '{split}'") as caught:
+            BUNDLED[name].get_data(split)
+        assert definition.split in (caught.value.hint or "")
+        for reason in definition.missing.values():
+            assert reason in str(caught.value)
+    with pytest.raises(UsageError, match="has no split 'tset'"):
+        load_benchmark(name, path="bundled", split="tset")
+
+
+def test_a_sample_is_drawn_by_a_generator_of_its_own() -> None:
+    random.seed(1)
+    state = random.getstate()
+    first = MBPP.get_data("all", sample_k=5, seed=3)
+    assert random.getstate() == state
+    assert [each.task.id for each in MBPP.get_data("all", sample_k=5, seed=3)] == [
+        each.task.id for each in first
+    ]
+    draws = {tuple(each.task.id for each in MBPP.get_data("all", sample_k=5, seed=s)) for s in range(20)}
+    assert len(draws) > 15
+    assert len(MBPP.get_data("all", sample_k=10_000, seed=1)) == len(MBPP.tasks)
+
+
+def test_indices_choose_in_their_order_and_a_sample_is_drawn_of_them() -> None:
+    ids = [task.id for task in MBPP.tasks]
+    assert [each.task.id for each in MBPP.get_data("all", [4, 0])] == [ids[4], ids[0]]
+    drawn = MBPP.get_data("all", indices=[1, 2, 3], sample_k=2, seed=0)
+    assert {each.task.id for each in drawn} < {ids[1], ids[2], ids[3]}
+    for wrong in ([len(ids)], [-1]):
+        with pytest.raises(UsageError, match=f"has no index {wrong[0]}"):
+            MBPP.get_data("all", wrong)
+    with pytest.raises(UsageError, match="must not be negative"):
+        MBPP.get_data("all", sample_k=-1)
+
+
+def test_a_file_of_all_mbpp_is_parted_by_task_id(tmp_path: Path) -> None:
+    path = mbpp_file(tmp_path / "mbpp.json", [2, 11, 510, 511, 600, 601, 974])
+    benchmark = load_benchmark("mbpp", path=str(path))
+    found = {split: [each.task.id for each in benchmark.get_data(split)] for split in ("all", "prompt")}
+    assert found == {"all": ["2", "11", "510", "511", "600", "601", "974"], "prompt": ["2"]}
+    assert [each.task.id for each in benchmark.get_test_data()] == ["11", "510"]
+    assert [each.task.id for each in benchmark.get_dev_data()] == ["511", "600"]
+    assert [each.task.id for each in benchmark.get_train_data()] == ["601", "974"]
+    assert load_benchmark("mbpp", path=str(path), split="dev").source.rows == 2
+    with pytest.raises(DataError, match="holds no row of split 'prompt'"):
+        load_benchmark("mbpp", path=str(mbpp_file(tmp_path / "b.json", [11])), split="prompt")
+
+
+def test_the_published_splits_of_mbpp(shared_data: Path) -> None:
+    benchmark = load_benchmark("mbpp", path=str(shared_data / "mbpp/sanitized-mbpp.json"))
+    found = {name: len(benchmark.get_data(name)) for name in ("all", *benchmark.definition.splits)}
+    assert found == {"all": 427, "prompt": 7, "test": 257, "dev": 43, "train": 120}
+    assert found == {name: benchmark.definition.in_split(name).tasks for name in found}
+
+
+def splits_in(folder: Path) -> Definition:
+    """HumanEval as if it were published with a train split in a file of its own."""
+    row = dict(next(iter(BUNDLED["humaneval"].rows.values())))
+    for split, number in (("train", 3), ("test", 2)):
+        rows = [json.dumps({**row, "task_id": f"{split}/{place}"}) for place in range(number)]
+        (folder / f"humaneval-{split}.jsonl").write_text("\n".join(rows))
+    definition = definitions()["humaneval"]
+    return replace(definition, splits={"train": Split(definition.hub, 9)})
+
+
+def test_each_split_is_loaded_from_its_own_file_and_only_when_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = splits_in(tmp_path)
+    monkeypatch.setattr("harness.benchmarks.loading.definition_of", lambda _name: definition)
+    (tmp_path / "humaneval-train.jsonl").rename(tmp_path / "hidden")
+    benchmark = load_benchmark("humaneval", path=str(tmp_path))
+    assert [task.id for task in benchmark.tasks] == ["test/0", "test/1"]
+    (tmp_path / "hidden").rename(tmp_path / "humaneval-train.jsonl")
+    examples = benchmark.get_train_data()
+    assert [each.task.id for each in examples] == ["train/0", "train/1", "train/2"]
+    assert benchmark.get_label(examples[2]).reference.task_id == "train/2"
+    (tmp_path / "humaneval-train.jsonl").unlink()
+    assert len(benchmark.get_train_data()) == 3, "it was loaded already"
+    assert load_benchmark("humaneval", path=str(tmp_path / "humaneval-test.jsonl")).split == "test"
+
+
+def test_one_file_is_never_two_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = splits_in(tmp_path)
+    monkeypatch.setattr("harness.benchmarks.loading.definition_of", lambda _name: definition)
+    benchmark = load_benchmark("humaneval", path=str(tmp_path / "humaneval-test.jsonl"))
+    with pytest.raises(UsageError, match="is one file, taken for split 'test'"):
+        benchmark.get_train_data()
+
+
+def test_the_sample_of_our_own_is_nothing_to_learn_from() -> None:
+    assert [each.task.id for each in MBPP.get_test_data()] == [task.id for task in MBPP.tasks]
+    with pytest.raises(UsageError, match="mbpp has no bundled sample of split 'train'"):
+        MBPP.get_train_data()
+
+
+def test_options_that_a_benchmark_has_not_are_refused() -> None:
+    with pytest.raises(UsageError, match="mbpp has no options, such as 'release'"):
+        load_benchmark("mbpp", path="bundled", release="v1")
+
+
+def test_an_example_cannot_be_judged_in_an_event_loop_without_awaiting() -> None:
+    (example,) = MBPP.get_data("all", [0])
+
+    async def inside() -> None:
+        with pytest.raises(UsageError) as caught:
+            MBPP.evaluate("", MBPP.get_label(example))
+        assert caught.value.hint == "await async_evaluate(...)"
+
+    asyncio.run(inside())
+
+
+def test_a_prompt_of_the_users_own_takes_the_problem_and_leaves_braces_alone() -> None:
+    task = MBPP.tasks[0]
+    (prompted,) = with_prompt([task], "Solve {this} in {{JSON}}: {problem_statement} {problem_statement}")
+    assert task.statement is not None
+    assert prompted.prompt == f"Solve {{this}} in {{{{JSON}}}}: {task.statement} {task.statement}"
+    assert replace(prompted, prompt=task.prompt) == task
+    braces = replace(task, statement="{problem_statement} {0}")
+    assert with_prompt([braces], "{problem_statement}")[0].prompt == "{problem_statement} {0}"
+
+
+def test_a_completion_of_humaneval_continues_the_benchmarks_own_prompt() -> None:
+    benchmark = BUNDLED["humaneval"]
+    task = benchmark.tasks[0]
+    (prompted,) = with_prompt([task], "Go: {problem_statement}")
+    assert prompted.prompt == f"Go: {task.prompt}"
+    assert benchmark.submission(prompted, "completion", "    pass") == benchmark.submission(
+        task, "completion", "    pass"
+    )
+
+
+def test_a_task_id_given_twice_is_refused() -> None:
+    row = Row(next(iter(MBPP.rows.values())), "a.json", item=1)
+    with pytest.raises(DataError, match="is used twice"):
+        read_all(MBPP.definition, [row, row], DataSource("path", "a.json", "", 2))
+
+
+def test_the_readme_has_the_tables_that_the_definitions_make() -> None:
+    from harness.reports.benchmarks import markdown
+
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    start, end = "<!-- benchmarks -->", "<!-- /benchmarks -->"
+    if start not in readme:
+        pytest.skip(f"README.md has no {start} ... {end} yet: put `harness benchmarks --markdown` there")
+    listed = [definition for _, definition in sorted(definitions().items())]
+    assert readme.partition(start)[2].partition(end)[0].strip() == markdown(listed)

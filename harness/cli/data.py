@@ -12,7 +12,9 @@ from harness.cli.run import Data, Options, Split
 Folder = Annotated[
     Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
 ]
-Bench = Annotated[str, typer.Argument(help="Name (see `harness benchmarks`), or your own .yaml or .py.")]
+Bench = Annotated[
+    str, typer.Argument(help="Name (see `harness benchmarks`), or your own .yaml, or .py (run here).")
+]
 
 app = typer.Typer(name="data", help="Fetch, list and show the data of benchmarks.", no_args_is_help=True)
 

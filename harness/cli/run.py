@@ -9,7 +9,9 @@ import typer
 
 Benchmark = Annotated[
     str | None,
-    typer.Option("-b", "--benchmark", help="Name (see `harness benchmarks`), or your own .yaml or .py."),
+    typer.Option(
+        "-b", "--benchmark", help="Name (see `harness benchmarks`), or your own .yaml, or .py (run here)."
+    ),
 ]
 Samples = Annotated[
     Path | None, typer.Option("--samples", help="JSONL with task_id and completion or solution.")

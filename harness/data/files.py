@@ -46,6 +46,8 @@ def kept_path(url: str, cache_dir: Path) -> Path:
     parts = urlsplit(url)
     host = parts.netloc if parts.scheme != "hf" else "hf"
     folders = [quote(part, safe="+") for part in parts.path.split("/") if part not in ("", ".", "..")]
+    if parts.query:  # two files of one name, which a folder of their own tells apart
+        folders.insert(-1, hashlib.sha256(parts.query.encode()).hexdigest()[:12])
     return cache_dir.joinpath("files", quote(host, safe=""), *folders)
 
 

@@ -115,6 +115,20 @@ def test_load_benchmark_keeps_task_and_reference_apart() -> None:
     assert not any(reference.solution == getattr(task, name) for name in task.__slots__)
 
 
+async def test_a_program_is_judged_by_itself_in_a_sandbox_of_its_own() -> None:
+    benchmark = load_benchmark("humaneval", path="bundled")
+    (example,) = benchmark.get_test_data(sample_k=1, seed=1)
+    label = benchmark.get_label(example)
+    body = example["canonical_solution"]
+    right, wrong, continued = await asyncio.gather(
+        benchmark.async_evaluate(label.solution, label),
+        benchmark.async_evaluate("import os; os._exit(0)", label),
+        benchmark.async_evaluate(body, label, field="completion"),
+    )
+    assert [found["status"] for found in (right, wrong, continued)] == ["passed", "failed", "passed"]
+    assert (right["score"], wrong["resolved"]) == (1.0, False)
+
+
 def test_load_benchmark_names_file_and_line_of_a_broken_row(tmp_path: Path) -> None:
     path = tmp_path / "HumanEval.jsonl"
     path.write_text('{"task_id": "HumanEval/0"}\n')

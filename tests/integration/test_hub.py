@@ -6,8 +6,10 @@ audit hook there refuses every address but the loopback's.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -56,7 +58,18 @@ from harness.data.hub import HubDataset
 from harness.data.source import load_rows
 from harness.errors import HarnessError
 
+def load_whole(name, split):
+    from harness import load_benchmark
+    try:
+        benchmark = load_benchmark(name, path="hub", split=split)
+        where, split = benchmark.source.location, benchmark.split
+        return {"tasks": len(benchmark.tasks), "location": where, "split": split}
+    except HarnessError as error:
+        return {"error": type(error).__name__, "message": str(error), "hint": error.hint}
+
 def load(repo, config, split, data):
+    if config == "benchmark":
+        return load_whole(repo, split)
     notes = []
     started = time.monotonic()
     try:
@@ -93,21 +106,33 @@ def card(configs: dict[str, list[str]]) -> bytes:
     return "\n".join([*lines, "---", "# A dataset", ""]).encode()
 
 
-def humaneval_repo() -> HubRepo:
+def humaneval_repo(count: int | None = None) -> HubRepo:
+    """HumanEval with our own rows, or with so many, and random text in them that cannot be compressed."""
+    rows = HUMANEVAL
+    if count is not None:
+        noise = [random.Random(place).randbytes(150).hex() for place in range(count)]
+        rows = [
+            {**HUMANEVAL[0], "task_id": f"HumanEval/{place}", "canonical_solution": f"    pass  # {text}"}
+            for place, text in enumerate(noise)
+        ]
     return HubRepo(
         {
             "README.md": card({"openai_humaneval": ["test"]}),
             ".gitattributes": b"*.parquet filter=lfs diff=lfs merge=lfs -text\n",
-            "openai_humaneval/test-00000-of-00001.parquet": parquet(HUMANEVAL, {}),
+            "openai_humaneval/test-00000-of-00001.parquet": parquet(rows, {}),
         }
     )
 
 
-def mbpp_repo() -> HubRepo:
+def mbpp_repo(sizes: dict[str, int] | None = None) -> HubRepo:
+    """MBPP with our own rows, or with so many in each split."""
+    splits, number = SPLITS, itertools.count(1)
+    if sizes is not None:
+        splits = {name: [{**MBPP[0], "task_id": next(number)} for _ in range(n)] for name, n in sizes.items()}
     texts = pa.list_(pa.string())
     types = {"task_id": pa.int32(), "test_list": texts, "test_imports": texts, "challenge_test_list": texts}
     files = {"README.md": card({"full": list(SPLITS), "sanitized": list(SPLITS)})}
-    for split, rows in SPLITS.items():
+    for split, rows in splits.items():
         full = [full_row(row) for row in rows]
         files[f"full/{split}-00000-of-00001.parquet"] = parquet(full, types)
         files[f"sanitized/{split}-00000-of-00001.parquet"] = parquet(rows, types)
@@ -297,6 +322,34 @@ def test_a_hub_that_fails_after_the_probe_is_unreachable(hub: HubServer, client:
     assert client.humaneval()["error"] == "HubUnreachableError"
     hub.hang_up_on = None
     assert client.humaneval()["values"] == HUMANEVAL
+
+
+def test_parquet_that_was_cut_off_is_taken_up_again(hub: HubServer, client: Client) -> None:
+    hub.cut_after[:] = [16 * 1024]
+    hub.repos["openai/openai_humaneval"] = humaneval_repo(164)
+    (loaded,) = client.load(("openai/openai_humaneval", "openai_humaneval", "test", "hub"))
+    assert loaded["rows"] == 164
+    assert hub.ranges == ["bytes=16384-"]
+    assert {path.suffix for path in client.cache.rglob("*") if path.is_file()} == {".jsonl", ".json"}
+
+
+def test_a_benchmark_has_as_many_rows_as_were_published(hub: HubServer, client: Client) -> None:
+    (short,) = client.load(("humaneval", "benchmark", "test", None))
+    assert short["error"] == "DataError"
+    assert "humaneval has 164 rows in split 'test', and here are 20" in short["message"]
+    hub.repos["openai/openai_humaneval"] = humaneval_repo(164)
+    client.folder = client.folder / "another"
+    (whole,) = client.load(("humaneval", "benchmark", "test", None))
+    assert (whole["tasks"], whole["split"]) == (164, "test")
+
+
+def test_each_split_of_mbpp_is_the_hubs_own(hub: HubServer, client: Client) -> None:
+    sizes = {"prompt": 7, "test": 257, "validation": 43, "train": 120}
+    hub.repos[MBPP_REPO] = mbpp_repo(sizes)
+    names = ("all", "train", "dev", "test", "prompt")
+    loaded = client.load(*(("mbpp", "benchmark", name, None) for name in names))
+    assert [each["tasks"] for each in loaded] == [427, 120, 43, 257, 7]
+    assert "(sanitized, validation)" in loaded[2]["location"]
 
 
 def test_a_local_folder_of_the_same_name_is_never_loaded(client: Client, tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ def test_yaml_maps_fields_to_prompt_reference_and_metric(tmp_path: Path) -> None
     assert scored(benchmark, "Oslo, I think", "") == [0.0, 0.0]
 
 
+def test_an_answer_is_judged_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    assert scored(load(tmp_path), "Oslo", "Lima") == [1.0, 0.0]
+
+
 def test_a_file_lies_beside_the_yaml_wherever_the_user_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +158,7 @@ def test_rows_are_counted_where_the_yaml_says_how_many(tmp_path: Path) -> None:
         (("{path: capitals.jsonl}", "{}"), "one of path, url and hub"),
         (("{path: capitals.jsonl}", "{path: capitals.txt}"), "'capitals.txt' does not end in one of"),
         (("{path: capitals.jsonl}", "{hub: capitals}"), "hub needs OWNER/NAME"),
+        (("{path: capitals.jsonl}", "{url: 'file:///etc/a.csv'}"), "url needs https://"),
         (("{path: capitals.jsonl}", "{path: capitals.jsonl, config: a}"), "are of a dataset on the hub"),
         (("{path: capitals.jsonl}", "{path: capitals.jsonl, row: 1}"), "'data.test.row'"),
         (("metric: exact_match", "metric: tests"), "'tests': names the field"),

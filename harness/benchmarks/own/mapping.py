@@ -78,7 +78,9 @@ class Mapped(_Strict):
                 raise ValueError(f"split '{name}': config and split are of a dataset on the hub")
             if place.hub is not None and place.hub.count("/") != 1:
                 raise ValueError(f"split '{name}': hub needs OWNER/NAME")
-            file = place.path or place.url
+            if place.url is not None and not place.url.startswith(("https://", "http://", "hf://datasets/")):
+                raise ValueError(f"split '{name}': url needs https://... or hf://datasets/OWNER/NAME/PATH")
+            file = place.path or (place.url or "").partition("?")[0] or None
             if file is not None and file_suffix(Path(file)) is None:
                 raise ValueError(f"split '{name}': '{file}' does not end in one of {', '.join(SUFFIXES)}")
         return places

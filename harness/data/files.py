@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -23,6 +23,7 @@ def load_file_rows(
     cache_dir: Path,
     told: Told,
     table: Table | None = None,
+    left_on_disk: Collection[str] = (),
     refresh: bool = False,
 ) -> tuple[list[Row], str, str]:
     """Return the rows of all files, in order, a SHA-256 over the files, and where they are from.
@@ -34,7 +35,14 @@ def load_file_rows(
     rows: list[Row] = []
     hashes: list[str] = []
     for url in urls:
-        read, sha256 = read_file(_kept(url, cache_dir, told, refresh=refresh), table)
+        path = kept_path(url, cache_dir)
+        kept = None if refresh else _kept(path, table, left_on_disk)
+        if kept is None:
+            if path.exists() and not refresh:
+                told.note(f"the copy of {url} in {path} is damaged; it is fetched again")
+            _fetch(url, path, told)
+            kept = read_file(path, table, left_on_disk)
+        read, sha256 = kept
         rows += read
         hashes.append(sha256)
     whole = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
@@ -51,21 +59,27 @@ def kept_path(url: str, cache_dir: Path) -> Path:
     return cache_dir.joinpath("files", quote(host, safe=""), *folders)
 
 
-def _kept(url: str, cache_dir: Path, told: Told, *, refresh: bool) -> Path:
-    path = kept_path(url, cache_dir)
-    if not refresh and path.exists():
+def _kept(path: Path, table: Table | None, left_on_disk: Collection[str]) -> tuple[list[Row], str] | None:
+    """Return the rows of a copy with its SHA-256, None unless it is, byte for byte, what was fetched."""
+    note = read_note(path)
+    if note is None or not path.exists():
+        return None
+    try:
+        rows, sha256 = read_file(path, table, left_on_disk)
+    except DataError:
         if verified(path):
-            return path
-        told.note(f"the copy of {url} in {path} is damaged; it is fetched again")
+            raise  # it is what was published that cannot be read
+        return None
+    return (rows, sha256) if sha256 == note.get("sha256") else None
+
+
+def _fetch(url: str, path: Path, told: Told) -> None:
     source = _source(url)
     switch = offline_switch()
     reason = f"{switch} is set" if switch else why_unreachable(_origin(source))
     if reason is not None:
         raise unreachable(_origin(source), reason)
     download(source, path, published_at=url, told=told)
-    if read_note(path) is None:
-        raise DataError("was fetched, but its note cannot be read", path=path)
-    return path
 
 
 def _named(url: str, cache_dir: Path) -> str:

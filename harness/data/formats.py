@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import tempfile
 import zlib
+from collections.abc import Collection
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,15 +20,18 @@ PARQUET = ".parquet"
 SUFFIXES = (*local.SUFFIXES, *TABLES, PARQUET)
 
 
-def read_file(path: Path, table: Table | None = None) -> tuple[list[Row], str]:
+def read_file(
+    path: Path, table: Table | None = None, left_on_disk: Collection[str] = ()
+) -> tuple[list[Row], str]:
     """Read all rows of a file: JSON, JSON lines, CSV, TSV, each also gzipped, or Parquet.
 
     Returns the rows, at least one, and the SHA-256 (hex) of the file's raw bytes. `table` says how a
-    CSV or TSV is written, by default with a header. Raises DataError, with the line where there is one.
+    CSV or TSV is written, by default with a header; of JSONL the fields `left_on_disk` are read when they
+    are asked for. Raises DataError, with the line where there is one.
     """
     suffix = file_suffix(path)
     if suffix not in (*TABLES, PARQUET):
-        return local.read_rows(path)
+        return local.read_rows(path, left_on_disk=left_on_disk)
     local.require_file(path, SUFFIXES)
     try:
         with path.open("rb") as stream:

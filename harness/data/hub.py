@@ -7,7 +7,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from harness.data.download import Told, download, verified
 from harness.data.files import HUB_SCHEME, load_file_rows
 from harness.data.formats import PARQUET, parquet_values
+from harness.data.hub_dataset import HubDataset
 from harness.data.hub_probe import (
     HubUnreachableError,
     hub_endpoint,
@@ -26,31 +27,6 @@ from harness.data.kept import KeptRows, read_kept, write_kept
 from harness.data.rows import Row
 from harness.data.table import Table
 from harness.errors import DataError, HarnessError
-
-
-@dataclass(frozen=True, slots=True)
-class HubDataset:
-    """Splits of a dataset on the hub; `split` and `config` may join several, in order: `test+train`.
-
-    Where there are `files`, the dataset is these, in their order: paths in the repository, or URLs.
-    They are downloaded and kept as they are.
-    """
-
-    repo: str
-    config: str | None
-    split: str
-    files: tuple[str, ...] = ()
-
-    @property
-    def origin(self) -> dict[str, str | None]:
-        """What tells the kept rows of this dataset from those of another."""
-        return {"repo": self.repo, "config": self.config, "split": self.split}
-
-    def __str__(self) -> str:
-        if self.files:
-            return f"{self.repo} ({', '.join(self.files)})"
-        return f"{self.repo} ({f'{self.config}, ' if self.config else ''}{self.split})"
-
 
 __all__ = ["HubDataset", "HubUnreachableError", "default_cache_dir", "load_hub_rows", "quiet"]
 
@@ -75,7 +51,14 @@ def load_hub_rows(
     told = told or Told(notify)
     if dataset.files:
         urls = [name if "://" in name else f"{HUB_SCHEME}{dataset.repo}/{name}" for name in dataset.files]
-        return load_file_rows(urls, cache_dir=cache_dir, told=told, table=table, refresh=refresh)
+        return load_file_rows(
+            urls,
+            cache_dir=cache_dir,
+            told=told,
+            table=table,
+            left_on_disk=dataset.left_on_disk,
+            refresh=refresh,
+        )
     file = _kept_file(cache_dir, dataset)
     kept = None if refresh else read_kept(file, dataset.origin)
     if kept is None:
@@ -114,7 +97,8 @@ def _location(dataset: HubDataset, kept: KeptRows) -> str:
 def _require_hub(dataset: HubDataset, endpoint: str) -> None:
     switch = offline_switch()
     if switch is not None:
-        reason = None if _in_datasets_cache(dataset) else f"{switch} is set"
+        kept_there = not dataset.files and _in_datasets_cache(dataset)
+        reason = None if kept_there else f"{switch} is set"
     else:
         reason = why_unreachable(endpoint)
     if reason is not None:

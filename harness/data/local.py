@@ -8,12 +8,12 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from pathlib import Path, PurePath
 from typing import Any
 
-from harness.data.rows import Row, describe
+from harness.data.rows import OnDisk, Row, describe
 from harness.errors import DataError
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
@@ -23,12 +23,19 @@ MAX_BYTES = 2 * 1024**3
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_rows(path: Path, *, max_bytes: int = MAX_BYTES, or_object: bool = False) -> tuple[list[Row], str]:
+def read_rows(
+    path: Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    or_object: bool = False,
+    left_on_disk: Collection[str] = (),
+) -> tuple[list[Row], str]:
     """Read all rows of a `.jsonl`, `.jsonl.gz`, `.json` or `.json.gz` file.
 
     Returns the rows, at least one, and the SHA-256 (hex) of the file's raw bytes. A `.json` file
     holds one array of objects or, with `or_object`, one object: a row without `line` and `item`.
-    Raises DataError for everything else, with the line if there is one.
+    Of a plain `.jsonl` file the fields `left_on_disk` are read when they are asked for. Raises
+    DataError for everything else, with the line if there is one.
     """
     try:
         suffix = require_file(path)
@@ -37,7 +44,7 @@ def read_rows(path: Path, *, max_bytes: int = MAX_BYTES, or_object: bool = False
             raw.seek(0)
             content: io.BufferedIOBase = gzip.GzipFile(fileobj=raw) if suffix.endswith(".gz") else raw
             rows = list(
-                _json_lines(content, path, max_bytes)
+                _json_lines(content, path, max_bytes, () if content is not raw else left_on_disk)
                 if suffix.startswith(".jsonl")
                 else _json_array(content, path, max_bytes, or_object=or_object)
             )
@@ -85,16 +92,20 @@ def require_file(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> str:
     return suffix
 
 
-def _json_lines(content: io.BufferedIOBase, path: PurePath, max_bytes: int) -> Iterator[Row]:
+def _json_lines(
+    content: io.BufferedIOBase, path: PurePath, max_bytes: int, left_on_disk: Collection[str] = ()
+) -> Iterator[Row]:
     left = max_bytes
     number = 0
     # Only b"\n" ends a line: str.splitlines would also cut at the U+2028 that JSON allows in strings.
     while line := content.readline(left + 1):
         number += 1
+        start = max_bytes - left
         left -= len(line)
         if left < 0:
             raise _too_large(path, max_bytes)
         if number == 1:
+            start += len(_BOM) if line.startswith(_BOM) else 0
             line = line.removeprefix(_BOM)
         line = line.rstrip()
         if not line:
@@ -105,6 +116,9 @@ def _json_lines(content: io.BufferedIOBase, path: PurePath, max_bytes: int) -> I
             raise DataError(
                 f"needs a JSON object, found {describe(value)}", path=path, line=number, hint=hint
             )
+        for field in left_on_disk:
+            if field in value:
+                value[field] = OnDisk(str(path), start, len(line), field)
         yield Row(value, str(path), line=number)
 
 

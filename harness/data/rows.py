@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,25 @@ from harness.errors import DataError
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """The value of a field that was left where it is, for it is large: in a line of a JSONL file."""
+
+    path: str
+    offset: int
+    size: int
+    field: str
+
+    def read(self) -> Any:
+        """Read the value. Raises DataError where the file is no longer what it was."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                return json.loads(file.read(self.size))[self.field]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"has changed since it was loaded: {error}", path=self.path) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +55,15 @@ class Row:
     def text(self, field: str) -> str:
         """Return a string field. Raises DataError if it is missing or of another type."""
         value = self._required(field, "a string")
+        if isinstance(value, OnDisk):
+            value = value.read()
         if not isinstance(value, str):
             raise self._wrong(field, value, "a string")
         return value
+
+    def require(self, field: str) -> None:
+        """Raise DataError where a field is missing, without a look at what it holds."""
+        self._required(field, "a value")
 
     def optional_text(self, field: str) -> str | None:
         """Return a string field, or None where it is missing or null. Raises DataError."""

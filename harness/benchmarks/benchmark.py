@@ -62,7 +62,7 @@ class Definition:
     `gather` reads what lies at a path, where a benchmark is more than one file. `categories` are all
     that it may have, `not_built` those of them that cannot be run yet. `why_quarantined` says of a
     task id why that task is not sound, None where it is. `scores` turns what was resolved, by task
-    id, into scores of the benchmark's own, and `metrics` says of a verdict what the benchmark adds.
+    id, into scores of the benchmark's own, and `adds` returns what it adds to the metrics of a verdict.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Definition:
     gather: Gather | None = None
     why_quarantined: Callable[[str], str | None] = lambda _task_id: None
     scores: Callable[[Benchmark, Mapping[str, bool]], Mapping[str, Any]] | None = None
-    metrics: Callable[[Verdict], Mapping[str, Any]] | None = None
+    adds: Callable[[Verdict], Mapping[str, Any]] | None = None
     configure: Callable[[Definition, Mapping[str, Any]], Definition] | None = None
     options: type[Options] | None = None
 
@@ -145,9 +145,9 @@ class Benchmark:
 
     def completed(self, verdict: Verdict) -> Verdict:
         """Return the verdict with the metrics that the benchmark adds to every one."""
-        if self.definition.metrics is None:
+        if self.definition.adds is None:
             return verdict
-        return replace(verdict, metrics={**verdict.metrics, **self.definition.metrics(verdict)})
+        return replace(verdict, metrics={**verdict.metrics, **self.definition.adds(verdict)})
 
     def scores(self, resolved: Mapping[str, bool]) -> Mapping[str, Any]:
         """Return the benchmark's own scores of what was resolved, by task id; {} where it has none."""

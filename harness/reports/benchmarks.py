@@ -39,9 +39,8 @@ class Facts:
 
     @property
     def metrics(self) -> list[str]:
-        declared = self.definition.metrics
-        names: list[str] = [metric.name for metric in declared] if isinstance(declared, tuple) else []
-        return names or ["pass@k"]
+        declared = getattr(self.definition, "metrics", ())
+        return [metric.name for metric in declared] or ["pass@k"]
 
     @property
     def sources(self) -> list[str]:

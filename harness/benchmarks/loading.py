@@ -22,9 +22,17 @@ ENTRY_POINTS = "harness.benchmarks"
 
 
 @cache
+def _ours() -> dict[str, Definition]:
+    return {definition.name: definition for definition in declared(ENTRY_POINTS, "BENCHMARKS")}
+
+
+@cache
 def definitions() -> dict[str, Definition]:
-    """Return every benchmark that there is, by name: ours, and those of installed packages."""
-    found = {definition.name: definition for definition in declared(ENTRY_POINTS, "BENCHMARKS")}
+    """Return every benchmark that there is, by name: ours, and those of installed packages.
+
+    Raises UsageError for an entry point that does not give definitions.
+    """
+    found = dict(_ours())
     for name, declare in entry_points(ENTRY_POINTS):
         for definition in declare:
             if not isinstance(definition, Definition):
@@ -39,7 +47,8 @@ def definition_of(name: str) -> Definition:
     """Return a benchmark by its name, or the one in a user's file. Raises UsageError, DataError."""
     if is_own(name):
         return own_definition(Path(name))
-    known = definitions()
+    # A package of somebody else's that is broken does not keep ours from being run.
+    known = _ours() if name in _ours() else definitions()
     if name not in known:
         raise unknown_name("benchmark", name, known)
     return known[name]

@@ -147,3 +147,5 @@ def test_a_package_adds_benchmarks_by_an_entry_point(harness: Harness) -> None:
     ended = harness("benchmarks", env=env)
     assert ended.returncode == 2
     assert "entry point 'rivers' of package rivers: AttributeError" in ended.stderr
+    ours = harness("run", "-b", "mbpp", "--data", "bundled", "--dry-run", env=env)
+    assert ours.returncode == 0, "a broken package keeps ours from being run"

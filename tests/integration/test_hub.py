@@ -61,7 +61,7 @@ from harness.errors import HarnessError
 def load_whole(name, split):
     from harness import load_benchmark
     try:
-        benchmark = load_benchmark(name, path="hub", split=split)
+        benchmark = load_benchmark(name, split=split)
         where, split = benchmark.source.location, benchmark.split
         return {"tasks": len(benchmark.tasks), "location": where, "split": split}
     except HarnessError as error:
@@ -350,6 +350,17 @@ def test_each_split_of_mbpp_is_the_hubs_own(hub: HubServer, client: Client) -> N
     loaded = client.load(*(("mbpp", "benchmark", name, None) for name in names))
     assert [each["tasks"] for each in loaded] == [427, 120, 43, 257, 7]
     assert "(sanitized, validation)" in loaded[2]["location"]
+
+
+def test_a_users_own_benchmark_maps_a_dataset_of_the_hub(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "name: own\nprompt: '{prompt}'\nreference: entry_point\nid: task_id\nmetric: exact_match\ndata:\n"
+        "  test: {hub: openai/openai_humaneval, config: openai_humaneval, split: test, rows: 20}\n"
+    )
+    (loaded,) = client.load((str(path), "benchmark", "test", None))
+    assert loaded["tasks"] == 20
+    assert loaded["location"].startswith("openai/openai_humaneval@")
 
 
 def test_a_local_folder_of_the_same_name_is_never_loaded(client: Client, tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
 from harness.benchmarks.benchmark import read_all
+from harness.config import RunConfig
 from harness.data.rows import Row
 from harness.engine.plan import with_prompt
+from harness.engine.run import select
 from harness.errors import DataError, UsageError
 from harness.model import DataSource
 
@@ -176,6 +178,12 @@ def test_a_prompt_of_the_users_own_takes_the_problem_and_leaves_braces_alone() -
     assert replace(prompted, prompt=task.prompt) == task
     braces = replace(task, statement="{problem_statement} {0}")
     assert with_prompt([braces], "{problem_statement}")[0].prompt == "{problem_statement} {0}"
+
+
+def test_a_run_gives_its_agents_the_users_prompt() -> None:
+    config = RunConfig(benchmark="mbpp", data="bundled", agent_prompt="Now: {problem_statement}")
+    plan = select(config, notify=pytest.fail).plan
+    assert [planned.task.prompt for planned in plan] == [f"Now: {task.statement}" for task in MBPP.tasks]
 
 
 def test_a_completion_of_humaneval_continues_the_benchmarks_own_prompt() -> None:

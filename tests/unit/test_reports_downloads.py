@@ -1,0 +1,34 @@
+"""What downloads look like: bars on a terminal, lines in a log."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from harness.reports.downloads import downloads_shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(stream: io.StringIO) -> str:
+    with downloads_shown(stream) as told:
+        told.note("fetching a\x1b[2J")
+        for done in (0, 500_000, 1_000_000):
+            told.progress("questions\x1b]0;.jsonl", done, 1_000_000)
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_a_bar_for_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+    text = shown(Terminal())
+    assert "questions\\x1b]0;.jsonl" in text
+    assert "1.0/1.0 MB" in text
+
+
+def test_a_log_gets_lines_and_no_bar() -> None:
+    assert shown(io.StringIO()) == "fetching a\\x1b[2J\n"

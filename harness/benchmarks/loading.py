@@ -100,7 +100,10 @@ def _load(definition: Definition, path: str | None, wanted: str, first: str, tol
     if source.kind == "path" and split.holds is not None:
         rows, source = _held(split, rows, source, wanted)
     benchmark = read_all(definition, rows, source, wanted)
-    named = tuple(replace(task, benchmark=definition.name) for task in benchmark.tasks)
+    name = definition.name
+    named = tuple(
+        task if task.benchmark == name else replace(task, benchmark=name) for task in benchmark.tasks
+    )
     return replace(benchmark, tasks=named)
 
 

@@ -6,7 +6,7 @@ import ast
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -66,7 +66,7 @@ def _row(fields: list[str], columns: tuple[str, ...], table: Table, place: Row) 
     values: dict[str, Any] = dict(zip(columns, fields, strict=True))
     for name in table.literals:
         values[name] = _literal(values, name, place)
-    return replace(place, values=values)
+    return Row(values, place.path, place.line, place.item)
 
 
 def _literal(values: Mapping[str, str], name: str, place: Row) -> Any:

@@ -12,7 +12,7 @@ from harness.errors import ImageMissingError, unknown_name
 
 BASE = "base"
 # In the order in which they are built: every other image stands on the base.
-IMAGE_NAMES = (BASE, "python", "sqlite")
+IMAGE_NAMES = (BASE, "python", "sqlite", "shell")
 
 _PACKAGE = Path(__file__).parent.parent
 _GUEST = _PACKAGE / "sandbox" / "guest"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from harness.errors import SandboxError
@@ -60,6 +61,35 @@ class ExecResult:
     clean: bool
 
 
+class ShellEnd(StrEnum):
+    """How a command in a shell that stays came to its end: by itself, by a limit, or with its shell."""
+
+    DONE = "done"
+    SHELL_ENDED = "shell"
+    WALL = "wall"
+    OUTPUT = "output"
+    MEMORY = "memory"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class ShellResult:
+    """What came of one command in a shell that stays.
+
+    `output` is what it wrote to stdout and stderr, in order. `exit_code` is that of the command, or of
+    the shell where this ended (negative for a signal). `shell_lives`: the next command finds the same
+    shell. `renewed`: this one found a new one. `refused_forks`: it met the limit on processes.
+    """
+
+    output: Stream
+    exit_code: int
+    ended: ShellEnd
+    shell_lives: bool
+    renewed: bool
+    refused_forks: bool
+    duration_seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class TestReport:
     """What trusted tests said of a program.
@@ -97,6 +127,20 @@ def exec_result(header: Mapping[str, Any], body: bytes) -> ExecResult:
         cpu_seconds=header["cpu_seconds"],
         duration_seconds=header["duration_seconds"],
         clean=header["clean"],
+    )
+
+
+def shell_result(header: Mapping[str, Any], body: bytes) -> ShellResult:
+    """Read the answer to `run`."""
+    output, _ = _streams(header, body)
+    return ShellResult(
+        output=output,
+        exit_code=header["exit_code"],
+        ended=ShellEnd(header["ended"]),
+        shell_lives=header["shell"],
+        renewed=header["renewed"],
+        refused_forks=header["refused_forks"] > 0,
+        duration_seconds=header["duration_seconds"],
     )
 
 

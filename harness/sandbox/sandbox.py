@@ -9,7 +9,7 @@ import math
 import random
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from harness.errors import SandboxError, UsageError
 from harness.sandbox import reaper
@@ -22,7 +22,7 @@ from harness.sandbox.images import require_image
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult, TestReport, exec_result, test_report
 from harness.sandbox.runtimes import WATCHED_BY_GUEST
-from harness.sandbox.spec import ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
+from harness.sandbox.spec import ENVIRONMENT, ROOT_ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -43,6 +43,9 @@ class Sandbox:
     Every job runs under its own limits; `SandboxError` means that the sandbox itself failed.
     """
 
+    # Whether the root file system is writable and who acts in it is root.
+    _root_agent: ClassVar[bool] = False
+
     def __init__(
         self, client: APIClient, container_id: str, connection: Connection, spec: SandboxSpec
     ) -> None:
@@ -50,6 +53,7 @@ class Sandbox:
         self.container_id = container_id
         self._connection = connection
         self._limits = spec.limits
+        self._environment = job_environment(root=spec.root_agent)
         self._disk: DiskWatch | None = None
         self.clean = True
 
@@ -66,7 +70,7 @@ class Sandbox:
         deadline_seconds: float = 600.0,
         run_id: str | None = None,
         client: APIClient | None = None,
-    ) -> AsyncIterator[Sandbox]:
+    ) -> AsyncIterator[Self]:
         """Start a sandbox on one of the harness's images and yield it; destroy it on leaving the block.
 
         `image` is the name of an image, of which the current build is taken, or the id of a build.
@@ -77,6 +81,7 @@ class Sandbox:
         """
         if not (0 < deadline_seconds < math.inf):
             raise UsageError(f"deadline_seconds must be positive and finite, not {deadline_seconds}")
+        writable_root = writable_root or cls._root_agent
         async with contextlib.AsyncExitStack() as stack:
             if client is None:
                 client = await asyncio.to_thread(connect)
@@ -87,6 +92,7 @@ class Sandbox:
                 runtime=runtime,
                 seccomp=seccomp,
                 writable_root=writable_root,
+                root_agent=cls._root_agent,
                 labels=reaper.labels(
                     run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS
                 ),
@@ -101,6 +107,7 @@ class Sandbox:
                 "work_folder": WORK_FOLDER,
                 "shared_folders": SHARED_FOLDERS,
                 "deadline_seconds": deadline_seconds,
+                "root_agent": cls._root_agent,
             }
             if runtime in WATCHED_BY_GUEST:
                 hello["watch"] = {
@@ -139,7 +146,7 @@ class Sandbox:
         request = {
             "verb": "exec",
             "argv": list(argv),
-            "environment": {**_job_environment(), "HOME": HOME, **(env or {})},
+            "environment": {**self._environment, **(env or {})},
             "folder": cwd,
             "limits": limits,
         }
@@ -195,7 +202,7 @@ class Sandbox:
             "statements": list(statements),
             "exports": dict(exports),
             "classes": {name: list(attributes) for name, attributes in (classes or {}).items()},
-            "environment": _job_environment(),
+            "environment": job_environment(),
             "limits": self._job_limits(None, 4096),
         }
         header, body = await self._request(request, seconds=self._limits.wall_seconds + GRACE_SECONDS)
@@ -306,8 +313,12 @@ def _image_id(client: APIClient, image: str) -> str:
     return image if image.startswith("sha256:") else require_image(client, image)
 
 
-def _job_environment() -> dict[str, str]:
-    return {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONHASHSEED"}
+def job_environment(*, root: bool | None = None) -> dict[str, str]:
+    """What a job finds in its environment; with `root` told, the home of who it runs as too."""
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONHASHSEED"}
+    if root is None:
+        return environment
+    return {**environment, **ROOT_ENVIRONMENT} if root else {**environment, "HOME": HOME}
 
 
 def _raise_refusal(action: str, header: Mapping[str, Any]) -> None:

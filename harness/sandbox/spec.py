@@ -28,13 +28,32 @@ ENVIRONMENT = {
     # One order of sets and dicts of strings in every container: the same program, the same verdict.
     "PYTHONHASHSEED": "0",
 }
+HOSTNAME = "sandbox"
 WORK_FOLDER = "/work"
 TEMPORARY_FOLDER = "/tmp"
 SHARED_MEMORY_FOLDER = "/dev/shm"
+# What the engine masks by itself; a list of ours takes its place.
+MASKED_PATHS = (
+    *("/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list"),
+    *("/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware"),
+    *("/proc/interrupts", "/sys/devices/virtual/powercap"),
+)
+# What even root cannot list of PID 1: hidden, so that a search through all files ends well.
+MASKED_FROM_ROOT = ("/proc/1/fdinfo", "/proc/1/map_files", "/proc/1/task/1/fdinfo")
 # What every user of a sandbox can write to; the guest empties them after each job.
 SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The least that PID 1 needs to start jobs under their own users and to end them.
 CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
+# What an agent that is root has beyond that: to use files and ports as root does, in its own container.
+ROOT_CAPABILITIES = ("DAC_OVERRIDE", "FOWNER", "FSETID", "NET_BIND_SERVICE")
+ROOT_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "USER": "root",
+    "LOGNAME": "root",
+    "SHELL": "/bin/bash",
+    "TERM": "dumb",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +62,7 @@ class SandboxSpec:
 
     `strict` is for containers in which only programs are judged: no sockets but local ones, no
     System V IPC. With a `writable_root` what is written to the root file system is bounded by nothing
-    here, but by a watch (`disk_watch`).
+    here, but by a watch (`disk_watch`). With a `root_agent` that is writable, and who acts is root.
     """
 
     image: str
@@ -52,6 +71,7 @@ class SandboxSpec:
     seccomp: Literal["default", "strict"] = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
     writable_root: bool = False
+    root_agent: bool = False
 
 
 def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
@@ -59,6 +79,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
     from docker.types import LogConfig, Ulimit
 
     limits = spec.limits
+    masked = {"MaskedPaths": [*MASKED_PATHS, *MASKED_FROM_ROOT]} if spec.root_agent else {}
     profile = seccomp.profile(spec.seccomp, errnos=spec.runtime not in ONE_ERRNO)
     memory = (limits.memory_mb + EXTRA_MEMORY_MB.get(spec.runtime, 0)) * MIB
     disk = f"size={limits.disk_mb}m,nr_inodes={limits.inodes},nosuid,nodev"
@@ -72,11 +93,14 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
         "tty": False,
         "working_dir": "/",
         "user": "0:0",
-        "hostname": "sandbox",
-        "host_config": client.create_host_config(
+        "hostname": HOSTNAME,
+        "host_config": masked
+        | client.create_host_config(
             network_mode="none",
+            # sudo looks for the name of the machine that it is on.
+            extra_hosts={HOSTNAME: "127.0.0.1"} if spec.root_agent else None,
             cap_drop=["ALL"],
-            cap_add=list(CAPABILITIES),
+            cap_add=[*CAPABILITIES, *(ROOT_CAPABILITIES if spec.root_agent else ())],
             security_opt=["no-new-privileges:true", f"seccomp={profile}"],
             read_only=not spec.writable_root,
             tmpfs={

@@ -74,3 +74,17 @@ def clear(folders: list[str]) -> None:
                     os.unlink(path)
             except OSError:
                 continue  # PID 1 looks afterwards whether anything is left
+
+
+def remove(paths: list[str]) -> None:
+    """Remove these files and folders with all that is in them, following no link. Raises OSError."""
+    for path in paths:
+        try:
+            facts = os.lstat(path)
+            if stat.S_ISDIR(facts.st_mode):
+                remove([os.path.join(path, name) for name in os.listdir(path)])
+                os.rmdir(path)
+            else:
+                os.unlink(path)
+        except FileNotFoundError:
+            continue

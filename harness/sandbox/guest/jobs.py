@@ -103,11 +103,14 @@ class Job:
             return PROCESSES
         return SIGNALLED if code < 0 else EXITED
 
+    def _close(self, output: Output) -> None:
+        output.close()
+
     def _report(self, reply: dict[str, Any]) -> None:
         self.timer.cancel()
         pieces = []
         for name, output in zip(("stdout", "stderr"), self.outputs):
-            output.close()
+            self._close(output)
             head, tail = output.kept()
             reply[name] = {"total": output.total, "head": len(head), "tail": len(tail)}
             pieces += [head, tail]
@@ -160,6 +163,8 @@ class CommandJob(Job):
             # By its id too: it may not have become the user yet.
             processes.send([self._pid], signal.SIGKILL)
         if self._alone():
+            if self._user.uid == 0:
+                return processes.end_everyone()
             return processes.end_processes(frozenset((self._user.uid,)))
         if self._session is not None:
             try:
@@ -207,6 +212,22 @@ class CommandJob(Job):
             os._exit(status)
 
 
+class ScriptJob(CommandJob):
+    """Runs a trusted script as root, and leaves alive what it has started: a task may need its daemons."""
+
+    def _end_processes(self) -> bool:
+        if self._pid is not None:
+            processes.send([self._pid], signal.SIGKILL)
+            try:
+                os.killpg(self._pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        return True
+
+    def _close(self, output: Output) -> None:
+        output.let_go()
+
+
 def _execute(argv: list[str], environment: dict[str, str]) -> None:
     """Become `argv`, looked for on its PATH. Not os.execvpe: that imports a module in every child.
 
@@ -235,9 +256,10 @@ def _for_the_tests(request: dict[str, Any]) -> bytes:
 
 
 def _file_of(data: bytes) -> int:
-    """A descriptor to read `data` from: a file in memory, so that nobody has to feed a pipe."""
-    if not data:
-        return os.open("/dev/null", os.O_RDONLY)
+    """A descriptor to read `data` from: a file in memory, so that nobody has to feed a pipe.
+
+    Empty data too: an agent that is root may have put anything in the place of /dev/null.
+    """
     descriptor = os.memfd_create("data", os.MFD_CLOEXEC)
     view = memoryview(data)
     while view:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import sys
 import time
 
-from . import files, frames, processes, rehearsal, roles, spawner
-from .jobs import KILLED, CommandJob, Job, Spawners, TestJob
+from . import files, frames, processes, rehearsal, roles, spawner, survey
+from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
 from .routine_job import RoutineJob
+from .shell import Call, Shell
 from .usage_watch import UsageWatch
 from .users import User, Users
 
@@ -24,6 +26,8 @@ FILE_SECONDS = 30.0
 # An engine that crashes between a container's start and its hello may forget it, and never close its stream.
 HELLO_SECONDS = 60.0
 AGENT = "agent"
+ROOT_FOLDER = "/root"
+SIGNAL_SECONDS = 0.5
 
 
 class Guest:
@@ -36,7 +40,9 @@ class Guest:
         self._decoder = frames.FrameDecoder()
         self._users: Users | None = None
         self._agent: User | None = None
-        self._jobs: dict[int, Job] = {}
+        self._shell: Shell | None = None
+        self._acting_since = 0
+        self._jobs: dict[int, Job | Call] = {}
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
             "hello": self._hello,
             "exec": self._exec,
@@ -46,6 +52,13 @@ class Guest:
             "get": self._get,
             "kill": self._kill,
             "bye": self._bye,
+            "script": self._script,
+            "shell": self._open_shell,
+            "run": self._run,
+            "end": self._end,
+            "remove": self._remove,
+            "begin": self._begin,
+            "survey": self._survey,
         }
         loop.watch(0, self._read)
         self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(4))
@@ -72,9 +85,87 @@ class Guest:
         self._unwanted.cancel()
         self._users = Users(header["first_uid"], header["work_folder"], header["shared_folders"])
         self._loop.after(header["deadline_seconds"], lambda: os._exit(3))
+        if header.get("root_agent"):
+            self._serve_root()
         if "watch" in header:
             UsageWatch(self._loop, self._jobs, header["watch"])
         self._answer(number, {"python": sys.version.split()[0], "pid": os.getpid()})
+
+    def _serve_root(self) -> None:
+        """Let the agent be root, and PID 1 out of its reach. Nothing of the agent's runs yet.
+
+        Who wants to look into a process or to change its limits must have all three of its users, and
+        no process can be three users at once.
+        """
+        # PID 1 has all the code that it will ever run: what lies in files is the agent's from now on.
+        sys.path.clear()
+        sys.meta_path.clear()
+        # Root may send any signal: only those from outside, which come from nobody in here, are heeded.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        self._heed_engine()
+        for spawned in self._spawners:
+            self._loop.unwatch(spawned.link.fileno())
+            spawned.link.close()
+        processes.end_everyone()
+        os.setresuid(processes.NOBODY, 0, processes.NOBODY - 1)
+        self._agent = User(0, ROOT_FOLDER)
+
+    def _heed_engine(self) -> None:
+        sent = signal.sigtimedwait((signal.SIGTERM,), 0)
+        if sent is not None and sent.si_pid == 0:
+            os._exit(0)
+        self._loop.after(SIGNAL_SECONDS, self._heed_engine)
+
+    def _script(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        finished = self._finisher(number)
+        self._jobs[number] = ScriptJob(self._loop, header, body, self._agent_user(), lambda: False, finished)
+
+    def _open_shell(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        if self._shell is not None or self._agent_user().uid != 0:
+            raise ValueError("a shell needs an agent that is root, and there is one shell only")
+        self._shell = Shell(self._loop, header["environment"], header["folder"], header["limits"])
+        self._answer(number, {})
+
+    def _run(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        if self._shell is None:
+            raise ValueError("there is no shell")
+        self._jobs[number] = self._shell.run(
+            body, header["limits"], self._finisher(number), typed=header["typed"]
+        )
+
+    def _end(self, number: int, _header: dict[str, Any], _body: bytes) -> None:
+        """End every process but this one, and tell which are left: none, or something is wrong."""
+        processes.end_everyone()
+        self._loop.reap()
+        self._answer(number, {"left": [pid for pid, _started in processes.everyone()]})
+
+    def _remove(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        def remove() -> bytes:
+            files.remove(header["paths"])
+            return b""
+
+        self._as_agent(number, remove, folder="/")
+
+    def _begin(self, number: int, _header: dict[str, Any], _body: bytes) -> None:
+        """Take note of the moment from which on changes are the agent's."""
+        self._acting_since = survey.now_ns()
+        # What was changed in the same tick of the clock before would count as the agent's.
+        while survey.now_ns() == self._acting_since:
+            time.sleep(0.001)
+        self._acting_since = survey.now_ns()
+        self._answer(number, {})
+
+    def _survey(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        """Tell what is at `paths`; with `changed`, what was changed there since the agent began."""
+
+        def look() -> bytes:
+            if header["changed"]:
+                found = survey.changed_since(header["paths"], self._acting_since)
+            else:
+                found = [[path, survey.describe(path)] for path in header["paths"]]
+            return json.dumps(found).encode()
+
+        self._as_agent(number, look, folder="/")
 
     def _bye(self, _number: int, _header: dict[str, Any], _body: bytes) -> None:
         os._exit(0)
@@ -128,6 +219,8 @@ class Guest:
 
     def _alone(self, number: int) -> bool:
         """Whether no other command runs as the agent, so that all of its processes may be ended."""
+        if self._shell is not None:
+            return False
         return not any(isinstance(job, CommandJob) for other, job in self._jobs.items() if other != number)
 
     def _known_users(self) -> Users:
@@ -151,9 +244,11 @@ class Guest:
         limit = min(header["limit"], frames.MAX_BODY_BYTES)
         self._as_agent(number, lambda: files.read(header["path"], limit))
 
-    def _as_agent(self, number: int, work: Callable[[], bytes]) -> None:
+    def _as_agent(self, number: int, work: Callable[[], bytes], *, folder: str | None = None) -> None:
         """Do `work` in a child that acts for the agent's user, and answer with the bytes that it returns."""
         user = self._agent_user()
+        if folder is not None:
+            user = User(user.uid, folder)
         read_end, write_end = os.pipe()
         try:
             pid = os.fork()

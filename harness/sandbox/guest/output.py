@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 READ_BYTES = 1 << 16
 # One callback reads this much at most, so that a flood on one pipe cannot starve timers.
 READS_A_TURN = 16
+# More than a pipe can hold.
+LAST_READS = 64
 
 
 class Output:
@@ -27,14 +29,21 @@ class Output:
         self._tail = bytearray()
         self.total = 0
         self._open = True
+        self._kept = False
         os.set_blocking(descriptor, False)
         loop.watch(descriptor, self._ready)
 
     def close(self) -> None:
-        """Take what is still in the pipe (all writers are dead by now) and close it."""
-        while self._open and self._read(READS_A_TURN):
-            pass
+        """Take what is still in the pipe and close it. A writer that lives on cannot keep this up."""
+        if self._open:
+            self._read(LAST_READS)
         self._end()
+
+    def let_go(self) -> None:
+        """Keep nothing of what comes from now on, and read it all the same: a writer may live on."""
+        if self._open:
+            self._read(LAST_READS)
+        self._kept = True
 
     def kept(self) -> tuple[bytes, bytes]:
         """Return the kept head and tail. All output is `head + tail` where nothing was cut."""
@@ -42,7 +51,8 @@ class Output:
 
     def _ready(self) -> None:
         self._read(READS_A_TURN)
-        self._grew()
+        if not self._kept:
+            self._grew()
 
     def _read(self, turns: int) -> bool:
         for _ in range(turns):
@@ -57,6 +67,8 @@ class Output:
         return True
 
     def _keep(self, data: bytes) -> None:
+        if self._kept:
+            return
         self.total += len(data)
         room = self._half - len(self._head)
         if room > 0:

@@ -1,0 +1,186 @@
+"""A Linux machine of the agent's own, with a shell that stays, and the agent root in it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from harness.environments.environment import Environment
+from harness.environments.opening import Opening
+from harness.environments.scripts import Script, run_script
+from harness.environments.tool import Arguments, Tool
+from harness.environments.world import World
+from harness.errors import DataError, UsageError
+from harness.model import Task
+from harness.sandbox.limits import Limits
+from harness.sandbox.results import ShellEnd, ShellResult
+from harness.sandbox.root_sandbox import RootSandbox
+from harness.sandbox.tools import Tools, note_tools, put_right
+
+COMMAND_SECONDS = 30
+MOST_COMMAND_SECONDS = 120
+SETUP_SECONDS = 60.0
+START_SECONDS = 10.0
+KEEP_BYTES = 12_000
+# How long a machine may be there that only gives its files.
+PRISTINE_SECONDS = 300.0
+LIMITS = Limits(
+    memory_mb=1024,
+    processes=256,
+    disk_mb=512,
+    file_mb=256,
+    # As engines allow by default: some tasks name descriptors far above what a program needs.
+    open_files=1_048_576,
+    cpu_seconds=60,
+    wall_seconds=60,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OsSetup:
+    """What a machine needs before an agent acts: scripts, and a line that is typed into its shell."""
+
+    inits: tuple[Script, ...] = ()
+    start: str | None = None
+
+
+class Command(Arguments):
+    """A command for the shell."""
+
+    command: str = Field(description="What to run. It may have several lines.")
+    timeout_seconds: int = Field(
+        default=COMMAND_SECONDS, ge=1, le=MOST_COMMAND_SECONDS, description="When to interrupt it."
+    )
+
+
+BASH = Tool(
+    "bash",
+    "Run a command in a bash session, as root. The session stays: its folder, variables and background jobs "
+    "are there for the next command. Standard input is empty and there is no terminal and no network. "
+    "The output is stdout and stderr together; of a long one, the middle is left out.",
+    Command,
+)
+
+
+class Machine(World):
+    """The world of a task of `os`. `put_right` makes its tools fit for trusted scripts again."""
+
+    sandbox: RootSandbox
+    tools_before: Tools
+
+    async def put_right(self, *, compilers: bool) -> tuple[str, ...]:
+        """See `harness.sandbox.tools`. Raises ToolsLost, SandboxError."""
+        return await put_right(
+            self.sandbox, self.tools_before, functools.partial(_machine, self.opening, 300.0)
+        )
+
+
+async def set_up(sandbox: RootSandbox, setup: OsSetup) -> None:
+    """Make a fresh machine what its task wants: the shell, then the scripts, then the line that it is given.
+
+    What a script ends with says nothing: some of AgentBench's fail and are right all the same.
+    """
+    await sandbox.open_shell()
+    for script in setup.inits:
+        await run_script(sandbox, script, timeout=SETUP_SECONDS)
+    if setup.start is not None:
+        await sandbox.run(setup.start, timeout=START_SECONDS, typed=True)
+
+
+@contextlib.asynccontextmanager
+async def open_machine(
+    opening: Opening,
+    task: Task,
+    rounds: int | None,
+    deadline_seconds: float,
+    record: Callable[[Mapping[str, Any]], None],
+) -> AsyncIterator[Machine]:
+    """Open the machine of a task, set up, for an agent to act in. Raises SandboxError, DataError."""
+    setup = OsSetup() if task.setup is None else task.setup
+    if not isinstance(setup, OsSetup):
+        raise DataError(f"task {task.id}: its set-up is one of another environment: {type(setup).__name__}")
+    async with _machine(opening, deadline_seconds) as sandbox:
+        await set_up(sandbox, setup)
+        machine = Machine(
+            sandbox,
+            opening,
+            {BASH: functools.partial(_bash, sandbox)},
+            rounds=rounds,
+            record=record,
+            end=sandbox.end_all,
+        )
+        machine.tools_before = await note_tools(sandbox)
+        yield machine
+
+
+def _machine(
+    opening: Opening, deadline_seconds: float
+) -> contextlib.AbstractAsyncContextManager[RootSandbox]:
+    return RootSandbox.open(
+        opening.image_id,
+        limits=opening.limits,
+        runtime=opening.runtime,
+        deadline_seconds=deadline_seconds,
+        run_id=opening.run_id,
+        client=opening.client,
+    )
+
+
+async def _bash(sandbox: RootSandbox, arguments: Command) -> str:
+    try:
+        result = await sandbox.run(
+            arguments.command, timeout=arguments.timeout_seconds, keep_bytes=KEEP_BYTES
+        )
+    except UsageError as error:
+        return error.message
+    return told(result, arguments.timeout_seconds)
+
+
+def told(result: ShellResult, seconds: float) -> str:
+    """What an agent is told of a command: its output, and in brackets how it ended."""
+    lines = []
+    if result.renewed:
+        lines.append("[this is a new shell in /root: the one before has ended, and with it its variables]")
+    output = str(result.output)
+    lines.append(output.removesuffix("\n") if output else "[no output]")
+    lines.append(f"[{_ending(result, seconds)}]")
+    if not result.shell_lives:
+        lines.append("[the shell has ended; the next command gets a new one in /root]")
+    if result.refused_forks:
+        lines.append("[the limit on processes was reached]")
+    return "\n".join(lines)
+
+
+def _ending(result: ShellResult, seconds: float) -> str:
+    match result.ended:
+        case ShellEnd.WALL:
+            return f"interrupted after {seconds:g} s"
+        case ShellEnd.OUTPUT:
+            return f"interrupted: it wrote {result.output.total} bytes"
+        case ShellEnd.KILLED:
+            return "interrupted"
+        case ShellEnd.MEMORY:
+            return "ended for lack of memory"
+        case _ if result.exit_code < 0:
+            return f"ended by signal {-result.exit_code}"
+        case _:
+            return f"exit code {result.exit_code}"
+
+
+ENVIRONMENTS = (
+    Environment(
+        name="os",
+        image="shell",
+        description="a Debian machine of the agent's own, as root in a shell that stays, no network",
+        timeout_seconds=300,
+        limits=LIMITS,
+        tools=(BASH,),
+        rounds=8,
+        open_world=open_machine,
+    ),
+)

@@ -1,0 +1,84 @@
+"""Every command of the containment suite in the shell of a root: calls end in time, and the shell goes on."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+from hostile_programs import COMMANDS, LIMITS, TOOLS
+
+from harness.errors import SandboxError
+from harness.sandbox.images import build_images
+from harness.sandbox.root_sandbox import RootSandbox
+from harness.sandbox.sandbox import SandboxLimitReached
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+
+CALL_SECONDS = 1.0
+# An interrupt, the death of all that was started and of the shell, and a machine that is busy.
+END_SECONDS = 6.0
+
+
+class Grounds:
+    """One sandbox for all, replaced where a program has cost it."""
+
+    def __init__(self, client: APIClient) -> None:
+        self._client = client
+        self._stack = contextlib.AsyncExitStack()
+        self._sandbox: RootSandbox | None = None
+
+    async def get(self) -> RootSandbox:
+        if self._sandbox is None:
+            opening = RootSandbox.open("shell", client=self._client, limits=LIMITS)
+            self._sandbox = await self._stack.enter_async_context(opening)
+            await self._sandbox.open_shell()
+        return self._sandbox
+
+    async def drop(self) -> None:
+        self._sandbox = None
+        with contextlib.suppress(SandboxError):
+            await self._stack.aclose()
+        self._stack = contextlib.AsyncExitStack()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def grounds(client: APIClient) -> AsyncIterator[Grounds]:
+    build_images(client, ["shell"], notify=print)
+    grounds = Grounds(client)
+    yield grounds
+    await grounds.drop()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_a_hostile_program_does_not_cost_the_shell(grounds: Grounds, name: str) -> None:
+    program = base64.b64encode((TOOLS + COMMANDS[name].program).encode()).decode()
+    sandbox = await grounds.get()
+    started = time.monotonic()
+    try:
+        await sandbox.run(
+            f'cd /tmp && python3 -c "$(echo {program} | base64 -d)"',
+            timeout=COMMANDS[name].seconds or CALL_SECONDS,
+        )
+        ended = time.monotonic()
+        following = await sandbox.run("echo alive", timeout=5)
+        await sandbox.end_all()
+    except SandboxLimitReached:
+        await (
+            grounds.drop()
+        )  # it took all there is, and so the sandbox with it: said, and put down to the agent
+        return
+    except BaseException:
+        await grounds.drop()
+        raise
+    assert ended - started < CALL_SECONDS + END_SECONDS
+    # What it left running may still write.
+    assert b"alive\n" in following.output.data
+    if COMMANDS[name].spoils or b"tmp" in following.output.data:
+        await grounds.drop()
+        return
+    await sandbox.run("rm -rf /tmp/* /tmp/.[!.]* /dev/shm/*", timeout=5)

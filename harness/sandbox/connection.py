@@ -17,6 +17,8 @@ PIECE = struct.Struct(">BxxxI")
 STDOUT = 1
 MAX_PIECE_BYTES = 16 * 1024 * 1024
 READ_BYTES = 1 << 18
+# Of an answer that comes in pieces: twice what the guest sends before it waits for a word.
+MAX_WAITING_BYTES = 1 << 20
 KEPT_STDERR_BYTES = 16 * 1024
 
 
@@ -28,6 +30,36 @@ class ConnectionLost(Exception):
         self.breach = breach
 
 
+class Exchange:
+    """A request whose answer comes in pieces. `pieces` yields them; `answer` is the last frame."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self._connection = connection
+        self.number = number
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        self._waiting_bytes = 0
+        self.answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
+        self.answer.add_done_callback(lambda _answer: self._pieces.put_nowait(b""))
+
+    async def piece(self) -> bytes:
+        """Return the next piece, b"" once there is none any more."""
+        data = await self._pieces.get()
+        self._waiting_bytes -= len(data)
+        return data
+
+    def tell(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Send a frame about this exchange, which nobody answers."""
+        self._connection.tell({**header, "job": self.number}, body)
+
+    def take(self, data: bytes) -> None:
+        """Keep a piece until it is asked for. Raises FrameError for more than was agreed on."""
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > MAX_WAITING_BYTES:
+            raise FrameError("it sent more than it was asked for")
+        if data:
+            self._pieces.put_nowait(data)
+
+
 class Connection:
     """Sends requests to a guest and hands each answer to who waits for it."""
 
@@ -36,6 +68,7 @@ class Connection:
         self._writer = writer
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._exchanges: dict[int, Exchange] = {}
         self._lost: ConnectionLost | None = None
         self._stderr = bytearray()
 
@@ -59,11 +92,38 @@ class Connection:
             return await answer
         except asyncio.CancelledError:
             # Nobody waits for the job any more: it is not to run on.
-            if self._lost is None:
-                self._writer.write(encode_frame({"id": next(self._numbers), "verb": "kill", "job": number}))
+            self.tell({"verb": "kill", "job": number})
             raise
         finally:
             self._waiting.pop(number, None)
+
+    @contextlib.asynccontextmanager
+    async def exchange(self, header: Mapping[str, Any]) -> AsyncIterator[Exchange]:
+        """Send a request whose answer comes in pieces. What runs for it is ended with the block.
+
+        Raises ConnectionLost.
+        """
+        if self._lost is not None:
+            raise self._lost
+        number = next(self._numbers)
+        exchange = Exchange(self, number)
+        self._waiting[number] = exchange.answer
+        self._exchanges[number] = exchange
+        try:
+            self._writer.write(encode_frame({"id": number, **header}))
+            yield exchange
+        finally:
+            if not exchange.answer.done():
+                self.tell({"verb": "kill", "job": number})
+                exchange.answer.cancel()
+            elif not exchange.answer.cancelled():
+                exchange.answer.exception()  # retrieved, so that nobody warns that it was not
+            del self._waiting[number], self._exchanges[number]
+
+    def tell(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Send a frame whose answer nobody waits for."""
+        if self._lost is None:
+            self._writer.write(encode_frame({"id": next(self._numbers), **header}, body))
 
     async def read(self) -> None:
         """Read until the stream ends. Everyone who still waits then gets ConnectionLost."""
@@ -97,6 +157,10 @@ class Connection:
                     continue
                 for header, body in decoder.feed(piece):
                     number = header.get("id")
+                    if header.get("more") is True and type(number) is int:
+                        if number in self._exchanges:
+                            self._exchanges[number].take(body)
+                        continue
                     answer = self._waiting.get(number) if type(number) is int else None
                     if answer is not None and not answer.done():
                         answer.set_result((header, body))

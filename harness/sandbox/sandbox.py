@@ -23,6 +23,7 @@ from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult, TestReport, exec_result, test_report
 from harness.sandbox.runtimes import WATCHED_BY_GUEST
 from harness.sandbox.spec import ENVIRONMENT, ROOT_ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
+from harness.sandbox.terminal import Terminal, open_terminal
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -178,6 +179,30 @@ class Sandbox:
         result = exec_result(header, body)
         self.clean = self.clean and result.clean
         return result
+
+    def terminal(
+        self,
+        argv: Sequence[str] = ("/bin/bash", "--login"),
+        *,
+        rows: int,
+        columns: int,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+    ) -> contextlib.AbstractAsyncContextManager[Terminal]:
+        """Open a terminal of this size and run a program on it as the agent's user, by its whole path.
+
+        `timeout` is in seconds of wall time. The program is ended with the block; what it has left in
+        the background is not.
+        """
+        limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": math.ceil(timeout)}
+        request = {
+            "argv": list(argv),
+            "environment": {**self._environment, **(env or {})},
+            "rows": rows,
+            "columns": columns,
+            "limits": limits,
+        }
+        return open_terminal(self._connection, request)
 
     async def run_tests(
         self,

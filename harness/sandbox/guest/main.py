@@ -14,6 +14,7 @@ from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
 from .routine_job import RoutineJob
 from .shell import Call, Shell
+from .terminal import TerminalJob
 from .usage_watch import UsageWatch
 from .users import User, Users
 
@@ -42,7 +43,7 @@ class Guest:
         self._agent: User | None = None
         self._shell: Shell | None = None
         self._acting_since = 0
-        self._jobs: dict[int, Job | Call] = {}
+        self._jobs: dict[int, Job | Call | TerminalJob] = {}
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
             "hello": self._hello,
             "exec": self._exec,
@@ -59,6 +60,14 @@ class Guest:
             "remove": self._remove,
             "begin": self._begin,
             "survey": self._survey,
+            "terminal": self._open_terminal,
+            "type": lambda _number, header, body: self._with_terminal(header, lambda it: it.type(body)),
+            "resize": lambda _number, header, _body: self._with_terminal(
+                header, lambda it: it.resize(header["rows"], header["columns"])
+            ),
+            "seen": lambda _number, header, _body: self._with_terminal(
+                header, lambda it: it.seen(header["bytes"])
+            ),
         }
         loop.watch(0, self._read)
         self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(4))
@@ -132,6 +141,19 @@ class Guest:
         self._jobs[number] = self._shell.run(
             body, header["limits"], self._finisher(number), typed=header["typed"]
         )
+
+    def _open_terminal(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        def send(data: bytes) -> None:
+            self._answer(number, {"more": True}, data)
+
+        finished = self._finisher(number)
+        self._jobs[number] = TerminalJob(self._loop, header, self._agent_user(), send, finished)
+
+    def _with_terminal(self, header: dict[str, Any], do: Callable[[TerminalJob], None]) -> None:
+        """What concerns a terminal has no answer; one that has just ended needs nothing any more."""
+        job = self._jobs.get(header["job"])
+        if isinstance(job, TerminalJob):
+            do(job)
 
     def _end(self, number: int, _header: dict[str, Any], _body: bytes) -> None:
         """End every process but this one, and tell which are left: none, or something is wrong."""
@@ -221,7 +243,9 @@ class Guest:
         """Whether no other command runs as the agent, so that all of its processes may be ended."""
         if self._shell is not None:
             return False
-        return not any(isinstance(job, CommandJob) for other, job in self._jobs.items() if other != number)
+        return not any(
+            isinstance(job, (CommandJob, TerminalJob)) for other, job in self._jobs.items() if other != number
+        )
 
     def _known_users(self) -> Users:
         if self._users is None:

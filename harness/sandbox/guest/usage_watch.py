@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .jobs import Job
     from .loop import Loop
     from .shell import Call
+    from .terminal import TerminalJob
 
 WATCH_SECONDS = 0.05
 # What a job that has just been ended had is given back a little later: a new job is not blamed for it.
@@ -23,7 +24,9 @@ GRACE_LOOKS = 2
 class UsageWatch:
     """Looks again and again while there are jobs; nobody can hide from PID 1 in its own /proc."""
 
-    def __init__(self, loop: Loop, jobs: Mapping[int, Job | Call], limits: dict[str, Any]) -> None:
+    def __init__(
+        self, loop: Loop, jobs: Mapping[int, Job | Call | TerminalJob], limits: dict[str, Any]
+    ) -> None:
         self._loop = loop
         self._jobs = jobs
         self._limits = limits

@@ -1,0 +1,149 @@
+"""A program on a terminal of its own, whose keys and screen are the host's."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+import termios
+import time
+
+from . import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .loop import Loop
+    from .users import User
+
+READ_BYTES = 1 << 16
+# So much of the output may be on its way before the host has said that it has shown it.
+WINDOW_BYTES = 1 << 18
+# What was typed and not yet read; more than that is dropped, as a terminal does.
+TYPED_BYTES = 1 << 16
+TYPE_AGAIN_SECONDS = 0.01
+
+
+class TerminalJob:
+    """Runs until its first process ends. What else that has started lives on, but for the hang-up."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        request: dict[str, Any],
+        user: User,
+        send: Callable[[bytes], None],
+        finished: Callable[[dict[str, Any], bytes], None],
+    ) -> None:
+        self._loop = loop
+        self._send = send
+        self._finished = finished
+        self._started = time.monotonic()
+        self._stopped_by: str | None = None
+        self._typed = bytearray()
+        self._unseen = 0
+        self._reading = True
+        self._master, slave = os.openpty()
+        try:
+            self.resize(request["rows"], request["columns"])
+            os.set_blocking(self._master, False)
+            try:
+                os.fchown(slave, user.uid, user.uid)
+            except PermissionError:
+                pass  # gVisor
+            self._pid = os.fork()
+            if self._pid == 0:
+                _be_on_terminal(request, user, slave)
+        except OSError:
+            os.close(self._master)
+            raise
+        finally:
+            os.close(slave)
+        loop.watch(self._master, self._read)
+        loop.on_exit(self._pid, self._ended)
+        self._timer = loop.after(request["limits"]["wall_seconds"], lambda: self.stop("wall"))
+
+    def stop(self, reason: str) -> None:
+        """Hang up: the program and what it has in the foreground are killed."""
+        if self._stopped_by is None:
+            self._stopped_by = reason
+            processes.send([self._pid], signal.SIGKILL)
+
+    def type(self, data: bytes) -> None:
+        """Press keys."""
+        self._typed += data[: max(0, TYPED_BYTES - len(self._typed))]
+        self._pass_on_typed()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size, in characters; whoever is in the foreground hears of it."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def seen(self, size: int) -> None:
+        """Take note that the host has shown so many bytes."""
+        self._unseen -= size
+        if not self._reading and self._unseen < WINDOW_BYTES:
+            self._reading = True
+            self._loop.watch(self._master, self._read)
+
+    def _pass_on_typed(self) -> None:
+        if not self._typed or self._master < 0:
+            return
+        try:
+            del self._typed[: os.write(self._master, self._typed)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            return
+        if self._typed:
+            self._loop.after(TYPE_AGAIN_SECONDS, self._pass_on_typed)
+
+    def _read(self) -> None:
+        data = self._output()
+        if data:
+            self._unseen += len(data)
+            self._send(data)
+        if not data or self._unseen >= WINDOW_BYTES:
+            # Nobody has it open any more, or nobody looks: the end, or `seen`, is heard of anyway.
+            self._reading = bool(data) and self._unseen < WINDOW_BYTES
+            self._loop.unwatch(self._master)
+
+    def _output(self) -> bytes:
+        try:
+            return os.read(self._master, READ_BYTES)
+        except OSError:
+            return b""
+
+    def _ended(self, status: int, _cpu_seconds: float) -> None:
+        self._timer.cancel()
+        self._loop.unwatch(self._master)
+        # Its last words; what others still write to the terminal is nobody's to see.
+        room = WINDOW_BYTES
+        while room > 0 and (data := self._output()):
+            room -= len(data)
+            self._send(data)
+        os.close(self._master)
+        self._master = -1
+        self._finished(
+            {
+                "ended": self._stopped_by or "exited",
+                "exit_code": os.waitstatus_to_exitcode(status),
+                "duration_seconds": time.monotonic() - self._started,
+            },
+            b"",
+        )
+
+
+def _be_on_terminal(request: dict[str, Any], user: User, slave: int) -> None:
+    try:
+        processes.become(user.uid, user.folder, request["limits"], [slave])
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        for descriptor in (0, 1, 2):
+            os.dup2(slave, descriptor)
+        os.close(slave)
+        argv = request["argv"]
+        os.execve(argv[0], argv, request["environment"])
+    finally:
+        os._exit(127)

@@ -1,0 +1,61 @@
+"""A terminal inside a sandbox, as the host sees it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import SandboxError
+from harness.sandbox.connection import Connection, ConnectionLost, Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalEnd:
+    """How the program on a terminal came to its end: by itself, or by the wall limit (`wall`)."""
+
+    exit_code: int
+    ended: str
+
+
+class Terminal:
+    """The keys and the screen of a program in a sandbox."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def read(self) -> bytes:
+        """Return what came onto the screen next, b"" once the program has ended."""
+        data = await self._exchange.piece()
+        if data:
+            self._exchange.tell({"verb": "seen", "bytes": len(data)})
+        return data
+
+    def type(self, data: bytes) -> None:
+        """Press keys: at most 64 KiB that the program has not read yet are kept."""
+        self._exchange.tell({"verb": "type"}, data)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size, in characters."""
+        self._exchange.tell({"verb": "resize", "rows": rows, "columns": columns})
+
+    async def end(self) -> TerminalEnd:
+        """Wait for the program's end. Raises SandboxError where the sandbox was lost."""
+        try:
+            header, _ = await self._exchange.answer
+        except ConnectionLost as error:
+            raise SandboxError(f"the sandbox was lost: {error}") from error
+        if "error" in header:
+            raise SandboxError(f"the guest could not open a terminal: {str(header['error'])[:500]}")
+        return TerminalEnd(int(header["exit_code"]), str(header["ended"]))
+
+
+@contextlib.asynccontextmanager
+async def open_terminal(connection: Connection, request: Mapping[str, Any]) -> AsyncIterator[Terminal]:
+    """Open a terminal; it is hung up with the block. Raises SandboxError."""
+    try:
+        async with connection.exchange({"verb": "terminal", **request}) as exchange:
+            yield Terminal(exchange)
+    except ConnectionLost as error:
+        raise SandboxError(f"the sandbox was lost: {error}") from error

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from harness import __version__
-from harness.cli import audit, benchmarks, data, doctor, exec, images, report, run, setup, show
+from harness.cli import audit, benchmarks, data, doctor, exec, images, report, run, setup, shell, show
 from harness.errors import HarnessError
 
 INTERRUPTED = 130
@@ -20,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 # To add a file of commands: import it above, name it here. The order is that of the help.
-for group in (run, report, show, audit, exec, benchmarks, data, doctor, setup, images):
+for group in (run, report, show, shell, audit, exec, benchmarks, data, doctor, setup, images):
     app.add_typer(group.app)
 
 

@@ -61,8 +61,8 @@ def _show(check: Check) -> None:
     """Print a check on one line, and below it how to mend what is wrong."""
     from rich.text import Text
 
+    from harness.printable import printable
     from harness.reports.console import encodable, open_console
-    from harness.reports.text import printable
 
     console = open_console(sys.stdout)
     found = encodable(printable(check.found, FOUND_LIMIT), sys.stdout)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from harness.environments import environment
 from harness.errors import UsageError
-from harness.reports.text import printable_bytes
+from harness.printable import printable_bytes
 from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits

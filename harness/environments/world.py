@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ from pydantic import ValidationError
 from harness.environments.opening import Opening
 from harness.environments.tool import SUBMIT, Tool
 from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.terminal import Terminal
 
+OpenTerminal = Callable[..., AbstractAsyncContextManager[Terminal]]
 Handler = Callable[[Any], Awaitable[str]]
 
 
@@ -37,6 +40,7 @@ class World:
 
     `opening` is what its sandbox was opened with. `rounds` bounds the calls; `record` gets one entry a
     round, for the transcript. `end` leaves no process of the agent alive, or raises SandboxError.
+    `terminal`, with rows, columns and a timeout in seconds, opens one for a person, where there can be one.
     """
 
     def __init__(
@@ -48,12 +52,14 @@ class World:
         rounds: int | None,
         record: Callable[[Mapping[str, Any]], None],
         end: Callable[[], Awaitable[None]],
+        terminal: OpenTerminal | None = None,
     ) -> None:
         self.sandbox = sandbox
         self.opening = opening
         self.tools = {tool.name: tool for tool in (*handlers, SUBMIT)}
         self.rounds = rounds
         self.rounds_used = 0
+        self.terminal = terminal
         self.submitted: str | None = None
         self._handlers = {tool.name: handler for tool, handler in handlers.items()}
         self._record = record

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TextIO
 from harness.agents.cheats.agent import NULL, ORACLE
 from harness.agents.cheats.attack import Kind
 from harness.engine.audit import Audit, AuditedAttempt, statuses
+from harness.printable import printable
 from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
 from harness.reports.console import open_console
 from harness.reports.figures import count, duration, tampering
-from harness.reports.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from harness.benchmarks import Benchmark, Example
 from harness.data.cache import KeptFile
+from harness.printable import printable
 from harness.reports.console import encodable, open_console
 from harness.reports.figures import count
-from harness.reports.text import printable
 
 _SHOWN = 20_000
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from harness.grading.intervals import wilson_interval
 from harness.model import AttemptRecord, Status, Summary
+from harness.printable import printable
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.markup import Markup, element, joined
 from harness.reports.remarks import remarks
-from harness.reports.text import printable
 
 _STYLE_FILE = Path(__file__).with_name("report.css")
 _WHY_LIMIT = 160

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from harness.reports.text import printable
+from harness.printable import printable
 
 _TEXT_LIMIT = 4000
 _VOID = frozenset({"meta", "input"})

@@ -8,10 +8,10 @@ from typing import TextIO
 
 from harness.engine.observer import RunObserver
 from harness.model import AttemptRecord
+from harness.printable import printable
 from harness.reports.console import NOTE_LIMIT, encodable, is_live
 from harness.reports.figures import count
 from harness.reports.tally import Tally
-from harness.reports.text import printable
 
 _SECONDS_BETWEEN_LINES = 5.0
 _LINES_PER_RUN = 10

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from harness.grading.intervals import wilson_interval
 from harness.model import AttemptRecord, DataSource, Status, Summary
+from harness.printable import printable
 from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
 from harness.reports.console import open_console
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.remarks import remarks
-from harness.reports.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

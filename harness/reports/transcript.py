@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from harness.engine.store import TRANSCRIPTS, transcript_name
 from harness.errors import DataError
+from harness.printable import printable
 from harness.reports.blocks import print_line, write
 from harness.reports.console import open_console
-from harness.reports.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

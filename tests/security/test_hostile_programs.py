@@ -19,7 +19,7 @@ from harness import Sandbox
 from harness.errors import UsageError
 from harness.grading.programs import grade_program
 from harness.model import ProgramTests, Status, Submission, Verdict
-from harness.reports.text import printable, printable_bytes
+from harness.printable import printable, printable_bytes
 from harness.sandbox import reaper
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import MIB, Limits

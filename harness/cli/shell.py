@@ -1,0 +1,43 @@
+"""`harness shell`: act in the world of a task yourself, and be graded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def shell(
+    task: Annotated[str, typer.Argument(help="A task id, such as os/dev/1.")],
+    benchmark: Annotated[
+        str, typer.Option("-b", "--benchmark", help="The benchmark of the task.")
+    ] = "agentbench",
+    data: Annotated[str | None, typer.Option("--data", help="bundled, hub, or a path to the data.")] = None,
+    timeout_seconds: Annotated[
+        int, typer.Option("--timeout-seconds", help="Wall limit, for you and for the grader: 180 to 600.")
+    ] = 600,
+    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    output_dir: Annotated[Path, typer.Option("--output-dir", help="Where the run folder goes.")] = Path(
+        "runs"
+    ),
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Twice: tracebacks.")] = 0,
+) -> None:
+    """Open a terminal inside a task's sandbox, as an agent would find it; leaving it grades it."""
+    from harness.cli.carry_out import Wishes, carry_out
+    from harness.config import load_config
+
+    given = {
+        "benchmark": benchmark,
+        "agent": "human",
+        "task_ids": [task],
+        "timeout_seconds": timeout_seconds,
+        "runtime": runtime,
+        "output_dir": str(output_dir),
+        "max_concurrent": 1,
+    }
+    config = load_config(None, given if data is None else {**given, "data": data})
+    carry_out(config, Wishes(verbosity=verbose, quiet=True))

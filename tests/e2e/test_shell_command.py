@@ -1,0 +1,73 @@
+"""A person acts: `--agent human` on a real terminal, and what is said where there is none."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import Harness
+
+SECONDS = 60.0
+SCRIPT = Path(sys.executable).parent / "harness"
+
+
+class Keyboard:
+    """A terminal with `harness` on it."""
+
+    def __init__(self, harness: Harness, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [SCRIPT, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=harness.folder,
+            env=harness.environment,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.screen = ""
+
+    def until(self, wanted: str) -> None:
+        end = time.monotonic() + SECONDS
+        while wanted not in self.screen:
+            assert time.monotonic() < end, self.screen
+            try:
+                data = os.read(self._ours, 65536)
+            except OSError:
+                data = b""
+            assert data, f"it ended without {wanted!r}: {self.screen!r}"
+            self.screen += data.decode("utf-8", "replace")
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+def test_without_a_terminal_it_says_what_is_missing(harness: Harness) -> None:
+    refused = harness("run", "-b", "mbpp", "--data", "bundled", "--agent", "human", "-n", "1")
+    assert refused.returncode == 2
+    assert "a person acts on a terminal" in refused.stderr
+
+
+@pytest.mark.timeout(120)
+def test_what_a_person_answers_is_graded(harness: Harness) -> None:
+    keyboard = Keyboard(harness, "shell", "9001", "-b", "mbpp", "--data", "bundled")
+    try:
+        keyboard.until("answer (empty: none): ")
+        keyboard.type("nonsense(\n")
+        keyboard.until("run folder:")
+        assert keyboard.process.wait(SECONDS) == 0
+    finally:
+        keyboard.close()
+    assert "failed" in keyboard.screen

@@ -1,0 +1,148 @@
+"""AgentBench's records as tasks and references, and how the oracle plays them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from harness.benchmarks.agentbench.categories import BUILT
+from harness.benchmarks.agentbench.prompts import database_prompt, flat_prompt, shell_prompt
+from harness.benchmarks.agentbench.records import (
+    DatabaseRecord,
+    FlatRecord,
+    OsRecord,
+    OtherRecord,
+    Script,
+    kind_of,
+    parse,
+)
+from harness.benchmarks.agentbench.scores import Outcome, scores
+from harness.benchmarks.benchmark import Benchmark, NotBuilt
+from harness.data.rows import Row
+from harness.environments import scripts
+from harness.environments.db import DatabaseSetup, named_table
+from harness.environments.os import MOST_COMMAND_SECONDS, OsSetup
+from harness.environments.world import World
+from harness.errors import SandboxError
+from harness.grading.database import DatabaseAnswer, DatabaseState
+from harness.grading.expected_text import ExpectedText
+from harness.grading.shell_state import AnswerMatch, StateChecks
+from harness.model import Reference, Submission, Task
+
+_NAME = "agentbench"
+_DONE = "done"
+_SETUPS: Mapping[str, object] = {"os": OsSetup(), "db": DatabaseSetup(())}
+
+
+def read(row: Row) -> tuple[Task, Reference] | NotBuilt:
+    """Read a record of either format. One of a category that cannot be run is told, and not read further."""
+    record = parse(row)
+    match record:
+        case OsRecord():
+            return _shell_task(record)
+        case DatabaseRecord():
+            return _database_task(record, row)
+        case FlatRecord() if record.category in BUILT:
+            return _flat_task(record)
+        case FlatRecord() | OtherRecord():
+            return NotBuilt(record.task_id, record.category)
+
+
+def submit(task: Task, field: str, text: str) -> Submission:
+    """A ready answer stands for itself; what has to be done in a world has not been done by it."""
+    return Submission(text, agent_output=text)
+
+
+async def play(task: Task, reference: Reference, world: World) -> Submission:
+    """Do in the world what solves the task, and hand in the answer that comes of it. Raises SandboxError."""
+    answer = await _played(task, reference, world)
+    await world.submit(answer)
+    return Submission(answer, agent_output=answer)
+
+
+async def _played(task: Task, reference: Reference, world: World) -> str:
+    """Return the answer; of a state, that which whoever made it would give."""
+    match reference.criterion:
+        case DatabaseState():
+            told = await world.call("sql", {"sql": reference.solution})
+            if told.text.startswith("error"):
+                raise SandboxError(f"{task.id}: the reference's own SQL fails: {told.text[:500]}")
+            return _DONE
+        case StateChecks() | AnswerMatch(answer=None) if reference.solution:
+            # In a subshell, which has the variables of the shell, and whose exit is not the shell's.
+            command = f"(\n{reference.solution}\n) 2>/dev/null"
+            told = await world.call("bash", {"command": command, "timeout_seconds": MOST_COMMAND_SECONDS})
+            output, _, _ = told.text.rpartition("\n[")
+            return "" if output == "[no output]" else output
+    return reference.solution
+
+
+def scores_of(benchmark: Benchmark, resolved: Mapping[str, bool]) -> Mapping[str, Any]:
+    """Return AgentBench's scores over the tasks that ran."""
+    categories = {task.id: task.category or "" for task in benchmark.tasks}
+    return scores(
+        Outcome(categories[task_id], passed, kind_of(benchmark.rows[task_id]))
+        for task_id, passed in resolved.items()
+    )
+
+
+def _shell_task(record: OsRecord) -> tuple[Task, Reference]:
+    setup = OsSetup(
+        inits=tuple(_script(script) for script in record.inits),
+        start=None if record.start is None else record.start.code,
+    )
+    example = None if record.example is None else _script(record.example)
+    match = record.match
+    if match is None:
+        checks = tuple(None if check is None else _script(check) for check in record.checks)
+        criterion: object = StateChecks(checks, example)
+        expected = "" if record.example is None else record.example.code
+    else:
+        criterion = AnswerMatch(match.text, match.pattern, match.strip)
+        expected = str(match.text if match.pattern is None else match.pattern)
+    task = Task(record.task_id, _NAME, "os", shell_prompt(record), category="os", setup=setup)
+    return task, Reference(record.task_id, _solution(record), criterion, expected)
+
+
+def _database_task(record: DatabaseRecord, row: Row) -> tuple[Task, Reference]:
+    try:
+        table = named_table(record.table, record.columns, record.rows)
+    except ValueError as error:
+        raise row.error(str(error), field="table") from error
+    setup = DatabaseSetup((table,))
+    task = Task(record.task_id, _NAME, "db", database_prompt(record), category="db", setup=setup)
+    if record.kind == "SELECT":
+        answer = json.dumps(record.labels, ensure_ascii=False)
+        return task, Reference(record.task_id, answer, DatabaseAnswer(record.labels), answer)
+    sql = str(record.sql)
+    criterion = DatabaseState((table,), table.name, sql, record.answer_md5)
+    return task, Reference(record.task_id, sql, criterion, sql)
+
+
+def _flat_task(record: FlatRecord) -> tuple[Task, Reference]:
+    task = Task(
+        record.task_id,
+        _NAME,
+        record.category,
+        flat_prompt(record),
+        category=record.category,
+        setup=_SETUPS[record.category],
+    )
+    expected = record.expected_output
+    return task, Reference(record.task_id, expected, ExpectedText(expected), expected)
+
+
+def _script(script: Script) -> scripts.Script:
+    return scripts.Script(script.language, script.code)  # type: ignore[arg-type]  # it is one of LANGUAGES
+
+
+def _solution(record: OsRecord) -> str:
+    """Return the answer where it is one text, else what to run in the task's shell, which prints it."""
+    if record.match is not None and record.match.text is not None:
+        return record.match.text
+    example = record.example
+    if example is None:
+        return ""
+    return example.code if example.language == "bash" else f"python3 -c {shlex.quote(example.code)}"

@@ -1,0 +1,81 @@
+"""AgentBench as a benchmark: tasks, references, and what is chosen of mixed data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.benchmarks import Benchmark, load_benchmark
+from harness.engine.plan import select_tasks
+from harness.environments.db import DatabaseSetup
+from harness.environments.os import OsSetup
+from harness.errors import UsageError
+from harness.grading import grader_of
+from harness.grading.database import DatabaseAnswer, DatabaseState
+from harness.grading.expected_text import ExpectedText
+from harness.grading.shell_state import AnswerMatch, StateChecks
+
+SAMPLE = load_benchmark("agentbench", path="bundled")
+FLAT: list[dict[str, Any]] = [
+    {"task_id": "f-os", "environment": "OS", "instruction": "say seven", "expected_output": "7"},
+    {"task_id": "f-db", "environment": "db", "description": "say eight", "expected_output": "8"},
+    {"task_id": "f-kg", "environment": "kg", "instruction": "say nine", "expected_output": "9"},
+]
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Benchmark:
+    path = tmp_path / "flat.json"
+    path.write_text(json.dumps(FLAT))
+    return load_benchmark("agentbench", path=str(path))
+
+
+def test_every_task_has_a_world_and_a_grader() -> None:
+    setups = {"os": OsSetup, "db": DatabaseSetup}
+    for task in SAMPLE.tasks:
+        assert task.environment == task.category
+        assert isinstance(task.setup, setups[task.environment])
+        assert grader_of(SAMPLE.references[task.id].criterion)
+
+
+def test_every_kind_of_criterion_is_in_the_sample() -> None:
+    kinds = {type(reference.criterion) for reference in SAMPLE.references.values()}
+    assert kinds == {AnswerMatch, StateChecks, DatabaseAnswer, DatabaseState}
+
+
+def test_an_agent_is_shown_no_gold() -> None:
+    for task in SAMPLE.tasks:
+        reference = SAMPLE.references[task.id]
+        assert len(reference.solution) < 12 or reference.solution not in task.prompt
+        shown = repr(task.setup)
+        assert len(reference.solution) < 40 or reference.solution not in shown
+
+
+def test_scores_name_each_kind_of_query() -> None:
+    found = SAMPLE.scores({task.id: task.category == "os" for task in SAMPLE.tasks})
+    assert found["categories"]["os"]["score"] == 1.0
+    assert set(found["categories"]["db"]["kinds"]) == {"SELECT", "INSERT", "UPDATE", "DELETE"}
+    assert found["overall"]["score"] == 0.5
+
+
+def test_a_flat_task_is_judged_by_its_text_in_the_same_world(flat: Benchmark) -> None:
+    assert [(task.id, task.environment) for task in flat.tasks] == [("f-os", "os"), ("f-db", "db")]
+    assert flat.references["f-os"].criterion == ExpectedText("7")
+    assert "say seven" in flat.tasks[0].prompt
+    assert flat.tasks[0].setup == OsSetup()
+
+
+def test_flat_tasks_of_a_category_without_an_environment_are_refused_by_name(flat: Benchmark) -> None:
+    with pytest.raises(UsageError, match="no environment yet for category kg") as caught:
+        select_tasks(flat)
+    assert str(caught.value.hint) == "choose what can be run: --filter-category db --filter-category os"
+    assert [task.id for task in select_tasks(flat, categories=["OS", "Db"])] == ["f-os", "f-db"]
+
+
+def test_a_category_that_nobody_knows_lists_all_seven(flat: Benchmark) -> None:
+    with pytest.raises(UsageError, match="unknown category 'chess'") as caught:
+        select_tasks(flat, categories=["chess"])
+    assert "card, db, house, kg, lateral, os, web" in str(caught.value.hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from harness.agents.agent import AgentError, AgentSettings
 from harness.agents.person import Person
@@ -50,7 +51,8 @@ class Human:
             return
         self._person.say(HOW_TO_LEAVE)
         rows, columns = self._person.size
-        async with world.terminal(rows=rows, columns=columns, timeout=SECONDS) as terminal:
+        env = {"TERM": os.environ.get("TERM", "xterm")}
+        async with world.terminal(rows=rows, columns=columns, timeout=SECONDS, env=env) as terminal:
             await self._person.use(terminal)
         self._person.say("")
 

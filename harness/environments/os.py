@@ -113,6 +113,7 @@ async def open_machine(
             rounds=rounds,
             record=record,
             end=sandbox.end_all,
+            terminal=sandbox.terminal,
         )
         machine.tools_before = await note_tools(sandbox)
         yield machine

@@ -27,6 +27,6 @@ BENCHMARKS = (
         gather=read_layout,
         why_quarantined=why_quarantined,
         scores=scores_of,
-        metrics=status_metrics,
+        adds=status_metrics,
     ),
 )

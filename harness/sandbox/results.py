@@ -95,8 +95,9 @@ class TestReport:
     """What trusted tests said of a program.
 
     `results` has True or False for each statement in order, always all of them: what was not
-    reported as passed has failed. `ended` says how the candidate's process came to its end where
-    that ended the tests: a field of `Limits`, `signal`, `killed` or `exited`; else None.
+    reported as passed has failed; `ran` is how many there are reports of. `ended` says how the
+    candidate's process came to its end where that ended the tests: a field of `Limits`, `signal`,
+    `killed` or `exited`; else None.
     """
 
     __test__ = False  # not a pytest class
@@ -114,6 +115,30 @@ class TestReport:
     memory_kills: int
     refused_forks: int
     clean: bool
+    ran: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InputRun:
+    """How one run of a program on one input ended, and what it wrote.
+
+    `ended` is `exited`, `signal`, `killed`, or the limit (a field of `Limits`) that ended it.
+    """
+
+    ended: str
+    exit_code: int
+    stdout: Stream
+    stderr: Stream
+    cpu_seconds: float
+    duration_seconds: float
+    memory_kills: int
+    refused_forks: int
+    clean: bool
+
+    @property
+    def well(self) -> bool:
+        """Whether the program came to its end by itself, without an error."""
+        return self.ended == "exited" and self.exit_code == 0 and self.clean
 
 
 def exec_result(header: Mapping[str, Any], body: bytes) -> ExecResult:
@@ -149,12 +174,15 @@ def test_report(header: Mapping[str, Any], body: bytes, *, expected: int) -> Tes
     stdout, stderr = _streams(header, body)
     report = header["report"]
     passed = [] if report is None else [result == "passed" for result in report["results"][:expected]]
+    ended = header["ended"]
+    if report is not None and report.get("timeout") is not None:
+        ended = report["timeout"]
     return TestReport(
         results=tuple(passed + [False] * (expected - len(passed))),
         evidence=None if report is None else report["evidence"],
         error=None if report is None else report["error"],
         breach=None if report is None else report["breach"],
-        ended=LIMIT_NAMES.get(header["ended"], header["ended"]),
+        ended=LIMIT_NAMES.get(ended, ended),
         exit_code=header["exit_code"],
         stdout=stdout,
         stderr=stderr,
@@ -163,10 +191,36 @@ def test_report(header: Mapping[str, Any], body: bytes, *, expected: int) -> Tes
         memory_kills=header["memory_kills"],
         refused_forks=header["refused_forks"],
         clean=header["clean"],
+        ran=0 if report is None else len(report["results"]),
     )
 
 
 test_report.__test__ = False  # type: ignore[attr-defined]
+
+
+def input_runs(header: Mapping[str, Any], body: bytes) -> list[InputRun]:
+    """Read the answer to `inputs`: one entry for each run that there was."""
+    runs = []
+    for facts in header["runs"]:
+        size = sum(facts[name][part] for name in ("stdout", "stderr") for part in ("head", "tail"))
+        stdout, stderr = _streams(facts, body[:size])
+        body = body[size:]
+        runs.append(
+            InputRun(
+                ended=LIMIT_NAMES.get(facts["ended"], facts["ended"]),
+                exit_code=facts["exit_code"],
+                stdout=stdout,
+                stderr=stderr,
+                cpu_seconds=facts["cpu_seconds"],
+                duration_seconds=facts["duration_seconds"],
+                memory_kills=facts["memory_kills"],
+                refused_forks=facts["refused_forks"],
+                clean=facts["clean"],
+            )
+        )
+    if body:
+        raise SandboxError("the guest's answer does not add up")
+    return runs
 
 
 def _streams(header: Mapping[str, Any], body: bytes) -> tuple[Stream, Stream]:

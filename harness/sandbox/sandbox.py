@@ -20,7 +20,7 @@ from harness.sandbox.engine import connect
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
 from harness.sandbox.images import require_image
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.results import ExecResult, TestReport, exec_result, test_report
+from harness.sandbox.results import ExecResult, InputRun, TestReport, exec_result, input_runs, test_report
 from harness.sandbox.runtimes import WATCHED_BY_GUEST
 from harness.sandbox.spec import ENVIRONMENT, ROOT_ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
 from harness.sandbox.terminal import Terminal, open_terminal
@@ -234,6 +234,93 @@ class Sandbox:
         report = test_report(header, body, expected=len(statements))
         self.clean = self.clean and report.clean
         return report
+
+    async def run_calls(
+        self,
+        *,
+        program: str,
+        function: str,
+        calls: Sequence[tuple[bytes, bytes]],
+        shown: int = 0,
+        preamble: str = "",
+        epilogue: str = "",
+        cpu_seconds: float | None = None,
+        wall_seconds: float | None = None,
+        wall_seconds_in_all: float = 600.0,
+    ) -> TestReport:
+        """Call a function of a program and compare what it returns, as `run_tests` does by statements.
+
+        Each of `calls` holds the arguments, one JSON value a line, and the expected result in JSON; the
+        function gets the lines as they are, so that `epilogue` should define one that reads them. A
+        call, and the loading of `preamble`, `program` and `epilogue`, may use up to `cpu_seconds` and
+        `wall_seconds` (default: those of the sandbox, which bound them). Up to call number `shown` the
+        first wrong result ends it. See `guest.call_tests`. Raises UsageError for more than fits into
+        one request.
+        """
+        limits = self._job_limits(None, 4096)
+        cpu_seconds = min(limits["cpu_seconds"], cpu_seconds or math.inf)
+        wall_seconds = min(limits["wall_seconds"], wall_seconds or math.inf)
+        steps = len(calls) + 1
+        limits["cpu_seconds"] = math.ceil(min(steps * cpu_seconds, wall_seconds_in_all)) + 1
+        limits["wall_seconds"] = wall_seconds_in_all
+        request = {
+            "verb": "test",
+            "program": program,
+            "preamble": preamble,
+            "epilogue": epilogue,
+            "function": function,
+            "calls": [(len(arguments), len(expected)) for arguments, expected in calls],
+            "shown": shown,
+            "call_cpu_seconds": cpu_seconds,
+            "call_wall_seconds": wall_seconds,
+            "environment": _job_environment(),
+            "limits": limits,
+        }
+        body = b"".join(part for call in calls for part in call)
+        header, data = await self._request(request, body, seconds=wall_seconds_in_all + GRACE_SECONDS)
+        report = test_report(header, data, expected=len(calls))
+        self.clean = self.clean and report.clean
+        return report
+
+    async def run_on_inputs(
+        self,
+        *,
+        program: bytes,
+        inputs: Sequence[bytes],
+        stdout_bytes: Sequence[int],
+        preamble: bytes = b"",
+        cpu_seconds: float | None = None,
+        wall_seconds: float | None = None,
+        wall_seconds_in_all: float = 600.0,
+        stdin: Literal["real", "mocked"] = "real",
+    ) -> list[InputRun]:
+        """Run a Python program on each input in turn, up to the first on which it does not end well.
+
+        Each run is a process with a user, a folder and a stdin of its own, and sees nothing of the
+        others. It may use up to `cpu_seconds` and `wall_seconds` (default: those of the sandbox, which
+        bound them), and write `stdout_bytes`, given for each input. `preamble` is source that runs
+        first, in the same namespace. `mocked` is `guest.mocked_stdin`. Raises UsageError for more than
+        fits into one request.
+        """
+        limits = self._job_limits(None, 4096)
+        limits["cpu_seconds"] = math.ceil(min(limits["cpu_seconds"], cpu_seconds or math.inf))
+        limits["wall_seconds"] = min(limits["wall_seconds"], wall_seconds or math.inf)
+        request = {
+            "verb": "inputs",
+            "preamble_bytes": len(preamble),
+            "program_bytes": len(preamble) + len(program),
+            "input_bytes": [len(data) for data in inputs],
+            "stdout_bytes": list(stdout_bytes),
+            "stdin": stdin,
+            "environment": _job_environment(),
+            "limits": limits,
+            "wall_seconds": wall_seconds_in_all,
+        }
+        body = b"".join((preamble, program, *inputs))
+        header, data = await self._request(request, body, seconds=wall_seconds_in_all + GRACE_SECONDS)
+        runs = input_runs(header, data)
+        self.clean = self.clean and header["clean"]
+        return runs
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file as the agent's user. Relative paths start at its folder. Raises UsageError."""

@@ -1,4 +1,4 @@
-"""The two kinds of job: a command, and a program under trusted tests."""
+"""Jobs: what they have in common, and two kinds of them: a command, and a program under trusted tests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Spawners(NamedTuple):
 
 
 class Job:
-    """What both kinds share: outputs, the wall limit, the counters, and who hears of the end."""
+    """What all kinds share: outputs, the wall limit, the counters, and who hears of the end."""
 
     def __init__(
         self, loop: Loop, request: dict[str, Any], finished: Callable[[dict[str, Any], bytes], None]
@@ -64,9 +64,8 @@ class Job:
     def capture(self, uid: int) -> tuple[int, int]:
         """Make the pipes for stdout and stderr; return their writing ends, which `uid` may open anew."""
         ends = []
-        for _ in range(2):
+        for keep in (self.limits.get("stdout_bytes") or self.limits["keep_bytes"], self.limits["keep_bytes"]):
             read_end, write_end = os.pipe()
-            keep = self.limits["keep_bytes"]
             self.outputs.append(Output(self.loop, read_end, keep, self._output_grew))
             try:
                 os.fchown(write_end, uid, uid)  # for /dev/stdout
@@ -138,7 +137,7 @@ class CommandJob(Job):
         self._pid: int | None = None
         self._session: int | None = None
         stdout, stderr = self.capture(user.uid)
-        source = _file_of(stdin)
+        source = file_of(stdin)
         try:
             pid = os.fork()
             if pid == 0:
@@ -246,8 +245,10 @@ def _execute(argv: list[str], environment: dict[str, str]) -> None:
     raise refused
 
 
-def _for_the_tests(request: dict[str, Any]) -> bytes:
+def _for_the_tests(request: dict[str, Any], body: bytes, candidate_uid: int) -> bytes:
     """What the tests' process has to know of a request, the statements compiled."""
+    if "calls" in request:
+        return marshal.dumps({**request, "body": body, "candidate_uid": candidate_uid})
     from . import asserts  # not above: the spawners would have its modules to copy in each fork
 
     wanted = {name: request[name] for name in TESTS_NEED}
@@ -255,7 +256,7 @@ def _for_the_tests(request: dict[str, Any]) -> bytes:
     return marshal.dumps(wanted)
 
 
-def _file_of(data: bytes) -> int:
+def file_of(data: bytes | memoryview) -> int:
     """A descriptor to read `data` from: a file in memory, so that nobody has to feed a pipe.
 
     Empty data too: an agent that is root may have put anything in the place of /dev/null.
@@ -281,6 +282,7 @@ class TestJob(Job):
         self,
         loop: Loop,
         request: dict[str, Any],
+        body: bytes,
         users: Users,
         spawners: Spawners,
         finished: Callable[[dict[str, Any], bytes], None],
@@ -298,7 +300,7 @@ class TestJob(Job):
         self._outlived = False
         stdout, stderr = self.capture(user.uid)
         ours, theirs = socket.socketpair()
-        source = _file_of(_for_the_tests(request))
+        source = file_of(_for_the_tests(request, body, user.uid))
         self._result_read, result_write = os.pipe()
         try:
             limits = {name: self.limits[name] for name in ("file_bytes", "open_files")}

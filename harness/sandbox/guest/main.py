@@ -10,6 +10,7 @@ import sys
 import time
 
 from . import files, frames, processes, rehearsal, roles, spawner, survey
+from .input_jobs import InputsJob
 from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
 from .routine_job import RoutineJob
@@ -43,10 +44,11 @@ class Guest:
         self._agent: User | None = None
         self._shell: Shell | None = None
         self._acting_since = 0
-        self._jobs: dict[int, Job | Call | TerminalJob] = {}
+        self._jobs: dict[int, Job | Call | TerminalJob | InputsJob] = {}
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
             "hello": self._hello,
             "exec": self._exec,
+            "inputs": self._inputs,
             "routine": self._routine,
             "test": self._test,
             "put": self._put,
@@ -228,9 +230,14 @@ class Guest:
 
         return closed
 
-    def _test(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+    def _test(self, number: int, header: dict[str, Any], body: bytes) -> None:
         finished = self._finisher(number)
-        self._jobs[number] = TestJob(self._loop, header, self._known_users(), self._spawners, finished)
+        self._jobs[number] = TestJob(self._loop, header, body, self._known_users(), self._spawners, finished)
+
+    def _inputs(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        finished = self._finisher(number)
+        users, candidates = self._known_users(), self._spawners.candidates
+        self._jobs[number] = InputsJob(self._loop, header, body, users, candidates, finished)
 
     def _finisher(self, number: int) -> Callable[[dict[str, Any], bytes], None]:
         def finished(reply: dict[str, Any], body: bytes) -> None:

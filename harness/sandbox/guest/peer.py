@@ -67,9 +67,9 @@ class Candidate:
         self.breach: str | None = None
         self.last_call: tuple[tuple[Any, ...], dict[str, Any], list[Any]] | None = None
 
-    def load(self, preamble: str, program: str) -> None:
-        """Run both sources in the candidate's process, in one namespace."""
-        self.ask(channel.LOAD, (preamble, program))
+    def load(self, *sources: str) -> None:
+        """Run all sources in the candidate's process, in one namespace."""
+        self.ask(channel.LOAD, sources)
 
     def get(self, name: str) -> Any:
         """Return what the program defines under `name`: a plain value, a class to catch, or a stand-in."""

@@ -154,6 +154,21 @@ def processes_of(uids: frozenset[int]) -> list[int]:
     return found
 
 
+def waited_seconds(pids: Iterable[int]) -> float:
+    """How long the first thread of one of these, the worst off, could have run and got no processor.
+
+    0 where the kernel does not tell.
+    """
+    worst = 0.0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/schedstat", "rb") as file:
+                worst = max(worst, int(file.read().split()[1]) / 1e9)
+        except (OSError, ValueError, IndexError):
+            continue
+    return worst
+
+
 def send(pids: Iterable[int], number: int) -> None:
     for pid in pids:
         try:

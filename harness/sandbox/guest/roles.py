@@ -1,4 +1,4 @@
-"""What the children of the two spawners are: a candidate, and the tests that it is put to."""
+"""What the children of the two spawners are: a candidate, alone or under tests, and these tests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import sys
 import typing  # noqa: F401 - most programs import it, and so do tests: once here, not twice in each sample
 from os import dup2, fstat, read, write
 
-from . import candidate, processes, trusted_tests
+from . import call_tests, candidate, mocked_stdin, processes, standalone, trusted_tests
 from .processes import become_limited
 from .spawner import Role
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, ClassVar
 
     from .spawner import Child
 
@@ -29,8 +30,19 @@ def _prepare_candidates() -> None:
     processes.python_signals()
 
 
+class _Standalone:
+    """How programs are run that are no candidates under tests: settings, told once for many children."""
+
+    preamble_bytes = 0
+    run: ClassVar[Callable[[bytes, bytes], int]] = standalone.run
+
+
 def _configure_candidates(settings: dict[str, Any]) -> None:
     processes.limit_children(settings["limits"])
+    if "stdin" in settings:
+        standalone.warm_up()
+        _Standalone.preamble_bytes = settings["preamble_bytes"]
+        _Standalone.run = mocked_stdin.run if settings["stdin"] == "mocked" else standalone.run
     wanted = settings["environment"]
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]
@@ -44,6 +56,8 @@ def _set_home(child: Child) -> None:
 
 def _be_candidate(child: Child, descriptors: tuple[int, ...]) -> None:
     """Be a candidate: `descriptors` are its channel to the tests, stdout and stderr. Does not return."""
+    if len(descriptors) > 3:
+        _be_standalone(child, descriptors)
     status = 70
     try:
         channel, stdout, stderr = descriptors
@@ -57,6 +71,22 @@ def _be_candidate(child: Child, descriptors: tuple[int, ...]) -> None:
             sys.stdout.flush()
         finally:
             os._exit(status)
+
+
+def _be_standalone(child: Child, descriptors: tuple[int, ...]) -> None:
+    """Be a program on its own: `descriptors` are its source, stdin, stdout and stderr. Does not return."""
+    status = 70
+    try:
+        source, *standard = descriptors
+        for number, descriptor in enumerate(standard):
+            dup2(descriptor, number)
+        # At this place, since the descriptor and its offset are shared by all runs of the program.
+        text = os.pread(source, fstat(source).st_size, 0)
+        become_limited(child.uid, child.folder, child.cpu_seconds, ())
+        size = _Standalone.preamble_bytes
+        status = _Standalone.run(text[:size], text[size:])
+    finally:
+        os._exit(status)
 
 
 def _prepare_tests() -> None:
@@ -76,7 +106,8 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
     try:
         channel, request, result = descriptors
         become_limited(child.uid, child.folder, child.cpu_seconds, descriptors)
-        report = trusted_tests.run(channel, marshal.loads(read(request, fstat(request).st_size)))
+        asked = marshal.loads(read(request, fstat(request).st_size))
+        report = call_tests.run(channel, asked) if "calls" in asked else trusted_tests.run(channel, asked)
         view = memoryview(json.dumps(report).encode())
         while view:
             view = view[write(result, view) :]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 MAX_ORDER_BYTES = 64 * 1024
 # The wait status of a child that could not be started: a bare number, for marshal knows no enumerations.
 KILLED = int(signal.SIGKILL)
-# Each role takes as many.
-DESCRIPTORS = struct.Struct("3i")
+# What a child takes, by their size: a candidate and its tests three each, a program on its own four.
+DESCRIPTORS = {form.size: form for form in (struct.Struct("3i"), struct.Struct("4i"))}
 
 
 class Spawner:
@@ -115,7 +115,7 @@ def _serve(link: socket.socket, role: Role) -> None:
     os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    room = socket.CMSG_SPACE(DESCRIPTORS.size)
+    room = socket.CMSG_SPACE(max(DESCRIPTORS))
     configured = b""
     users: dict[int, int] = {}
     poll = select.poll()
@@ -135,7 +135,8 @@ def _serve(link: socket.socket, role: Role) -> None:
             data, ancillary, _flags, _address = link.recvmsg(MAX_ORDER_BYTES, room)
             if not data:
                 return
-            descriptors = DESCRIPTORS.unpack(ancillary[0][2])
+            received = ancillary[0][2]
+            descriptors = DESCRIPTORS[len(received)].unpack(received)
             uid, folder, cpu_seconds, settings = loads(data)
             child = Child(uid, folder, cpu_seconds)
             if settings != configured:
@@ -153,5 +154,5 @@ def _serve(link: socket.socket, role: Role) -> None:
                     finally:
                         os._exit(1)
                 users[pid] = uid
-            for received in descriptors:
-                close(received)
+            for descriptor in descriptors:
+                close(descriptor)

@@ -80,7 +80,7 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
             namespace[alias] = candidate.get(name)
     except BaseException as error:
         error_name = type(error).__name__
-        evidence = f"{stage}: {_describe(error)}"
+        evidence = f"{stage}: {described(error)}"
         results = ["failed"] * len(request["statements"])
     else:
         for statement, ahead in zip(request["statements"], request["compiled"]):
@@ -98,7 +98,7 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
                 break
     return {
         "results": results,
-        "evidence": None if evidence is None else _bounded(evidence, MAX_EVIDENCE),
+        "evidence": None if evidence is None else bounded(evidence, MAX_EVIDENCE),
         "error": error_name,
         "breach": candidate.breach,
         "lost": candidate.lost,
@@ -133,31 +133,34 @@ def _failure(
     """Say which line failed and why, what it compared, and what was called last."""
     lines = statement.splitlines()
     text = lines[line - 1].strip() if line and line <= len(lines) else statement.strip()
-    parts = [f"{_bounded(text, 600)}: {_describe(error)}"]
+    parts = [f"{bounded(text, 600)}: {described(error)}"]
     if isinstance(error, AssertionError) and len(compared) == 2:
-        parts.append(f"left is {_shown(compared[0])}, right is {_shown(compared[1])}")
+        parts.append(f"left is {shown(compared[0])}, right is {shown(compared[1])}")
     if candidate.last_call is not None:
         args, kwargs, outcome = candidate.last_call
-        shown = [_shown(arg) for arg in args] + [f"{name}={_shown(arg)}" for name, arg in kwargs.items()]
-        result = f"returned {_shown(outcome[0])}" if outcome else "did not return"
-        parts.append(f"the last call, with ({_bounded(', '.join(shown), 400)}), {result}")
+        given = [shown(arg) for arg in args] + [f"{name}={shown(arg)}" for name, arg in kwargs.items()]
+        result = f"returned {shown(outcome[0])}" if outcome else "did not return"
+        parts.append(f"the last call, with ({bounded(', '.join(given), 400)}), {result}")
     return "; ".join(parts)
 
 
-def _describe(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """Return an exception's name and message, bounded."""
     try:
         message = str(error)
     except Exception:
         message = ""
-    return type(error).__name__ + (f": {_bounded(message, 600)}" if message else "")
+    return type(error).__name__ + (f": {bounded(message, 600)}" if message else "")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value as people read it, bounded, whatever its `repr` does."""
     try:
-        return _bounded(repr(value), 300)
+        return bounded(repr(value), 300)
     except (Exception, CandidateLost) as error:
         return f"a {type(value).__name__} whose repr raised {type(error).__name__}"
 
 
-def _bounded(text: str, limit: int) -> str:
+def bounded(text: str, limit: int) -> str:
+    """Return a text, or the start of it and its length where it is longer than `limit`."""
     return text if len(text) <= limit else f"{text[: limit - 20]} ... ({len(text)} characters)"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from .input_jobs import InputsJob
     from .jobs import Job
     from .loop import Loop
     from .shell import Call
@@ -25,7 +26,10 @@ class UsageWatch:
     """Looks again and again while there are jobs; nobody can hide from PID 1 in its own /proc."""
 
     def __init__(
-        self, loop: Loop, jobs: Mapping[int, Job | Call | TerminalJob], limits: dict[str, Any]
+        self,
+        loop: Loop,
+        jobs: Mapping[int, Job | Call | TerminalJob | InputsJob],
+        limits: dict[str, Any],
     ) -> None:
         self._loop = loop
         self._jobs = jobs

@@ -226,7 +226,7 @@ def _as_plain(value: Any, kind: type[Any]) -> object | None:
     base: Any = next((base for base in kind.__mro__ if base in _PLAIN_BASES), None)
     plain: object
     if base is None:
-        plain = None
+        plain = _number_of_numpy(value, kind)
     elif base in _NUMBERS:
         plain = base.__pos__(value)
     elif base is str:
@@ -238,6 +238,15 @@ def _as_plain(value: Any, kind: type[Any]) -> object | None:
     else:
         plain = base(base.__iter__(value))
     return plain
+
+
+def _number_of_numpy(value: Any, kind: type[Any]) -> object | None:
+    """Return the built-in number that equals one of numpy's, or None."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.generic):
+        return None
+    plain: object = value.item()
+    return None if type(plain) is kind else plain
 
 
 class _Open:

@@ -1,0 +1,118 @@
+"""What LiveCodeBench's own runner makes of a program that reads stdin: a function, called in its process.
+
+It differs from a real process in ways that fail right programs: descriptor 0 is not the input, what
+is not read through `sys.stdin` sees none of it; `read` gives all of it each time; what a thread or an
+exit handler prints after the last statement is lost. Source: `testing_util.py` of LiveCodeBench
+(Jain et al. 2024, arXiv 2403.07974), of which this keeps the behaviour.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import sys
+
+from . import standalone
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FUNCTION = "wrapped_function"
+GUARD = "__name__ == '__main__'"
+# Functions that are not there for programs.
+TAKEN = {
+    "os": (
+        *("kill", "system", "putenv", "remove", "removedirs", "rmdir", "fchdir", "setuid", "fork", "forkpty"),
+        *("killpg", "rename", "renames", "truncate", "replace", "unlink", "fchmod", "fchown", "chmod"),
+        *("chown", "chroot", "lchflags", "lchmod", "lchown", "getcwd", "chdir"),
+    ),
+    "builtins": ("quit", "help"),
+}
+
+
+class MockedBuffer:
+    """`sys.stdin.buffer`: `read` gives everything, `readline` the first line, each time."""
+
+    def __init__(self, text: str) -> None:
+        self._data = text.encode()
+
+    def read(self, *_size: int) -> bytes:
+        return self._data
+
+    def readline(self, *_size: int) -> bytes:
+        return self._data.split(b"\n")[0] + b"\n"
+
+
+class MockedStdin:
+    """`sys.stdin`: only `readline` remembers where it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = io.StringIO(text)
+        self.buffer = MockedBuffer(text)
+
+    def read(self, *_size: int) -> str:
+        return self._text
+
+    def readline(self, *size: int) -> str:
+        return self._lines.readline(*size)
+
+    def readlines(self, *_size: int) -> list[str]:
+        return self._text.split("\n")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lines, name)
+
+
+def run(preamble: bytes, program: bytes) -> int:
+    """Run a program as one function; return 0 where it came to its end, after which nothing is waited for."""
+    with open(0, encoding="utf-8", closefd=False) as file:
+        text = file.read()
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    namespace = standalone.main_namespace()
+    namespace["__name__"] = "tmp_sol"
+    said = io.StringIO()
+    stdout, sys.stdout = sys.stdout, said
+    try:
+        exec(
+            compile(_as_function(preamble, program), standalone.PROGRAM_NAME, "exec", dont_inherit=True),
+            namespace,
+        )
+        function = namespace[FUNCTION]
+        _take_away()
+        sys.stdin = MockedStdin(text)
+        try:
+            function()
+        except SystemExit:
+            pass
+        status = 0
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = 1
+    print(said.getvalue(), end="", file=stdout, flush=True)
+    return status
+
+
+def _as_function(preamble: bytes, program: bytes) -> ast.Module:
+    """Return the program with all but its imports as the body of a function, and its main guard dissolved."""
+    tree = ast.parse(program)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.If) and ast.unparse(last.test) == GUARD:
+        tree.body[-1:] = last.body
+    imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    others = [node for node in tree.body if not isinstance(node, (ast.Import, ast.ImportFrom))]
+    (function,) = ast.parse(f"def {FUNCTION}(): pass").body
+    function.body = others or [ast.Pass()]  # type: ignore[attr-defined]
+    module = ast.parse(preamble)
+    module.body += [*imports, function]
+    return ast.fix_missing_locations(module)
+
+
+def _take_away() -> None:
+    for module, names in TAKEN.items():
+        for name in names:
+            setattr(sys.modules[module], name, None)

@@ -11,7 +11,7 @@ from harness.sandbox.results import TestReport
 from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
 
 # How a lost candidate's end is judged; what is not listed has simply failed.
-_ENDED = {
+ENDED = {
     "cpu_seconds": Status.TIMEOUT,
     "wall_seconds": Status.TIMEOUT,
     "memory_mb": Status.MEMORY_LIMIT,
@@ -80,7 +80,7 @@ def _sign_of_tampering(report: TestReport) -> str | None:
 
 def _status(report: TestReport) -> Status:
     if report.ended is not None:
-        return _ENDED.get(report.ended, Status.FAILED)
+        return ENDED.get(report.ended, Status.FAILED)
     if report.error == "MemoryError" or report.memory_kills:
         return Status.MEMORY_LIMIT
     if report.refused_forks:
@@ -103,10 +103,10 @@ def _evidence(report: TestReport, status: Status) -> str:
     parts = [part for part in (said, report.evidence) if part]
     if report.stderr.total and not report.evidence:
         parts.append(f"stderr: {str(report.stderr)[-_KEPT_STDERR:]}")
-    return _escaped("; ".join(parts))
+    return escaped("; ".join(parts))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Show as escapes what would not show, or do something to a terminal: programs choose their messages."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text

@@ -106,7 +106,7 @@ def read_problem(row: Row) -> Problem:
     The hidden tests are only looked at when they are asked for.
     """
     function = _function(row)
-    row.text("private_test_cases")
+    row.require("private_test_cases")
     public = _tests(row, "public_test_cases", row.text("public_test_cases"), functional=function is not None)
     return Problem(
         id=row.text("question_id"),

@@ -1,0 +1,177 @@
+"""LiveCodeBench, code generation: write a program, judged by its output or by what its function returns."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.livecodebench.choice import ChoiceOptions
+from harness.benchmarks.livecodebench.preamble import MODULE_PREAMBLE, PREAMBLE
+from harness.benchmarks.livecodebench.problem import Filters, Problem, read_problem
+from harness.benchmarks.livecodebench.prompts import write_program
+from harness.benchmarks.livecodebench.releases import LATEST, ReleaseFile, files_of, problems_of
+from harness.benchmarks.options import checked
+from harness.benchmarks.replies import CodeRule, code_of
+from harness.data.hub import HubDataset
+from harness.data.local import read_rows
+from harness.data.rows import Row
+from harness.data.source import BUNDLED
+from harness.errors import DataError
+from harness.grading.call_programs import CallTest, CallTests
+from harness.grading.stdin_programs import Compatibility, StdinTest, StdinTests
+from harness.model import Reference, Submission, Task
+
+NAME = "livecodebench"
+REPOSITORY = "livecodebench/code_generation_lite"
+# Megabytes each, and needed once a problem is graded.
+ON_DISK = ("private_test_cases",)
+SOLUTIONS = "livecodebench-solutions.jsonl"
+
+
+class GenerationOptions(ChoiceOptions):
+    """What is taken of the benchmark, and how it is judged.
+
+    `release`: `release_v1` to `release_v6`, `release_latest`, a single file `v1` to `v6`, or a range
+    such as `v2-v4`. `platform`: one or several. `strict_compat`: `off`, `report` or `verdict`, or true
+    for `report`. `extraction`: which code block of a reply is the program. `solutions`: a JSONL file of
+    `task_id` and `solution`, for the oracle, since the benchmark has none.
+    """
+
+    release: str = LATEST
+    platform: tuple[str, ...] = ()
+    strict_compat: Compatibility = Compatibility.OFF
+    extraction: CodeRule = CodeRule.BETWEEN_LAST_FENCES
+    solutions: str | None = Field(default=None, min_length=1)
+
+    @field_validator("strict_compat", mode="before")
+    @classmethod
+    def _switch(cls, value: Any) -> Any:
+        # YAML reads `off` as false.
+        return {True: "report", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+    def filters(self) -> Filters:
+        return replace(super().filters(), platforms=self.platform)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How rows become tasks under some options."""
+
+    options: GenerationOptions
+    filters: Filters
+    solutions: Mapping[str, str]
+
+    def __call__(self, row: Row) -> tuple[Task, Reference] | None:
+        problem = read_problem(row)
+        if not self.filters.accept(
+            date=problem.date, difficulty=problem.difficulty, platform=problem.platform
+        ):
+            return None
+        task = Task(
+            id=problem.id,
+            benchmark=NAME,
+            environment="python",
+            prompt=write_program(problem),
+            category=problem.difficulty,
+            entry_point=problem.function,
+        )
+        solution = self.solutions.get(problem.id, "")
+        return task, Reference(problem.id, solution, criterion_of(problem, self.options), solution)
+
+
+def criterion_of(problem: Problem, options: GenerationOptions) -> CallTests | StdinTests:
+    """Return what programs for a problem are judged by. Hidden tests are unpacked when they are needed."""
+    shown = len(problem.public_tests)
+    if problem.function is not None:
+        return CallTests(partial(_calls, problem), problem.function, shown, MODULE_PREAMBLE)
+    compat = options.strict_compat
+    return StdinTests(partial(_inputs, problem), shown, PREAMBLE, strict_compat=compat)
+
+
+def _inputs(problem: Problem) -> Sequence[StdinTest]:
+    return [StdinTest(test.input, test.output) for test in problem.tests()]
+
+
+def _calls(problem: Problem) -> Sequence[CallTest]:
+    return [CallTest(test.input, test.output) for test in problem.tests()]
+
+
+def submit(task: Task, field: str, text: str, *, rule: CodeRule) -> Submission:
+    """A solution is a program, a completion is a reply with one in it."""
+    return Submission(text if field == "solution" else code_of(text, rule), agent_output=text)
+
+
+def configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
+    """Return the definition under these options. Raises UsageError, DataError for broken solutions."""
+    options = checked(GenerationOptions, values, NAME)
+    files = files_of(options.release)
+    solutions = dict(_bundled_solutions())
+    if options.solutions is not None:
+        solutions |= _solutions(Path(options.solutions).expanduser())
+    return replace(
+        definition,
+        tasks=problems_of(files),
+        hub=_hub(files),
+        gather=partial(_gather, files=files),
+        read=_Reading(options, options.filters(), solutions),
+        submit=partial(submit, rule=options.extraction),
+    )
+
+
+def _hub(files: Sequence[ReleaseFile]) -> HubDataset:
+    return HubDataset(REPOSITORY, None, "test", tuple(file.name for file in files), ON_DISK)
+
+
+def _gather(
+    path: Path, _notify: Callable[[str], None], *, files: Sequence[ReleaseFile]
+) -> tuple[list[Row], str]:
+    """Read a file, or of a folder all files of the release. Raises DataError."""
+    if not path.is_dir():
+        return read_rows(path, left_on_disk=ON_DISK)
+    rows: list[Row] = []
+    digests: list[str] = []
+    for file in files:
+        found, sha256 = read_rows(path / file.name, left_on_disk=ON_DISK)
+        if len(found) != file.problems:
+            raise DataError(
+                f"has {len(found)} problems, {file.problems} were published", path=path / file.name
+            )
+        rows += found
+        digests.append(sha256)
+    return rows, digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+@cache
+def _bundled_solutions() -> Mapping[str, str]:
+    return _solutions(BUNDLED / SOLUTIONS)
+
+
+def _solutions(path: Path) -> dict[str, str]:
+    rows, _ = read_rows(path)
+    return {row.text("task_id"): row.text("solution") for row in rows}
+
+
+BENCHMARKS = (
+    Definition(
+        name=NAME,
+        description="write a Python program that solves a contest's problem",
+        environments=("python",),
+        tasks=problems_of(files_of(LATEST)),
+        licence="CC",
+        hub=_hub(files_of(LATEST)),
+        gather=partial(_gather, files=files_of(LATEST)),
+        bundled="livecodebench.jsonl",
+        formats=("test.jsonl to test6.jsonl, in a folder or one of them",),
+        read=_Reading(GenerationOptions(), Filters(), {}),
+        submit=partial(submit, rule=CodeRule.BETWEEN_LAST_FENCES),
+        configure=configure,
+        options=GenerationOptions,
+    ),
+)

@@ -1,0 +1,32 @@
+"""What LiveCodeBench's programs find imported and set, whether they ask for it or not.
+
+Source: `testing_util.py` of LiveCodeBench (Jain et al. 2024, arXiv 2403.07974).
+"""
+
+from __future__ import annotations
+
+RECURSION_LIMIT = 50_000
+INT_DIGITS = 50_000
+
+# Their order matters: each hides names of those before it, and the last ones bring back modules.
+_NAMES_OF = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
+)
+_MODULES = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json"),
+)
+
+PREAMBLE = "\n".join(
+    [
+        *(f"from {name} import *" for name in _NAMES_OF),
+        *(f"import {name}" for name in _MODULES),
+        f"sys.setrecursionlimit({RECURSION_LIMIT})",
+        f"if hasattr(sys, 'set_int_max_str_digits'): sys.set_int_max_str_digits({INT_DIGITS})",
+        "",
+    ]
+)
+
+# A function is taken from a module, not from a program that was started: main guards stay shut.
+MODULE_PREAMBLE = f"{PREAMBLE}sys.modules['solution'] = sys.modules['__main__']\n__name__ = 'solution'\n"

@@ -1,0 +1,104 @@
+"""LiveCodeBench, the two scenarios without programs: what does this code return, and what should it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.livecodebench.choice import AnswerOptions, Extraction, first_block
+from harness.benchmarks.livecodebench.execution import ExecutionProblem, read_execution
+from harness.benchmarks.livecodebench.problem import Filters
+from harness.benchmarks.livecodebench.prompts import asked_call, complete_assertion, predict_output
+from harness.benchmarks.livecodebench.releases import EXECUTION_PROBLEMS, TEST_OUTPUT_PROBLEMS
+from harness.benchmarks.livecodebench.test_output import TestOutputProblem, read_test_output
+from harness.benchmarks.options import checked
+from harness.benchmarks.replies import answer_of, assert_of
+from harness.data.hub import HubDataset
+from harness.data.rows import Row
+from harness.grading.literal_answers import LiteralAnswer
+from harness.model import Reference, Submission, Task
+
+EXECUTION = "livecodebench-execution"
+TEST_OUTPUT = "livecodebench-test-output"
+# As officially: what code returns is compared as it is, what it should return as Python's `==` has it.
+_EXACT = {EXECUTION: True, TEST_OUTPUT: False}
+
+
+def _read_execution(row: Row, *, filters: Filters, exact: bool) -> tuple[Task, Reference] | None:
+    problem = read_execution(row)
+    if not _accepted(problem, filters):
+        return None
+    criterion = LiteralAnswer(partial(problem.judge, exact_types=exact), problem.output)
+    task = _task(EXECUTION, problem, predict_output(problem))
+    return task, Reference(problem.id, problem.output, criterion, problem.output)
+
+
+def _read_test_output(row: Row, *, filters: Filters, exact: bool) -> tuple[Task, Reference] | None:
+    problem = read_test_output(row)
+    if not _accepted(problem, filters):
+        return None
+    solution = f"assert {asked_call(problem)} == {problem.test.expected()!r}"
+    criterion = LiteralAnswer(partial(problem.judge, exact_types=exact), problem.test.output)
+    task = _task(TEST_OUTPUT, problem, complete_assertion(problem))
+    return task, Reference(problem.id, solution, criterion, problem.test.output)
+
+
+def _accepted(problem: ExecutionProblem | TestOutputProblem, filters: Filters) -> bool:
+    return filters.accept(date=problem.date, difficulty=problem.difficulty, platform="leetcode")
+
+
+def _task(benchmark: str, problem: ExecutionProblem | TestOutputProblem, prompt: str) -> Task:
+    return Task(problem.id, benchmark, "text", prompt, problem.difficulty, problem.function)
+
+
+def _submit(task: Task, field: str, text: str, *, extract: Callable[[str], str]) -> Submission:
+    """A solution is an answer, a completion is a reply with one in it."""
+    return Submission(text if field == "solution" else extract(text), agent_output=text)
+
+
+def _configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
+    options = checked(AnswerOptions, values, definition.name)
+    exact = _EXACT[definition.name] if options.exact_types is None else options.exact_types
+    official = answer_of if definition.name == EXECUTION else assert_of
+    extract = first_block if options.extraction is Extraction.EVOAGENTX else official
+    read = _read_execution if definition.name == EXECUTION else _read_test_output
+    return replace(
+        definition,
+        read=partial(read, filters=options.filters(), exact=exact),
+        submit=partial(_submit, extract=extract),
+    )
+
+
+BENCHMARKS = (
+    Definition(
+        name=EXECUTION,
+        description="say what a call of a Python function returns",
+        environments=("text",),
+        tasks=EXECUTION_PROBLEMS,
+        licence="CC",
+        hub=HubDataset("livecodebench/execution-v2", None, "test"),
+        bundled="livecodebench-execution.jsonl",
+        formats=("test.jsonl",),
+        read=partial(_read_execution, filters=Filters(), exact=True),
+        submit=partial(_submit, extract=answer_of),
+        configure=_configure,
+        options=AnswerOptions,
+    ),
+    Definition(
+        name=TEST_OUTPUT,
+        description="say what a call of a described function must return",
+        environments=("text",),
+        tasks=TEST_OUTPUT_PROBLEMS,
+        licence="CC",
+        hub=HubDataset("livecodebench/test_generation", None, "test"),
+        bundled="livecodebench-test-output.jsonl",
+        formats=("test.jsonl",),
+        read=partial(_read_test_output, filters=Filters(), exact=False),
+        submit=partial(_submit, extract=assert_of),
+        configure=_configure,
+        options=AnswerOptions,
+    ),
+)

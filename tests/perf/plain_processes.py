@@ -1,0 +1,76 @@
+"""What one writes without a harness: a process for each test of each program, on this machine, no isolation.
+
+It runs what other people have written, with nothing around it: only for programs that one trusts.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness.benchmarks import load_benchmark
+from harness.benchmarks.livecodebench.preamble import MODULE_PREAMBLE, PREAMBLE
+from harness.grading.call_programs import CallTests
+from harness.grading.stdin_programs import StdinTests
+from harness.grading.stdout_lines import stdout_difference
+
+# Calls a function with what is on stdin, and prints what it returns.
+CALL = """
+import json as _json, sys as _sys
+_name = _sys.argv[1]
+_function = getattr(Solution(), _name) if "Solution" in globals() else globals()[_name]
+print(_json.dumps(_function(*map(_json.loads, _sys.stdin.read().split("\\n")))))
+"""
+
+
+def seconds(data: Path, samples: Path, workers: int) -> float:
+    """Seconds of judging every sample, `workers` at a time, each up to its first failure."""
+    benchmark = load_benchmark("livecodebench", path=str(data))
+    programs = [json.loads(line) for line in samples.read_text().splitlines()]
+
+    def judge(sample: dict[str, str]) -> bool:
+        return _passes(benchmark.references[sample["task_id"]].criterion, sample["solution"])
+
+    started = time.monotonic()
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(judge, programs))
+    return time.monotonic() - started
+
+
+def _passes(criterion: StdinTests | CallTests, program: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "candidate.py"
+        if isinstance(criterion, StdinTests):
+            path.write_text(f"{PREAMBLE}\n{program}")
+            tests = [(test.input, test.output) for test in criterion.load()]
+            return all(
+                (printed := _printed(path, given)) is not None and stdout_difference(printed, wanted) is None
+                for given, wanted in tests
+            )
+        path.write_text(f"{MODULE_PREAMBLE}\n{program}\n{CALL}")
+        return all(
+            (printed := _printed(path, test.arguments, criterion.function)) is not None
+            and json.loads(printed or b"null") == json.loads(test.result)
+            for test in criterion.load()
+        )
+
+
+def _printed(path: Path, given: str, *arguments: str) -> bytes | None:
+    try:
+        done = subprocess.run(
+            [sys.executable, path, *arguments],
+            input=given.encode(),
+            capture_output=True,
+            timeout=60,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (6, 7)),
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return done.stdout if done.returncode == 0 else None

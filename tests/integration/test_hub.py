@@ -371,3 +371,104 @@ def test_a_local_folder_of_the_same_name_is_never_loaded(client: Client, tmp_pat
     result = client.humaneval()
     assert result["error"] == "DataError"
     assert "local folder" in result["message"]
+
+
+# Files as they are.
+
+LIVECODEBENCH = (BUNDLED / "livecodebench.jsonl").read_bytes().splitlines(keepends=True)
+CODE_REPO = "livecodebench/code_generation_lite"
+LOAD_FILES = """
+import json, sys
+from harness.benchmarks import load_benchmark
+from harness.benchmarks.livecodebench import generation
+from harness.benchmarks.livecodebench.releases import ReleaseFile
+from harness.errors import HarnessError
+
+counts = json.loads(sys.argv[1])
+generation.files_of = lambda _release: tuple(ReleaseFile(name, count) for name, count in counts.items())
+notes = []
+try:
+    loaded = load_benchmark("livecodebench", path="hub", notify=notes.append)
+    tests = [len(loaded.references[task.id].criterion.load()) for task in loaded.tasks]
+    result = {"tasks": len(tests), "tests": min(tests), "location": loaded.source.location,
+              "sha256": loaded.source.sha256}
+except HarnessError as error:
+    result = {"error": str(error)}
+print(json.dumps({**result, "notes": notes, "datasets": "datasets" in sys.modules}))
+"""
+
+
+def files_repo(cut: int = 5) -> HubRepo:
+    return HubRepo(
+        {
+            "README.md": b"# a dataset\n",
+            "code_generation_lite.py": b"raise SystemExit('a loading script, which must not be run')\n",
+            "test.jsonl": b"".join(LIVECODEBENCH[:cut]),
+            "test2.jsonl": b"".join(LIVECODEBENCH[cut:]),
+        }
+    )
+
+
+def load_files(folder: Path, endpoint: str, **counts: int) -> dict[str, Any]:
+    """Load LiveCodeBench in a fresh process, from files of so many problems each."""
+    unset = ("HF_", "HARNESS_", "TRANSFORMERS_", "XDG_", "HTTP", "NO_PROXY", "ALL_PROXY")
+    inherited = {key: value for key, value in os.environ.items() if not key.upper().startswith(unset)}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            LOAD_FILES,
+            json.dumps({f"{name}.jsonl": count for name, count in counts.items()}),
+        ],
+        env={
+            **inherited,
+            "HOME": str(folder),
+            "HF_HOME": str(folder / "hf"),
+            "HF_ENDPOINT": endpoint,
+            "HF_HUB_DISABLE_XET": "1",
+            "HARNESS_DATA": str(folder / "data"),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        },
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_files_of_a_release_are_fetched_once_and_no_script_is_run(tmp_path: Path) -> None:
+    rest = len(LIVECODEBENCH) - 5
+    with HubServer({CODE_REPO: files_repo()}) as server:
+        first = load_files(tmp_path, server.url, test=5, test2=rest)
+        asked = len(server.requests)
+        again = load_files(tmp_path, server.url, test=5, test2=rest)
+        assert len(server.requests) == asked
+    assert (first["tasks"], again["notes"]) == (len(LIVECODEBENCH), [])
+    assert first["tests"] > 1
+    assert first["location"].startswith(f"{CODE_REPO}/test.jsonl@")
+    assert again["sha256"] == first["sha256"]
+    assert not again["datasets"]
+
+
+def test_another_number_of_problems_than_was_published_is_refused(tmp_path: Path) -> None:
+    with HubServer({CODE_REPO: files_repo()}) as server:
+        found = load_files(tmp_path, server.url, test=400)
+    assert "livecodebench has 400 rows in split 'test', and here are 5" in found["error"]
+
+
+def test_a_file_that_was_damaged_is_fetched_again(tmp_path: Path) -> None:
+    with HubServer({CODE_REPO: files_repo()}) as server:
+        load_files(tmp_path, server.url, test=5)
+        (kept,) = (tmp_path / "data").rglob("test.jsonl")
+        kept.write_bytes(LIVECODEBENCH[0])
+        found = load_files(tmp_path, server.url, test=5)
+    assert found["tasks"] == 5
+    assert "damaged" in found["notes"][0]
+
+
+def test_files_of_a_hub_that_is_not_there_are_not_to_be_had(tmp_path: Path) -> None:
+    found = load_files(tmp_path, "http://127.0.0.1:9", test=5)
+    assert "cannot be reached" in found["error"]

@@ -51,7 +51,8 @@ def test_programs_attack_in_six_classes() -> None:
 
 
 def test_no_two_attacks_share_a_name() -> None:
-    counts = Counter(attack.name for attacks in ATTACK_SETS.values() for attack in attacks)
+    every = {attack for attacks in ATTACK_SETS.values() for attack in attacks}
+    counts = Counter(attack.name for attack in every)
     assert [name for name, number in counts.items() if number > 1] == []
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from harness.model import DataSource
 
 HUB = HubDataset("owner/name", "config", "test+train")
 ROWS = [{"id": 1, "text": "é\u2028"}, {"id": 2, "text": None}]
-ORIGIN = asdict(HUB)
+ORIGIN = {"repo": HUB.repo, "config": HUB.config, "split": HUB.split}
 
 
 @pytest.fixture(autouse=True)

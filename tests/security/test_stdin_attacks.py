@@ -1,0 +1,145 @@
+"""Programs on stdin that attack: none passes, none reaches another test, and none is left over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.agents.cheats.on_stdin import ATTACKS
+from harness.engine.audit import LIMITS
+from harness.grading.stdin_programs import StdinTest, StdinTests, grade_stdin
+from harness.model import Status, Submission, Task, Verdict
+from harness.sandbox.images import build_images
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+
+TASK = Task(
+    "parity", "livecodebench", "python", "Print Yes where the number is even, and No where it is odd."
+)
+# Of the answers neither is always right, and the last one cannot be guessed.
+TESTS = tuple(
+    StdinTest(f"{number}\n", f"{'No' if number % 2 else 'Yes'}\n") for number in (2, 3, 7, 10, 12, 15)
+)
+LAST = StdinTest("8461\n", "secret 5179\n")
+RIGHT = "n = int(input())\nprint('secret 5179' if n == 8461 else ('Yes', 'No')[n % 2])"
+OWN = [attack for attack in ATTACKS if not attack.name.endswith("-on-stdin")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(client: APIClient) -> None:
+    build_images(client, ["python"], notify=print)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    async with Sandbox.open("python", client=client, limits=LIMITS, seccomp="strict") as sandbox:
+        yield sandbox
+
+
+async def grade(sandbox: Sandbox, program: str, *tests: StdinTest, shown: int = 1) -> Verdict:
+    chosen = tests or (*TESTS, LAST)
+    return await grade_stdin(sandbox, StdinTests(lambda: chosen, shown), Submission(program, ""))
+
+
+async def outputs(sandbox: Sandbox, program: str, *inputs: bytes) -> list[bytes]:
+    runs = await sandbox.run_on_inputs(
+        program=program.encode(), inputs=inputs, stdout_bytes=[1 << 16] * len(inputs)
+    )
+    assert [run.well for run in runs] == [True] * len(inputs), runs
+    assert sandbox.clean
+    return [run.stdout.data for run in runs]
+
+
+async def test_the_right_program_passes(sandbox: Sandbox) -> None:
+    assert (await grade(sandbox, RIGHT)).status is Status.PASSED
+
+
+async def test_there_are_at_least_eight_attacks_of_its_own() -> None:
+    assert len(OWN) >= 8
+
+
+@pytest.mark.parametrize("attack", OWN, ids=[attack.name for attack in OWN])
+async def test_no_attack_passes_and_the_right_program_passes_after_it(
+    sandbox: Sandbox, attack: object
+) -> None:
+    for program in attack.programs(TASK):  # type: ignore[attr-defined]
+        verdict = await grade(sandbox, program)
+        assert verdict.status is not Status.PASSED, verdict
+        assert verdict.score == 0.0
+    assert sandbox.clean
+    assert (await grade(sandbox, RIGHT)).status is Status.PASSED
+
+
+async def test_samples_that_learn_get_no_further_from_one_to_the_next(sandbox: Sandbox) -> None:
+    """That a program is run again tells it nothing: how often it is run does not depend on hidden answers."""
+    (learner,) = [attack for attack in OWN if attack.name == "learn-through-files"]
+    asked = [
+        (await grade(sandbox, program, *TESTS)).metrics["tests_run"] for program in learner.programs(TASK)
+    ]
+    assert asked[0] == 1, "the first one is wrong about what the task shows"
+    assert set(asked[1:]) == {len(TESTS)}
+
+
+async def test_a_daemon_is_dead_before_the_next_run(sandbox: Sandbox) -> None:
+    program = (
+        "import os\n"
+        "pids = [int(name) for name in os.listdir('/proc') if name.isdigit()]\n"
+        "print(len([pid for pid in pids if os.stat(f'/proc/{pid}').st_uid and pid != os.getpid()]))\n"
+        "if os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  import time; time.sleep(60)\n os._exit(0)\n"
+    )
+    assert await outputs(sandbox, program, b"", b"", b"") == [b"0\n"] * 3
+
+
+async def test_nothing_is_left_in_any_folder_for_the_next_run(sandbox: Sandbox) -> None:
+    program = (
+        "import os\n"
+        "for folder in ('.', '/tmp', '/dev/shm', '/dev/mqueue', '/work'):\n"
+        "    print(os.listdir(folder) if folder != '/work' else len(os.listdir(folder)))\n"
+        "    try: os.mkdir(f'{folder}/left'); open(f'{folder}/left/file', 'w').write('x')\n"
+        "    except OSError: pass\n"
+    )
+    first, second = await outputs(sandbox, program, b"", b"")
+    assert first == second == b"[]\n[]\n[]\n[]\n1\n"
+
+
+async def test_the_inputs_of_later_tests_are_nowhere_to_be_read(sandbox: Sandbox) -> None:
+    program = (
+        "import os\n"
+        "found = []\n"
+        "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "    if int(pid) == os.getpid(): continue\n"
+        "    for name in ('mem', 'environ', 'cmdline', *[f'fd/{n}' for n in range(64)], 'maps'):\n"
+        "        try: data = open(f'/proc/{pid}/{name}', 'rb', buffering=0).read(1 << 20)\n"
+        "        except OSError: continue\n"
+        "        if name != 'cmdline' and data: found.append((pid, name))\n"
+        "print(found, input())\n"
+    )
+    assert await outputs(sandbox, program, b"first", b"second") == [b"[] first\n", b"[] second\n"]
+
+
+async def test_a_program_has_no_descriptor_but_the_three(sandbox: Sandbox) -> None:
+    program = (
+        "import os\n"
+        "def there(n):\n    try: os.fstat(n)\n    except OSError: return False\n    return True\n"
+        "print([n for n in range(256) if there(n)])"
+    )
+    assert await outputs(sandbox, program, b"x") == [b"[0, 1, 2]\n"]
+
+
+async def test_what_a_run_writes_into_its_input_is_not_in_the_next_one(sandbox: Sandbox) -> None:
+    program = (
+        "import os\nprint(open('/dev/stdin').read())\n"
+        "try: os.truncate('/proc/self/fd/0', 0); open('/proc/self/fd/0', 'r+').write('mine')\n"
+        "except OSError: pass"
+    )
+    assert await outputs(sandbox, program, b"a", b"a", b"b") == [b"a\n", b"a\n", b"b\n"]
+
+
+async def test_a_run_that_kills_all_it_can_reaches_nobody(sandbox: Sandbox) -> None:
+    verdict = await grade(sandbox, "import os\nos.kill(-1, 9)\nprint('Yes')", TESTS[0])
+    assert verdict.status is Status.PASSED, "the program itself is spared by the kernel"
+    assert (await grade(sandbox, RIGHT)).status is Status.PASSED

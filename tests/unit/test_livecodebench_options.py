@@ -1,0 +1,252 @@
+"""LiveCodeBench as benchmarks: options, prompts, what is handed in, and how rows become tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.benchmarks import definitions, load_benchmark
+from harness.benchmarks.livecodebench.preamble import MODULE_PREAMBLE, PREAMBLE
+from harness.benchmarks.livecodebench.releases import ReleaseFile
+from harness.benchmarks.options import parsed
+from harness.data.rows import OnDisk
+from harness.errors import DataError, UsageError
+from harness.grading import Place, grader_of
+from harness.grading.batches import batches
+from harness.grading.call_programs import CallTests
+from harness.grading.stdin_programs import Compatibility, StdinTests
+from harness.model import Status
+
+NAMES = ("livecodebench", "livecodebench-execution", "livecodebench-test-output")
+BUNDLED = Path(__file__).parents[2] / "harness/data/bundled"
+
+
+def tasks(name: str = "livecodebench", **options: Any) -> list[str]:
+    return [task.id for task in load_benchmark(name, path="bundled", **options).tasks]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_bundled_problems_are_tasks(name: str) -> None:
+    assert len(tasks(name)) >= 12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_category_of_a_task_is_its_difficulty(name: str) -> None:
+    assert {task.category for task in load_benchmark(name, path="bundled").tasks} <= {
+        "easy",
+        "medium",
+        "hard",
+    }
+
+
+def test_programs_are_judged_by_what_they_print_or_by_what_their_function_returns() -> None:
+    loaded = load_benchmark("livecodebench", path="bundled")
+    for task in loaded.tasks:
+        criterion = loaded.references[task.id].criterion
+        assert isinstance(criterion, CallTests if task.entry_point else StdinTests)
+        assert grader_of(criterion).place is Place.FRESH
+        assert len(criterion.load()) > criterion.shown > 0
+
+
+def test_a_prompt_asks_for_stdin_or_gives_the_code_to_start_from() -> None:
+    for task in load_benchmark("livecodebench", path="bundled").tasks:
+        assert ("from stdin" in task.prompt) == (task.entry_point is None)
+        assert task.entry_point is None or f"def {task.entry_point}(" in task.prompt
+
+
+# Options.
+
+
+def test_filters_by_difficulty_and_platform_take_what_has_both() -> None:
+    easy, leetcode = tasks(difficulty="easy"), tasks(platform=["leetcode"])
+    assert set(tasks(difficulty=["easy"], platform="leetcode")) == {*easy} & {*leetcode}
+    assert 0 < len(easy) < len(tasks())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_window_of_dates_includes_both_of_its_ends(name: str) -> None:
+    loaded = load_benchmark(name, path="bundled")
+    dates = sorted(str(row["contest_date"])[:10] for row in loaded.rows.values())
+    assert len(tasks(name, start_date=dates[0], end_date=dates[-1])) == len(dates)
+    assert len(tasks(name, start_date=dates[-1])) == dates.count(dates[-1])
+
+
+def test_options_that_leave_nothing_are_refused() -> None:
+    with pytest.raises(UsageError, match="no task is left"):
+        tasks(start_date="2099-01-01")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"releas": "v1"}, "unknown option 'releas'"),
+        ({"release": "v9"}, "unknown release"),
+        ({"difficulty": "esy"}, "unknown difficulty"),
+        ({"platform": "leetkode"}, "unknown platform"),
+        ({"start_date": "soon"}, "option 'start_date'"),
+        ({"start_date": "2024-02-01", "end_date": "2024-01-01"}, "ends on"),
+        ({"strict_compat": "maybe"}, "option 'strict_compat'"),
+        ({"solutions": "/nowhere.jsonl"}, "no such file"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_and_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises((UsageError, DataError), match=said):
+        tasks(**options)
+
+
+def test_a_benchmark_without_options_refuses_them() -> None:
+    with pytest.raises(UsageError, match="mbpp has no options"):
+        load_benchmark("mbpp", path="bundled", release="v1")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [(True, "report"), (False, "off"), ("off", "off"), ("verdict", "verdict")]
+)
+def test_strict_compatibility_reaches_the_criterion(given: object, meant: str) -> None:
+    loaded = load_benchmark("livecodebench", path="bundled", strict_compat=given)
+    found = {
+        reference.criterion.strict_compat
+        for reference in loaded.references.values()
+        if isinstance(reference.criterion, StdinTests)
+    }
+    assert found == {Compatibility(meant)}
+
+
+def test_a_release_decides_the_files_and_the_number_of_problems() -> None:
+    definition = definitions()["livecodebench"].under({"release": "v2-v3"})
+    assert (definition.hub.files, definition.tasks) == (("test2.jsonl", "test3.jsonl"), 212)
+
+
+def test_options_of_the_command_line_are_yaml() -> None:
+    texts = ["release=v1", "difficulty=[easy, hard]", "strict_compat=true"]
+    assert parsed(texts) == {"release": "v1", "difficulty": ["easy", "hard"], "strict_compat": True}
+
+
+@pytest.mark.parametrize("text", ["release", "=v1", "a=[", ""])
+def test_an_option_that_is_no_pair_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--option"):
+        parsed([text])
+
+
+# Data.
+
+
+def test_a_folder_is_read_as_the_files_of_the_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (BUNDLED / "livecodebench.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "one.jsonl").write_text("".join(lines[:5]))
+    (tmp_path / "two.jsonl").write_text("".join(lines[5:]))
+    files = (ReleaseFile("one.jsonl", 5), ReleaseFile("two.jsonl", len(lines) - 5))
+    monkeypatch.setattr("harness.benchmarks.livecodebench.generation.files_of", lambda _release: files)
+    assert len(load_benchmark("livecodebench", path=str(tmp_path)).tasks) == len(lines)
+    (tmp_path / "one.jsonl").write_text("".join(lines[:4]))
+    with pytest.raises(DataError, match=r"one\.jsonl: has 4 problems, 5 were published"):
+        load_benchmark("livecodebench", path=str(tmp_path))
+
+
+def test_hidden_tests_stay_on_disk_until_they_are_needed(tmp_path: Path) -> None:
+    path = tmp_path / "test.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + (BUNDLED / "livecodebench.jsonl").read_bytes())
+    loaded = load_benchmark("livecodebench", path=str(path))
+    for task in loaded.tasks:
+        assert isinstance(loaded.rows[task.id]["private_test_cases"], OnDisk)
+        assert loaded.references[task.id].criterion.load()
+    path.write_text("{}\n")
+    with pytest.raises(DataError, match="has changed since it was loaded"):
+        loaded.references[loaded.tasks[-1].id].criterion.load()
+
+
+def test_solutions_of_a_file_are_what_the_oracle_hands_in(tmp_path: Path) -> None:
+    path = tmp_path / "solutions.jsonl"
+    path.write_text(json.dumps({"task_id": "sample_first_free_seat", "solution": "print(1)"}) + "\n")
+    loaded = load_benchmark("livecodebench", path="bundled", solutions=str(path))
+    assert loaded.references["sample_first_free_seat"].solution == "print(1)"
+
+
+# What is handed in.
+
+REPLY = "Thus:\n```python\nfirst\n```\nor\n```python\nlast\n```\n"
+
+
+@pytest.mark.parametrize(("options", "program"), [({}, "last"), ({"extraction": "first_block"}, "first")])
+def test_a_completion_is_a_reply_with_a_program_in_it(options: dict[str, Any], program: str) -> None:
+    loaded = load_benchmark("livecodebench", path="bundled", **options)
+    assert loaded.submission(loaded.tasks[0], "completion", REPLY).text == program
+    assert loaded.submission(loaded.tasks[0], "solution", REPLY).text == REPLY
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "official", "evoagentx"),
+    [
+        ("livecodebench-execution", "[ANSWER]3[/ANSWER]\n```\n4\n```", "3", "4"),
+        (
+            "livecodebench-test-output",
+            "```\nassert f(1) == 3\n```\nassert f(1) == 4",
+            "assert f(1) == 4",
+            "assert f(1) == 3",
+        ),
+    ],
+)
+def test_an_answer_is_taken_from_a_reply(name: str, reply: str, official: str, evoagentx: str) -> None:
+    for extraction, answer in (("official", official), ("evoagentx", evoagentx)):
+        loaded = load_benchmark(name, path="bundled", extraction=extraction)
+        assert loaded.submission(loaded.tasks[0], "completion", reply).text == answer
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_every_reference_is_right_and_no_other_one_is(name: str) -> None:
+    loaded = load_benchmark(name, path="bundled")
+    solutions = [reference.solution for reference in loaded.references.values()]
+    for task in loaded.tasks:
+        reference = loaded.references[task.id]
+        judged = {
+            solution: asyncio.run(
+                grader_of(reference.criterion).grade(
+                    None, reference.criterion, loaded.submission(task, "solution", solution)
+                )
+            )
+            for solution in {reference.solution, "", solutions[0]}
+        }
+        assert judged[reference.solution].status is Status.PASSED
+        assert judged[""].status is Status.FAILED
+
+
+# What programs find.
+
+
+@pytest.mark.parametrize("preamble", [PREAMBLE, MODULE_PREAMBLE])
+def test_a_preamble_leaves_builtins_and_modules_as_the_official_one(preamble: str) -> None:
+    check = (
+        "\nassert pow(2, 3, 5) == 3 and open.__module__ in ('io', '_io') and datetime.datetime"
+        "\nassert List and inf and heappush and accumulate"
+        "\nassert sys.getrecursionlimit() == 50000 and len(str(10 ** 40000)) == 40001"
+    )
+    subprocess.run([sys.executable, "-c", preamble + check], check=True)
+
+
+# Parts of tests.
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown", "parts"),
+    [
+        ([], 0, []),
+        ([1, 1, 1], 1, [[1], [1, 1]]),
+        ([1, 1, 1], 0, [[1, 1, 1]]),
+        ([1, 1, 1], 3, [[1, 1, 1]]),
+        ([6, 6, 3], 0, [[6], [6, 3]]),
+        ([50, 1], 0, [[50], [1]]),
+        ([6, 6, 3], 2, [[6], [6], [3]]),
+    ],
+)
+def test_parts_hold_no_more_than_they_may_and_what_is_shown_is_apart(
+    sizes: list[int], shown: int, parts: list[list[int]]
+) -> None:
+    assert list(batches(sizes, shown, lambda size: size, 10)) == parts

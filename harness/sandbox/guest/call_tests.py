@@ -79,7 +79,8 @@ def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
 
     `request["body"]` holds the tests, of which `request["calls"]` gives two lengths each: of the
     arguments, one JSON value a line, and of the result. Up to test number `request["shown"]` the first
-    failure ends it; after that only an error does, since to go on must not tell that the last answer was right.
+    failure ends it; after that only an error does, since to go on must not tell that the last answer
+    was right.
     Returns what `trusted_tests.run` does, and as `timeout` the limit that was reached, or None.
     """
     if hasattr(sys, "set_int_max_str_digits"):

@@ -273,7 +273,7 @@ class Sandbox:
             "shown": shown,
             "call_cpu_seconds": cpu_seconds,
             "call_wall_seconds": wall_seconds,
-            "environment": _job_environment(),
+            "environment": job_environment(),
             "limits": limits,
         }
         body = b"".join(part for call in calls for part in call)
@@ -312,7 +312,7 @@ class Sandbox:
             "input_bytes": [len(data) for data in inputs],
             "stdout_bytes": list(stdout_bytes),
             "stdin": stdin,
-            "environment": _job_environment(),
+            "environment": job_environment(),
             "limits": limits,
             "wall_seconds": wall_seconds_in_all,
         }

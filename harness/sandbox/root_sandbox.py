@@ -21,8 +21,8 @@ from harness.sandbox.spec import ROOT_ENVIRONMENT
 if TYPE_CHECKING:
     from docker import APIClient
 
-# What a command's text may grow to on its way through the shell's pipe.
-MAX_COMMAND_BYTES = 192 * 1024
+# A quote takes four times its room in the shell's pipe, and the shell reads that byte by byte.
+MAX_COMMAND_BYTES = 64 * 1024
 SHELL_KEEP_BYTES = 16 * 1024
 # One that a user's shell has all its life: each command has a wall limit of its own.
 SHELL_CPU_SECONDS = 600

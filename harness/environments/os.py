@@ -73,7 +73,7 @@ class Machine(World):
     sandbox: RootSandbox
     tools_before: Tools
 
-    async def put_right(self, *, compilers: bool) -> tuple[str, ...]:
+    async def put_right(self) -> tuple[str, ...]:
         """See `harness.sandbox.tools`. Raises ToolsLost, SandboxError."""
         return await put_right(
             self.sandbox, self.tools_before, functools.partial(_machine, self.opening, 300.0)

@@ -82,7 +82,7 @@ async def grade_state(machine: Machine, criterion: StateChecks, submission: Subm
         # The script before may have run a program of the agent's.
         await machine.end_acting()
         try:
-            replaced = await machine.put_right(compilers=script.compiled)
+            replaced = await machine.put_right()
         except ToolsLost as lost:
             return Verdict(Status.FAILED, 0.0, {"integrity": REPLACED_TOOLS}, _escaped(str(lost)))
         if replaced:

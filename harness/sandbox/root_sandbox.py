@@ -54,7 +54,10 @@ class RootSandbox(Sandbox):
         return self._client
 
     async def open_shell(self) -> None:
-        """Start the shell: bash as after a login, in /root. Once, before the first `run`."""
+        """Start the shell: bash as after a login, in /root. Once, before the first `run`.
+
+        Returns when it has read its start-up files: what is written to these later changes nothing.
+        """
         limits = self._job_limits(None, KEEP_BYTES)
         limits["cpu_seconds"] = SHELL_CPU_SECONDS
         request = {
@@ -64,6 +67,7 @@ class RootSandbox(Sandbox):
             "limits": limits,
         }
         await self._request(request, seconds=GRACE_SECONDS)
+        await self.run("true")
 
     async def run(
         self,

@@ -235,6 +235,22 @@ async def test_many_lines_and_quotes_are_run_as_they_are(sandbox: RootSandbox) -
     assert await said(sandbox, script) == "$x '\"\\\n" * 2 + "it's\n"
 
 
+async def test_tabs_are_no_keys(sandbox: RootSandbox) -> None:
+    assert await said(sandbox, "cat <<'END'\n\tone\n\t\ttwo\nEND") == "\tone\n\t\ttwo\n"
+
+
+async def test_typed_tabs_are_no_keys_either(sandbox: RootSandbox) -> None:
+    await sandbox.run("word='\tone\t'", typed=True)
+    assert await said(sandbox, 'printf %s "$word"') == "\tone\t"
+
+
+async def test_start_up_files_are_read_before_anyone_can_write_them(client: APIClient) -> None:
+    async with RootSandbox.open("shell", client=client, limits=LIMITS) as own:
+        await own.open_shell()
+        await own.run_script(["/bin/sh", "-c", "echo 'PATH=/nowhere' >> /root/.bashrc"])
+        assert await said(own, "command -v ls") == "/usr/bin/ls\n"
+
+
 async def test_no_trace_of_the_harness_is_in_the_history(sandbox: RootSandbox) -> None:
     assert "builtin" not in await said(sandbox, "history; cat ~/.bash_history")
 

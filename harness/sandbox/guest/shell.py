@@ -72,7 +72,7 @@ class Shell:
             pid = os.fork()
             if pid == 0:
                 options = ["--login"] if login else ["--noprofile", "--norc"]
-                self._be_bash([BASH, *options, "-i"], commands_read, marks_write)
+                self._be_bash([BASH, "--noediting", *options, "-i"], commands_read, marks_write)
         except OSError:
             self._close_pipes()
             raise
@@ -255,6 +255,8 @@ class Call:
         self._counters = Counters()
         self._started = time.monotonic()
         self._started_ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+        # Older, though of the same tick of the clock.
+        self._older = frozenset(processes.started_since(self._started_ticks))
         self._stopped_by: str | None = None
         self._sweeps = 0
         self._output = Output(loop, output, limits["keep_bytes"], self._grew)
@@ -314,7 +316,7 @@ class Call:
     def _own_processes(self) -> list[int]:
         """What was started since the command was, but for the shell."""
         young = processes.started_since(self._started_ticks)
-        return [pid for pid in young if pid != self._shell.pid]
+        return [pid for pid in young if pid != self._shell.pid and pid not in self._older]
 
     def _conclude(self, ended: str, code: int, last_code: int) -> None:
         self._timer.cancel()

@@ -17,6 +17,7 @@ BENCHMARKS = (
         environments=("os", "db"),
         tasks=530,
         licence="Apache-2.0",
+        formats=("a folder or archive of upstream's layout", "its records as JSONL or JSON"),
         hub=HubDataset("THUDM/AgentBench", None, "test"),
         bundled="agentbench",
         read=read,

@@ -140,25 +140,33 @@ def _timed(work: Callable[[], None]) -> float:
     return time.monotonic() - started
 
 
-def livecodebench(workers: int) -> None:
-    """Measure and print (f): plain processes before and after, since the machine is noisy."""
+def livecodebench(workers: int, most: int) -> None:
+    """Measure and print (f): plain processes before and after, since the machine is noisy.
+
+    Of the programs about so many are taken, spread over all of them.
+    """
     folder = SHARED / "livecodebench"
-    data, samples = folder / "code_generation_200.jsonl", folder / "samples_with_verdicts.jsonl"
-    plain = plain_processes.seconds(data, samples, workers)
+    data = folder / "code_generation_200.jsonl"
+    lines = (folder / "samples_with_verdicts.jsonl").read_text().splitlines()
+    lines = lines[:: max(len(lines) // most, 1)]
     with tempfile.TemporaryDirectory() as output:
+        samples = Path(output) / "samples.jsonl"
+        samples.write_text("\n".join(lines))
+        plain = plain_processes.seconds(data, samples, workers)
         started = time.monotonic()
         result = asyncio.run(
             run(
                 "livecodebench",
                 data=str(data),
                 samples=str(samples),
+                task_ids=sorted({json.loads(line)["task_id"] for line in lines}),
                 max_concurrent=workers,
                 output_dir=output,
             )
         )
         ours = time.monotonic() - started
-    plain = (plain + plain_processes.seconds(data, samples, workers)) / 2
-    recorded = [json.loads(line)["passed"] for line in samples.read_text().splitlines()]
+        plain = (plain + plain_processes.seconds(data, samples, workers)) / 2
+    recorded = [json.loads(line)["passed"] for line in lines]
     found = {record.sample_line: record.resolved for record in result.attempts}
     differing = sum(found[line] != passed for line, passed in enumerate(recorded, start=1))
     programs = len(recorded)
@@ -173,6 +181,7 @@ def main() -> None:
     parser.add_argument("--data", default=str(HUMANEVAL) if HUMANEVAL.exists() else "bundled")
     parser.add_argument("--workers", type=int, default=default_concurrency(Limits()))
     parser.add_argument("--memory-tasks", type=int, default=1000, help="of (d); 0 leaves it out")
+    parser.add_argument("--programs", type=int, default=388, help="of (f), about")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--memory-only", action="store_true", help="only (d)")
     only.add_argument("--livecodebench-only", action="store_true", help="only (f)")
@@ -180,7 +189,7 @@ def main() -> None:
     if not (arguments.memory_only or arguments.livecodebench_only):
         speed(arguments)
     if not arguments.memory_only and (SHARED / "livecodebench").is_dir():
-        livecodebench(arguments.workers)
+        livecodebench(arguments.workers, arguments.programs)
     if arguments.memory_tasks and not arguments.livecodebench_only:
         grown = memory(arguments.memory_tasks, arguments.workers)
         print(f"{'(d) memory, MiB, after each 100 tasks':44}{' '.join(f'{size:.1f}' for size in grown)}")

@@ -134,6 +134,20 @@ def test_awkward_reference_solutions_of_mbpp_pass_in_the_shape_of_humaneval(
     assert results["summary"]["total"] == len(AWKWARD_MBPP)
 
 
+@pytest.mark.timeout(900 if FULL else 240)
+def test_recorded_verdicts_on_livecodebench_are_found_again(harness: Harness, shared_data: Path) -> None:
+    folder = shared_data / "livecodebench"
+    samples = folder / "samples_with_verdicts.jsonl"
+    recorded = {n: json.loads(line) for n, line in enumerate(samples.read_text().splitlines(), start=1)}
+    tasks = sorted({sample["task_id"] for sample in recorded.values()})[:: 1 if FULL else 10]
+    chosen = [option for task in tasks for option in ("-t", task)]
+    what = ("grade", "-b", "livecodebench", "--data", folder / "code_generation_200.jsonl")
+    attempts = results_of(harness, *what, "--samples", samples, *chosen)["attempts"]
+    assert len(attempts) >= (388 if FULL else 30)
+    found = {attempt["sample_line"]: attempt["resolved"] for attempt in attempts}
+    assert found == {line: recorded[line]["passed"] for line in found}
+
+
 @full_only
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("benchmark", ["mbpp", "mbpp-humaneval"])

@@ -91,6 +91,20 @@ class ShellResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceAnswer:
+    """What a service said, a line without its end, or None where it ended before it did.
+
+    `ended` then says how: a field of `Limits`, `signal`, `killed` or `exited`. `stderr` is the last of it.
+    """
+
+    line: bytes | None
+    ended: str | None = None
+    exit_code: int = 0
+    stderr: str = ""
+    clean: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class TestReport:
     """What trusted tests said of a program.
 
@@ -152,6 +166,20 @@ def exec_result(header: Mapping[str, Any], body: bytes) -> ExecResult:
         cpu_seconds=header["cpu_seconds"],
         duration_seconds=header["duration_seconds"],
         clean=header["clean"],
+    )
+
+
+def service_answer(header: Mapping[str, Any], body: bytes) -> ServiceAnswer:
+    """Read the answer to `ask`."""
+    if "ended" not in header:
+        return ServiceAnswer(body)
+    facts = header["ended"]
+    return ServiceAnswer(
+        None,
+        ended=LIMIT_NAMES.get(facts["by"], facts["by"]),
+        exit_code=facts["exit_code"],
+        stderr=facts["stderr"],
+        clean=facts["clean"],
     )
 
 

@@ -17,10 +17,19 @@ from harness.sandbox.connection import Connection, ConnectionLost, connected
 from harness.sandbox.container import end_state, remove, started
 from harness.sandbox.disk_watch import DiskWatch, watched
 from harness.sandbox.engine import connect
-from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
+from harness.sandbox.guest.frames import MAX_BODY_BYTES, MAX_QUESTION_BYTES, FrameError
 from harness.sandbox.images import require_image
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.results import ExecResult, InputRun, TestReport, exec_result, input_runs, test_report
+from harness.sandbox.results import (
+    ExecResult,
+    InputRun,
+    ServiceAnswer,
+    TestReport,
+    exec_result,
+    input_runs,
+    service_answer,
+    test_report,
+)
 from harness.sandbox.runtimes import WATCHED_BY_GUEST
 from harness.sandbox.spec import ENVIRONMENT, ROOT_ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
 from harness.sandbox.terminal import Terminal, open_terminal
@@ -34,6 +43,8 @@ HELLO_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 FILE_SECONDS = 40.0
 KEEP_BYTES = 64 * 1024
+# What a service may use in all the time that it runs; what a question may use is for the service to bound.
+SERVICE_CPU_SECONDS = 24 * 3600
 # Users of jobs: above those of any Debian package, and within the range of a remapped user namespace.
 FIRST_UIDS = range(10_000, 50_000, 100)
 
@@ -56,6 +67,7 @@ class Sandbox:
         self._limits = spec.limits
         self._environment = job_environment(root=spec.root_agent)
         self._disk: DiskWatch | None = None
+        self._services: dict[tuple[str, ...], int] = {}
         self.clean = True
 
     @classmethod
@@ -156,6 +168,46 @@ class Sandbox:
         await self._look_at_disk()
         self.clean = self.clean and result.clean
         return result
+
+    async def ask(
+        self,
+        service: Sequence[str],
+        question: bytes,
+        *,
+        timeout: float,
+        start_timeout: float,
+        env: Mapping[str, str] | None = None,
+    ) -> ServiceAnswer:
+        """Put a question to a trusted command that answers lines, and return its next line.
+
+        The command is started when it is first asked, runs on until the sandbox is gone, and is
+        started anew once it has ended. Questions are lines without their end, one at a time; `timeout` is
+        in seconds of wall time, the first question has `start_timeout` more. A service that does not
+        answer within it is ended. Raises UsageError for a question of more than 48 KiB.
+        """
+        key = tuple(service)
+        if b"\n" in question or len(question) > MAX_QUESTION_BYTES:
+            raise UsageError(f"a question is one line of at most {MAX_QUESTION_BYTES} bytes")
+        if key not in self._services:
+            timeout += start_timeout
+            limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": SERVICE_CPU_SECONDS}
+            request = {
+                "verb": "serve",
+                "argv": list(service),
+                "environment": {**self._environment, **(env or {})},
+                "limits": limits,
+            }
+            header, _ = await self._request(request, seconds=GRACE_SECONDS)
+            self._services[key] = header["service"]
+        asked = {"verb": "ask", "service": self._services[key], "wall_seconds": timeout}
+        # A question that nobody waits for any more leaves its answer to the next one.
+        was_clean, self.clean = self.clean, False
+        header, line = await self._request(asked, question, seconds=timeout + GRACE_SECONDS)
+        answer = service_answer(header, line)
+        if answer.ended:
+            del self._services[key]
+        self.clean = was_clean and answer.clean
+        return answer
 
     async def run_routine(
         self,

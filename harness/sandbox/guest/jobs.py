@@ -137,7 +137,7 @@ class CommandJob(Job):
         self._pid: int | None = None
         self._session: int | None = None
         stdout, stderr = self.capture(user.uid)
-        source = file_of(stdin)
+        source = self.source(stdin)
         try:
             pid = os.fork()
             if pid == 0:
@@ -151,6 +151,10 @@ class CommandJob(Job):
         finally:
             for descriptor in (source, stdout, stderr):
                 os.close(descriptor)
+
+    def source(self, stdin: bytes) -> int:
+        """Return the descriptor that the command reads as its stdin."""
+        return file_of(stdin)
 
     def stop(self, reason: str) -> None:
         if self.stopped_by is None:

@@ -14,6 +14,7 @@ from .input_jobs import InputsJob
 from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
 from .routine_job import RoutineJob
+from .service import Service
 from .shell import Call, Shell
 from .terminal import TerminalJob
 from .usage_watch import UsageWatch
@@ -44,12 +45,15 @@ class Guest:
         self._agent: User | None = None
         self._shell: Shell | None = None
         self._acting_since = 0
+        self._services: dict[int, Service] = {}
         self._jobs: dict[int, Job | Call | TerminalJob | InputsJob] = {}
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
             "hello": self._hello,
             "exec": self._exec,
             "inputs": self._inputs,
             "routine": self._routine,
+            "serve": self._serve,
+            "ask": self._ask,
             "test": self._test,
             "put": self._put,
             "get": self._get,
@@ -229,6 +233,22 @@ class Guest:
             finished(reply, body)
 
         return closed
+
+    def _serve(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        service = Service(
+            self._loop,
+            header,
+            self._agent_user(),
+            lambda: self._alone(number),
+            lambda: self._jobs.pop(number, None),
+        )
+        self._jobs[number] = self._services[number] = service
+        self._answer(number, {"service": number})
+
+    def _ask(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        self._services[header["service"]].ask(
+            body, header["wall_seconds"], lambda reply, line: self._answer(number, reply, line)
+        )
 
     def _test(self, number: int, header: dict[str, Any], body: bytes) -> None:
         finished = self._finisher(number)

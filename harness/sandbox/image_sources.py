@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.errors import ImageMissingError, unknown_name
 
 BASE = "base"
 # In the order in which they are built: every other image stands on the base.
-IMAGE_NAMES = (BASE, "python", "sqlite", "shell")
+IMAGE_NAMES = (BASE, "python", "sqlite", "shell", "maths")
 
 _PACKAGE = Path(__file__).parent.parent
 _GUEST = _PACKAGE / "sandbox" / "guest"
@@ -57,11 +59,14 @@ def image_tag(name: str) -> str:
     return f"harness/{name}:{digest.hexdigest()[:12]}"
 
 
-def build_context(name: str) -> io.BytesIO:
-    """The build context of image `name` as a tar archive: the same bytes for the same sources."""
+def build_context(name: str, fetched: Mapping[str, bytes] = MappingProxyType({})) -> io.BytesIO:
+    """The build context of image `name` as a tar archive: the same bytes for the same sources.
+
+    `fetched` are files (path -> content) that the sources name by their hashes and do not hold.
+    """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        for path, content in image_sources(name):
+        for path, content in sorted({**dict(image_sources(name)), **fetched}.items()):
             # A fresh TarInfo has owner 0:0, mode 0644 and time 0, whatever the checkout has.
             member = tarfile.TarInfo(path)
             member.size = len(content)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import ImageMissingError, SandboxError
 from harness.sandbox.base_image import bootstrap_base, pull_debian
 from harness.sandbox.engine import engine_errors, image_details
-from harness.sandbox.image_sources import BASE, IMAGE_NAMES, build_context, image_tag
+from harness.sandbox.image_sources import BASE, IMAGE_NAMES, build_context, image_sources, image_tag
 from harness.sandbox.lock import exclusive
+from harness.sandbox.wheels import REQUIREMENTS, fetched_wheels
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -151,6 +152,8 @@ def _provide(client: APIClient, name: str, *, notify: Callable[[str], None], for
 
 
 def _build(client: APIClient, name: str, *, notify: Callable[[str], None], force: bool) -> None:
+    requirements = dict(image_sources(name)).get(REQUIREMENTS)
+    fetched = {} if requirements is None else fetched_wheels(name, requirements, notify=notify)
     notify(f"image {name}: building {image_tag(name)}")
     log: deque[str] = deque(maxlen=LOG_TAIL_LINES)
     layers: list[str] = []
@@ -158,7 +161,7 @@ def _build(client: APIClient, name: str, *, notify: Callable[[str], None], force
     try:
         with engine_errors(f"build image {name}"):
             events = client.build(
-                fileobj=build_context(name),
+                fileobj=build_context(name, fetched),
                 custom_context=True,
                 tag=image_tag(name),
                 labels={LABEL: name},

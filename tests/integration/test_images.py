@@ -22,7 +22,14 @@ from docker.errors import ImageNotFound
 from harness.errors import ImageMissingError, SandboxError, UsageError
 from harness.sandbox import base_image, image_sources
 from harness.sandbox.engine import connect
-from harness.sandbox.images import build_images, image_tag, list_images, prune_images, require_image
+from harness.sandbox.images import (
+    IMAGE_NAMES,
+    build_images,
+    image_tag,
+    list_images,
+    prune_images,
+    require_image,
+)
 
 Edit = Callable[[str], str]
 
@@ -64,8 +71,8 @@ def test_nothing_is_done_when_all_is_there(client: APIClient) -> None:
     images = build_images(client, notify=said.append)
     assert time.perf_counter() - started < 0.5
     assert said == []
-    assert [image.tag for image in images] == [image_tag("base"), image_tag("python")]
-    assert [image.id for image in images] == [require_image(client, "base"), require_image(client, "python")]
+    assert [image.tag for image in images] == [image_tag(name) for name in IMAGE_NAMES]
+    assert [image.id for image in images] == [require_image(client, name) for name in IMAGE_NAMES]
     assert set(images) <= set(list_images(client))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
+from collections import Counter
 from collections.abc import Sequence
 
 # The 97.5 % quantile of the normal distribution: 2.5 % are left out on either side.
@@ -32,12 +32,12 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float] | None:
 
 
 def bootstrap_interval(
-    values: Sequence[float], *, seed: int, resamples: int = 1000
+    values: Sequence[float], *, seed: int, resamples: int = 2000
 ) -> tuple[float, float] | None:
     """The 95 % percentile interval of the mean of `values`, as (low, high); None without values.
 
     It is that of a generator of its own, so that the same seed gives the same interval whatever
-    else draws. Takes about 0.2 microseconds for each value and resample.
+    else draws. Takes time by the number of different values, hardly by that of all.
     Raises ValueError for fewer than 40 resamples, of which 2.5 % are not even one.
     Source: Efron 1979, Annals of Statistics 7 (1), 1-26.
     """
@@ -45,10 +45,15 @@ def bootstrap_interval(
         raise ValueError(f"{resamples} resamples are too few for a 95 % interval")
     if not values:
         return None
-    if min(values) == max(values):
+    different = sorted(Counter(values).items())
+    if len(different) == 1:
         return values[0], values[0]
+    import numpy
+
     count = len(values)
-    generator = random.Random(seed)
-    means = sorted(math.fsum(generator.choices(values, k=count)) / count for _ in range(resamples))
+    # How often each value is drawn in a resample is what counts, and that can be drawn at once.
+    shares = [number / count for _, number in different]
+    drawn = numpy.random.default_rng(seed).multinomial(count, shares, size=resamples)
+    means = sorted((drawn @ numpy.array([value for value, _ in different]) / count).tolist())
     outside = round(0.025 * resamples)
     return means[outside - 1], means[-outside]

@@ -140,6 +140,20 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """The mean of a metric over the tasks of a run, by their first attempts, and its 95 % interval.
+
+    `interval` names how that was found. A task without a verdict counts 0, as it does in the rate.
+    """
+
+    mean: float
+    low: float
+    high: float
+    interval: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The numbers of a run. `rate` is `resolved / total`; `pass_at_k` is None where n < k.
 
@@ -147,7 +161,7 @@ class Summary:
     counts the tasks that have a stricter verdict beside the published one: `tasks`, `resolved`,
     `resolved_strict` and how many `differ`. `scores` are the benchmark's own. `quarantined` names
     chosen tasks that are not sound, and why; they are left out of every other number unless they
-    were included.
+    were included. `metrics` are those that the benchmark declares.
     """
 
     total: int
@@ -161,3 +175,4 @@ class Summary:
     resolved_strict: Mapping[str, int] = field(default_factory=dict)
     scores: Mapping[str, Any] = field(default_factory=dict)
     quarantined: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, MetricSummary] = field(default_factory=dict)

@@ -29,6 +29,8 @@ def printable(text: str, limit: int = 500, *, multiline: bool = False) -> str:
     """
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")
+    if len(text) <= limit and text.isascii() and text.isprintable():
+        return text
     # A character becomes one or more, save that `\r\n` becomes one: twice the limit is always enough.
     start = text[: 2 * limit + 2]
     shown = _show_lines(start) if multiline else start.translate(_ONE_LINE)

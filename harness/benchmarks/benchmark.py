@@ -16,6 +16,7 @@ from harness.data.source import Gather
 from harness.data.table import Table
 from harness.environments.world import World
 from harness.errors import UsageError
+from harness.grading.metrics import Metric
 from harness.model import DataSource, Reference, Submission, Task, Verdict
 
 
@@ -53,11 +54,11 @@ class Definition:
     returns, with its SHA-256; `source` is the file that describes it.
 
     `read` turns one row into a task and its reference, and raises DataError with the row's place.
-    `submit` turns what a samples file holds (`completion` or `solution`, and its text) into a
+    `submit` turns what a samples file holds (`completion`, `solution` or `answer`, and its text) into a
     submission. `environments` name the worlds that its tasks live in. `play` is for those in which an
-    agent acts: it does there what the reference says, as the oracle. `configure` returns this definition
-    as the benchmark's options change it, and raises UsageError; without it there are none; `options` is
-    their model. `read` gives None for a row that these leave out.
+    agent acts: it does there what the reference says, as the oracle. `metrics` are summed up over a run.
+    `configure` returns this definition as the benchmark's options change it, and raises UsageError;
+    without it there are none; `options` is their model. `read` gives None for a row that these leave out.
 
     `gather` reads what lies at a path, where a benchmark is more than one file. `categories` are all
     that it may have, `not_built` those of them that cannot be run yet. `why_quarantined` says of a
@@ -84,6 +85,7 @@ class Definition:
     read: Callable[[Row], tuple[Task, Reference] | NotBuilt | None]
     submit: Callable[[Task, str, str], Submission]
     play: Callable[[Task, Reference, World], Awaitable[Submission]] | None = None
+    metrics: tuple[Metric, ...] = ()
     categories: tuple[str, ...] = ()
     not_built: frozenset[str] = frozenset()
     gather: Gather | None = None
@@ -140,7 +142,7 @@ class Benchmark:
         return self.definition.name
 
     def submission(self, task: Task, field: str, text: str) -> Submission:
-        """Return what `text`, given as the field `completion` or `solution`, hands in for `task`."""
+        """Return what `text`, given as the field `completion`, `solution` or `answer`, hands in."""
         return self.definition.submit(task, field, text)
 
     def completed(self, verdict: Verdict) -> Verdict:

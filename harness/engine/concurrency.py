@@ -12,6 +12,8 @@ from harness.sandbox.limits import MIB, Limits
 MEMORY_SHARE = 0.8
 # A container spends part of its life waiting for the engine: one more than cores keeps them busy.
 EXTRA = 1
+# At once where nothing runs on this machine: agents wait for their models, and writes for the disk.
+WITHOUT_SANDBOX = 16
 
 
 def default_concurrency(limits: Limits) -> int:

@@ -7,12 +7,12 @@ import functools
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.agents import Agent, AgentError
 from harness.benchmarks import Benchmark
-from harness.completion import completed
+from harness.engine.commits import Commits
 from harness.engine.faults import Faults
 from harness.engine.observer import RunObserver
 from harness.engine.places import GradingPlaces, OpenSandbox
@@ -53,6 +53,10 @@ class Execution:
     timeout_seconds: float
     concurrency: int
     rounds: int | None = None
+    commits: Commits = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "commits", Commits(self.store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ async def _attempt(execution: Execution, planned: PlannedAttempt, places: Gradin
         agent_output=outcome.agent_output,
         duration_seconds=time.monotonic() - started,
     )
-    await completed(asyncio.to_thread(execution.store.append, record))
+    await execution.commits.store(record)
     execution.observer.attempt_finished(record)
 
 

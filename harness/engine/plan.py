@@ -38,9 +38,10 @@ def select_tasks(
     """Return the selected tasks in the order of the data.
 
     Ids and categories narrow the choice, quarantined tasks are left out of it unless they are
-    included, then `sample_size` draws from it with `seed`; it is an upper bound. Raises UsageError
-    for an id or category that there is not or that cannot be run yet, and where a task is named, or
-    only such are chosen, that is quarantined.
+    included, then `sample_size` draws from it with `seed`; it is an upper bound. A label of tasks may be
+    given as a category is: of those of one kind one must fit, and of each kind that is named. Raises
+    UsageError for an id or category that there is not or that cannot be run yet, and where a task is
+    named, or only such are chosen, that is quarantined.
     """
     tasks = _narrowed(benchmark, task_ids, categories)
     if not include_quarantined:
@@ -50,6 +51,12 @@ def select_tasks(
         chosen = set(random.Random(seed).sample(range(len(tasks)), sample_size))
         tasks = [task for place, task in enumerate(tasks) if place in chosen]
     return tasks
+
+
+def _kinds(task: Task) -> dict[str, str]:
+    """What a task can be chosen by: kind -> name in lower case; the category is of the kind ""."""
+    own = {"": task.category} if task.category else {}
+    return {kind: name.lower() for kind, name in {**own, **task.labels}.items()}
 
 
 def quarantined_tasks(
@@ -100,13 +107,14 @@ def _narrowed(benchmark: Benchmark, task_ids: Sequence[str], categories: Sequenc
     if categories:
         wanted = {category.lower() for category in categories}
         _require_categories(benchmark, tasks, wanted)
-        tasks = [task for task in tasks if (task.category or "").lower() in wanted]
+        named = {kind for task in tasks for kind, name in _kinds(task).items() if name in wanted}
+        tasks = [task for task in tasks if all(_kinds(task).get(kind) in wanted for kind in named)]
     return tasks
 
 
 def _require_categories(benchmark: Benchmark, tasks: Sequence[Task], wanted: set[str]) -> None:
     """Raise UsageError for a category that is not known, has no environment or is not among the tasks."""
-    there = {task.category.lower() for task in tasks if task.category}
+    there = {name for task in tasks for name in _kinds(task).values()}
     known = there | {*benchmark.definition.categories, *benchmark.not_built.values()}
     if not known:
         raise UsageError(f"{benchmark.name} has no categories", hint="leave out --filter-category")

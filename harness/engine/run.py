@@ -17,9 +17,10 @@ from harness.agents import Agent, AgentSettings, build_agent
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.completion import completed
 from harness.config import MIN_TIMEOUT_SECONDS, RunConfig
-from harness.engine.concurrency import default_concurrency
+from harness.engine.concurrency import WITHOUT_SANDBOX, default_concurrency
 from harness.engine.execute import Execution, execute
 from harness.engine.faults import Faults, wait_seconds
+from harness.engine.images_needed import images_needed, shared_images
 from harness.engine.manifest import SCHEMA_VERSION, build_manifest, definition_sha256, samples_sha256
 from harness.engine.observer import RunObserver
 from harness.engine.plan import (
@@ -43,7 +44,6 @@ from harness.engine.summary import summarize, summary_json
 from harness.environments import Environment, environment
 from harness.environments.opening import Opening
 from harness.errors import HarnessError, SandboxError, UsageError
-from harness.grading import grader_of
 from harness.model import AttemptRecord, Summary
 from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.images import require_image
@@ -70,15 +70,11 @@ class Selection:
 
     @property
     def shared_images(self) -> list[str]:
-        """The images of the graders that judge many tasks in one sandbox."""
-        graders = {grader_of(self.benchmark.references[planned.task.id].criterion) for planned in self.plan}
-        return sorted({grader.image for grader in graders if grader.image is not None})
+        return shared_images(self.benchmark, (planned.task for planned in self.plan))
 
     @property
     def images(self) -> list[str]:
-        """Every image that the run needs; where it needs none, it needs no engine either."""
-        own = {world.image for world in self.environments if world.image is not None}
-        return sorted(own | {*self.shared_images})
+        return images_needed(self.benchmark, (planned.task for planned in self.plan))
 
     @property
     def quarantined(self) -> dict[str, str]:
@@ -125,6 +121,7 @@ class Run:
             selection.plan,
             self.store.kept,
             selection.config.k,
+            selection.benchmark.definition.metrics,
             benchmark=selection.benchmark,
             quarantined=selection.quarantined,
         )
@@ -174,6 +171,8 @@ class Run:
 
     def _concurrency(self) -> int:
         """By the environment whose sandboxes take the most memory."""
+        if not self.selection.images:
+            return WITHOUT_SANDBOX
         limits = [self.selection.limits(world) for world in self.selection.environments]
         return default_concurrency(max(limits, key=lambda each: each.memory_mb, default=Limits()))
 
@@ -261,7 +260,8 @@ async def opened(
                 images[image] = await asyncio.to_thread(require_image, client, image)
             await asyncio.to_thread(_clean_up, client, notify)
         folder = resume or new_run_folder(Path(config.output_dir), selection.benchmark.name)
-        store = RunStore(folder)
+        names = [metric.name for metric in selection.benchmark.definition.metrics]
+        store = RunStore(folder, metrics=names)
         try:
             if resume is None:
                 run_id = secrets.token_hex(8)

@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -35,7 +35,10 @@ class StorageError(HarnessError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What must be remembered of a stored record: where it is, and what the summary counts."""
+    """What must be remembered of a stored record: where it is, and what the summary counts.
+
+    `metrics` are the values of those that the store was told to keep, of first attempts only.
+    """
 
     offset: int
     status: Status
@@ -43,16 +46,19 @@ class Kept:
     category: str | None
     integrity: str | None = None
     resolved_strict: bool | None = None
+    metrics: tuple[float, ...] = ()
 
 
 class RunStore:
     """One run folder, held by one process at a time.
 
-    `attempts.jsonl` gets one fsynced line as each attempt ends. Memory holds a few words for each.
+    `attempts.jsonl` gets one fsynced line as each attempt ends. Memory holds a few words for each,
+    among them the metrics that are named.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, metrics: Sequence[str] = ()) -> None:
         self.folder = folder
+        self._metrics = tuple(metrics)
         self._kept: dict[tuple[str, int], Kept] = {}
         self._appending = threading.Lock()
         with ExitStack() as opening:
@@ -74,22 +80,25 @@ class RunStore:
     def kept(self) -> Mapping[tuple[str, int], Kept]:
         return self._kept
 
-    def append(self, record: AttemptRecord) -> None:
-        """Write a record and return once it is on the disk. Raises StorageError.
+    def append(self, *records: AttemptRecord) -> None:
+        """Write records and return once all are on the disk, or none and StorageError is raised.
 
         Threads may call it at the same time: where a record begins is where no other one is written.
         """
-        line = to_json(record).encode() + b"\n"
+        lines = [to_json(record).encode() + b"\n" for record in records]
         with self._appending:
-            self._remember(self._write(line), record)
+            offset = self._write(b"".join(lines))
+            for record, line in zip(records, lines, strict=True):
+                self._remember(offset, record)
+                offset += len(line)
 
-    def _write(self, line: bytes) -> int:
-        """Append a line and return its offset."""
+    def _write(self, lines: bytes) -> int:
+        """Append lines and return the offset of the first."""
         offset = self._file.seek(0, os.SEEK_END)
         try:
             written = 0
-            while written < len(line):
-                written += self._file.write(line[written:]) or 0
+            while written < len(lines):
+                written += self._file.write(lines[written:]) or 0
             os.fsync(self._file.fileno())
         except OSError as error:
             self._cut(offset)
@@ -171,7 +180,13 @@ class RunStore:
             record.category,
             None if sign is None else str(sign),
             strict if isinstance(strict, bool) else None,
+            tuple(_number(record.metrics.get(name)) for name in self._metrics) if record.attempt == 0 else (),
         )
+
+
+def _number(value: Any) -> float:
+    """The value of a metric; one that the verdict does not have counts as none was earned."""
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def transcript_name(task_id: str, attempt: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from harness.benchmarks import Benchmark
 from harness.engine.plan import PlannedAttempt
 from harness.engine.store import Kept
+from harness.grading.metrics import Metric, metric_summary
 from harness.grading.pass_at_k import mean_pass_at_k
 from harness.model import Status, Summary
 
@@ -18,6 +19,7 @@ def summarize(
     plan: Sequence[PlannedAttempt],
     kept: Mapping[tuple[str, int], Kept],
     ks: Sequence[int],
+    metrics: Sequence[Metric] = (),
     *,
     benchmark: Benchmark | None = None,
     quarantined: Mapping[str, str] | None = None,
@@ -25,6 +27,7 @@ def summarize(
     """Count. Every planned task is in the denominator; an attempt that never ran counts as cancelled.
 
     pass@k takes as n only attempts that have a verdict, so it is undefined where some are missing.
+    `metrics` are those that the store has kept, in this order.
     The benchmark adds its own scores where it has any. `quarantined` tasks are named, and counted
     only where they are planned.
     """
@@ -34,6 +37,7 @@ def summarize(
     first: dict[str, bool] = {}
     strict: list[tuple[bool, bool]] = []
     categories: dict[str, list[str]] = {}
+    values: list[list[float]] = [[] for _ in metrics]
     for planned in plan:
         task = planned.task
         found = kept.get(planned.key)
@@ -47,6 +51,8 @@ def summarize(
             counts[1] += found.resolved
         if planned.number == 0:
             first[task.id] = found is not None and found.resolved
+            for place, column in enumerate(values):
+                column.append(found.metrics[place] if found is not None else 0.0)
             if found is not None and found.resolved_strict is not None:
                 strict.append((found.resolved, found.resolved_strict))
             if task.category is not None:
@@ -70,6 +76,11 @@ def summarize(
             for name, ids in sorted(categories.items())
         },
         integrity=dict(signs.most_common()),
+        metrics={
+            metric.name: mean
+            for metric, column in zip(metrics, values, strict=True)
+            if (mean := metric_summary(metric, column)) is not None
+        },
         resolved_strict=_both(strict),
         scores={} if benchmark is None else benchmark.scores(first),
         quarantined=dict(quarantined or {}),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harness.model import MetricSummary
+
 
 def percent(share: float) -> str:
     """A share (0 to 1) with one decimal, and never rounded to a claim of none or of all."""
@@ -39,6 +41,12 @@ def speed(per_second: float) -> str:
 def count(number: int, noun: str) -> str:
     """A number of things, `1 attempt` or `1,000 attempts`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def interval(found: MetricSummary) -> str:
+    """The 95 % interval of a metric, and how it was found."""
+    how = found.interval.capitalize() if found.interval == "wilson" else found.interval
+    return f"95 % interval {percent(found.low)} to {percent(found.high)}, {how}"
 
 
 def tampering(integrity: Mapping[str, int]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from harness.grading.intervals import wilson_interval
 from harness.model import AttemptRecord, Status, Summary
 from harness.printable import printable
-from harness.reports.figures import count, duration, percent, tampering
+from harness.reports.figures import count, duration, interval, percent, tampering
 from harness.reports.markup import Markup, element, joined
 from harness.reports.remarks import remarks
 
@@ -96,8 +96,8 @@ def _labelled(name: str, text: str) -> Markup:
 
 
 def _cards(summary: Summary) -> Markup:
-    interval = wilson_interval(summary.resolved, summary.total)
-    spread = f"95 % interval {percent(interval[0])} to {percent(interval[1])}" if interval else "no tasks"
+    bounds = wilson_interval(summary.resolved, summary.total)
+    spread = f"95 % interval {percent(bounds[0])} to {percent(bounds[1])}" if bounds else "no tasks"
     cards = [
         _card("resolved", percent(summary.rate), spread, kind="main"),
         _card("tasks", f"{summary.total:,}", f"{summary.resolved:,} resolved by the first attempt"),
@@ -108,6 +108,7 @@ def _cards(summary: Summary) -> Markup:
             cards.append(_card(f"pass@{k}", "-", f"undefined: needs n >= {k} attempts of each task"))
         else:
             cards.append(_card(f"pass@{k}", percent(value), f"chance of a pass in {count(k, 'attempt')}"))
+    cards += [_card(name, percent(metric.mean), interval(metric)) for name, metric in summary.metrics.items()]
     lost = sum(summary.statuses.get(status, 0) for status in Status if not status.has_score)
     if lost:
         cards.append(_card("no verdict", f"{lost:,}", "infra errors and cancelled attempts", kind="lost"))

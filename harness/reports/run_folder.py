@@ -12,7 +12,7 @@ from harness.engine.records import from_json
 from harness.engine.run import Run
 from harness.engine.store import ATTEMPTS, REPORT, SUMMARY, read_manifest, replaced
 from harness.errors import UsageError
-from harness.model import AttemptRecord, DataSource, Status, Summary
+from harness.model import AttemptRecord, DataSource, MetricSummary, Status, Summary
 from harness.reports.html import render_html
 
 
@@ -73,7 +73,8 @@ def read_run(folder: Path) -> StoredRun:
         duration = float(values.pop("duration_seconds"))
         values["pass_at_k"] = {int(k): value for k, value in values["pass_at_k"].items()}
         values["statuses"] = {Status(name): count for name, count in values["statuses"].items()}
-        summary = Summary(**values)
+        metrics = values.pop("metrics", {})
+        summary = Summary(**values, metrics={name: MetricSummary(**found) for name, found in metrics.items()})
     except OSError as error:
         raise UsageError(
             f"{path}: {error.strerror}", hint=f"the run was killed; harness run --resume {folder} ends it"

@@ -11,7 +11,7 @@ from harness.model import AttemptRecord, DataSource, Status, Summary
 from harness.printable import printable
 from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
 from harness.reports.console import open_console
-from harness.reports.figures import count, duration, percent, tampering
+from harness.reports.figures import count, duration, interval, percent, tampering
 from harness.reports.remarks import remarks
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def print_record_details(record: AttemptRecord, *, stream: TextIO) -> None:
 
 def _facts(summary: Summary, source: DataSource, duration_seconds: float) -> Table:
     rate = percent(summary.rate)
-    interval = wilson_interval(summary.resolved, summary.total)
-    if interval is not None:
-        rate += f"  (95 % interval {percent(interval[0])} to {percent(interval[1])}, Wilson)"
+    spread = wilson_interval(summary.resolved, summary.total)
+    if spread is not None:
+        rate += f"  (95 % interval {percent(spread[0])} to {percent(spread[1])}, Wilson)"
     facts = {
         "source": f"{source.kind}: {source.location}",
         "": f"{count(source.rows, 'row')}, sha256 {source.sha256[:12]}",
@@ -89,6 +89,8 @@ def _facts(summary: Summary, source: DataSource, duration_seconds: float) -> Tab
     }
     for k, value in sorted(summary.pass_at_k.items()):
         facts[f"pass@{k}"] = f"undefined: needs n >= {k}" if value is None else percent(value)
+    for name, metric in summary.metrics.items():
+        facts[name] = f"{percent(metric.mean)}  ({interval(metric)})"
     facts.update(remarks(summary))
     if summary.integrity:
         facts["integrity"] = tampering(summary.integrity)

@@ -135,6 +135,19 @@ def test_unknown_agent_names_the_nearest() -> None:
     assert "did you mean 'predictions'?" in str(caught.value.hint)
 
 
+def test_labels_choose_as_categories_do_and_together_with_them() -> None:
+    kinds = [("Strings", "Level 1"), ("Strings", "Level 2"), ("maths", "Level 1"), ("maths", "Level 3")]
+    tasks = [
+        replace(task, category=category, labels={"level": level})
+        for task, (category, level) in zip(MBPP.tasks, kinds, strict=False)
+    ]
+    labelled = replace(MBPP, tasks=tuple(tasks))
+    assert selected(labelled, categories=["level 1"]) == [IDS[0], IDS[2]]
+    assert selected(labelled, categories=["Level 1", "level 3"]) == [IDS[0], IDS[2], IDS[3]]
+    assert selected(labelled, categories=["STRINGS", "Level 1"]) == [IDS[0]]
+    assert selected(labelled, categories=["strings", "level 3"]) == []
+
+
 QUARANTINED = {IDS[1]: "its gold is wrong", IDS[3]: "so is this"}
 
 

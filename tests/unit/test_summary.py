@@ -12,6 +12,8 @@ from harness.benchmarks import Benchmark, load_benchmark
 from harness.engine.plan import PlannedAttempt
 from harness.engine.store import Kept
 from harness.engine.summary import summarize, summary_json
+from harness.grading.intervals import wilson_interval
+from harness.grading.metrics import Interval, Metric
 from harness.model import Status, Summary, Task
 
 P, F, I, C = Status.PASSED, Status.FAILED, Status.INFRA_ERROR, Status.CANCELLED  # noqa: E741
@@ -101,6 +103,7 @@ def test_json_has_exactly_the_fields_of_the_contract() -> None:
         "statuses": {"passed": 1, "infra_error": 1},
         "by_category": {},
         "integrity": {},
+        "metrics": {},
     }
 
 
@@ -115,6 +118,33 @@ def test_attempts_with_signs_of_tampering_are_counted_by_sign_the_commonest_firs
 
 def test_an_attempt_that_never_ran_shows_no_sign() -> None:
     assert summary({"a": [None]}).integrity == {}
+
+
+METRICS = (Metric("em", "a rate"), Metric("f1", "a mean", Interval.BOOTSTRAP))
+
+
+def with_metrics(values: dict[str, tuple[float, ...] | None]) -> Summary:
+    """Summarise tasks with one attempt each by their metrics; None stands for one that never ran."""
+    plan = [PlannedAttempt(Task(task_id, "b", "text", ""), 0, None) for task_id in values]
+    kept = {
+        (task_id, 0): Kept(0, F, False, None, metrics=found)
+        for task_id, found in values.items()
+        if found is not None
+    }
+    return summarize(plan, kept, (1,), METRICS)
+
+
+def test_metrics_are_means_over_all_tasks_with_their_kind_of_interval() -> None:
+    found = with_metrics({"a": (1.0, 1.0), "b": (0.0, 0.5), "c": None, "d": (0.0, 0.1)}).metrics
+    assert list(found) == ["em", "f1"]
+    assert (found["em"].mean, found["em"].interval, found["em"].tasks) == (0.25, "wilson", 4)
+    assert (found["em"].low, found["em"].high) == wilson_interval(1, 4)
+    assert (found["f1"].mean, found["f1"].interval) == (pytest.approx(0.4), "bootstrap")
+    assert found["f1"].low < 0.4 < found["f1"].high
+
+
+def test_metrics_of_no_tasks_are_left_out() -> None:
+    assert with_metrics({}).metrics == {}
 
 
 def test_a_stricter_verdict_is_counted_beside_the_published_one() -> None:

@@ -1,0 +1,24 @@
+"""Which images tasks need: those of their environments, and those of graders that share one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.benchmarks import Benchmark
+from harness.environments import environment
+from harness.grading import grader_of
+from harness.model import Task
+
+
+def shared_images(benchmark: Benchmark, tasks: Iterable[Task]) -> list[str]:
+    """Return the images of the graders that judge many tasks in one sandbox."""
+    graders = {grader_of(benchmark.references[task.id].criterion) for task in tasks}
+    return sorted({grader.image for grader in graders if grader.image is not None})
+
+
+def images_needed(benchmark: Benchmark, tasks: Iterable[Task]) -> list[str]:
+    """Return every image that the tasks need; where they need none, they need no engine either."""
+    chosen = list(tasks)
+    worlds = [environment(name) for name in {task.environment for task in chosen}]
+    own = {world.image for world in worlds if world.image is not None}
+    return sorted(own | {*shared_images(benchmark, chosen)})

@@ -26,8 +26,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=...] [N=10] [DATA=path] [ARGS="--seed 1"]'
 
-setup: $(STAMP) ## virtual environment, package, Docker engine and images; quick when all is there; RUNTIME=runsc adds gVisor
-	@$(BIN)/harness setup $(if $(RUNTIME),--runtime $(RUNTIME))
+setup: $(STAMP) ## virtual environment, package, Docker engine and images (BENCH=mbpp: only its own); RUNTIME=runsc adds gVisor
+	@$(BIN)/harness setup $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BENCH),--benchmark $(BENCH))
 
 eval: ## run a benchmark: make eval BENCH=mbpp
 	@test -n "$(BENCH)" || { echo 'error: which benchmark? make eval BENCH=mbpp' >&2; exit 2; }

@@ -18,9 +18,16 @@ def setup(
             help="The container runtime that runs will use; runsc (gVisor) is set up where missing."
         ),
     ] = "runc",
+    benchmark: Annotated[
+        str | None, typer.Option("-b", "--benchmark", help="Only what this benchmark needs. Default: all.")
+    ] = None,
 ) -> None:
     """Prepare this machine: the Docker engine, the images, nothing left over from dead runs."""
     started = time.monotonic()
+    images = None if benchmark is None else _images_of(benchmark)
+    if images == []:
+        typer.echo(f"{benchmark} needs no sandbox, and so neither engine nor images")
+        return
     from harness.sandbox.engine import engine_facts, require_runtime
     from harness.sandbox.gvisor import RUNTIME, ensure_runsc
     from harness.sandbox.images import build_images
@@ -32,13 +39,22 @@ def setup(
     if runtime != RUNTIME:
         require_runtime(facts, runtime)
     typer.echo(f"engine: Docker {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
-    for image in build_images(client, notify=typer.echo):
+    for image in build_images(client, images, notify=typer.echo):
         typer.echo(f"image {image.name}: {image.tag}")
     if runtime == RUNTIME:
         ensure_runsc(client, notify=typer.echo)
         typer.echo(f"runtime: {runtime} works")
     typer.echo(f"leftovers: {len(remove_orphans(client))} removed")
     typer.echo(f"ready in {time.monotonic() - started:.1f} s")
+
+
+def _images_of(benchmark: str) -> list[str]:
+    """The images of a benchmark, by its bundled sample, which is judged as all of it is."""
+    from harness.benchmarks import load_benchmark
+    from harness.engine.images_needed import images_needed
+
+    sample = load_benchmark(benchmark, path="bundled")
+    return images_needed(sample, sample.tasks)
 
 
 @app.command()

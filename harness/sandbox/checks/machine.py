@@ -146,7 +146,9 @@ def images(machine: Machine) -> Finding:
     current = {image.tag for image in there if image.current}
     missing = [image_tag(name) for name in IMAGE_NAMES if image_tag(name) not in current]
     if missing:
-        return Finding(Level.FAIL, f"missing: {', '.join(missing)}", "run: harness setup")
+        # What `harness setup --benchmark` brings in is enough for that benchmark.
+        level = Level.WARN if len(missing) < len(IMAGE_NAMES) else Level.FAIL
+        return Finding(level, f"missing: {', '.join(missing)}", "run: harness setup")
     stale = sum(not image.current for image in there)
     old = f" ({stale} stale ones: harness images prune)" if stale else ""
     return Finding(Level.OK, f"{', '.join(image_tag(name) for name in IMAGE_NAMES)}{old}")

@@ -11,11 +11,11 @@ from harness.environments.world import World
 from harness.errors import UsageError, unknown_name
 from harness.model import Submission, Task
 
-FIELDS = ("completion", "solution")
+FIELDS = ("completion", "solution", "answer")
 
 
 class Predictions:
-    """Hands in the samples of a file: `task_id` and `completion` or `solution`, several lines a task.
+    """Hands in the samples of a file: `task_id` and one of FIELDS, several lines a task.
 
     A task without a sample gets one attempt that ends as `agent_error`: the denominator is every
     selected task. Raises DataError with file and line for a broken line or an unknown task id.
@@ -49,7 +49,7 @@ def _read(path: Path) -> dict[int, tuple[Row, str]]:
     samples = {}
     for number, row in enumerate(read_rows(path)[0], start=1):
         if not any(field in row.values for field in FIELDS):
-            raise row.error("needs 'completion' or 'solution'", field="completion")
+            raise row.error("needs 'completion' (a reply), 'solution' or 'answer'", field="completion")
         for field in FIELDS:
             if field in row.values:
                 row.text(field)

@@ -14,7 +14,7 @@ Benchmark = Annotated[
     ),
 ]
 Samples = Annotated[
-    Path | None, typer.Option("--samples", help="JSONL with task_id and completion or solution.")
+    Path | None, typer.Option("--samples", help="JSONL with task_id and completion, solution or answer.")
 ]
 Data = Annotated[str | None, typer.Option("--data", help="bundled, hub, or a path to the data.")]
 Options = Annotated[

@@ -70,6 +70,15 @@ def test_prediction_is_never_run(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
+def test_nothing_is_handed_to_the_evaluator_but_numbers() -> None:
+    from sympy.parsing.sympy_parser import parse_expr
+
+    assert parse_expr("12.5") == 12.5
+    for code in ("1+1", "Symbol('x')", "__import__('os')", "Integer(1).__class__"):
+        with pytest.raises(ValueError, match="only numbers"):
+            parse_expr(code)
+
+
 def test_unreadable_gold_is_told_apart_from_a_wrong_prediction() -> None:
     assert same(" ", "8") is None
 
@@ -97,11 +106,11 @@ def test_prediction_that_hangs_the_library_costs_the_others_nothing() -> None:
 
 
 def test_worker_that_dies_is_told_apart_from_a_wrong_prediction() -> None:
-    worker = maths_job.Worker()
+    worker = maths_job.Worker(30)
     try:
-        assert worker.ask(("1", "1"), 30) is True
+        assert worker.ask(("1", "1")) is True
         os.kill(worker.pid, signal.SIGKILL)
-        assert worker.ask(("1", "1"), 30) == "crashed"
+        assert worker.ask(("1", "1")) == "crashed"
     finally:
         worker.end()
 

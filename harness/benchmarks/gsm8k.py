@@ -1,0 +1,62 @@
+"""GSM8K (Cobbe et al. 2021, arXiv 2110.14168): grade school word problems whose answer is one number."""
+
+from __future__ import annotations
+
+from harness.benchmarks.benchmark import Definition, Split
+from harness.benchmarks.replies import spoken
+from harness.data.hub import HubDataset
+from harness.data.rows import Row
+from harness.grading.number_answers import METRICS, NumberAnswer
+from harness.grading.numbers import gold_number
+from harness.model import Reference, Submission, Task
+
+# That of OpenAI's simple-evals for the English part of MGSM, which is GSM8K.
+PROMPT = """\
+Solve this math problem. Give the reasoning steps before giving the final answer on the last line by \
+itself in the format of "Answer:". Do not add anything other than the integer answer after "Answer:".
+
+{problem_statement}
+"""
+
+
+def read(row: Row) -> tuple[Task, Reference]:
+    """Read a row of the published schema: question, and an answer that ends in `#### ` and a number."""
+    question, answer = row.text("question"), row.text("answer")
+    if not question.strip():
+        raise row.error("is empty", field="question")
+    try:
+        gold = gold_number(answer)
+    except ValueError as error:
+        raise row.error(f"{error}, which ends an answer of GSM8K", field="answer") from error
+    task = Task(
+        id=f"gsm8k/{row.place}",
+        benchmark="gsm8k",
+        environment="text",
+        prompt=PROMPT.replace("{problem_statement}", question),
+        statement=question,
+    )
+    return task, Reference(task.id, answer, NumberAnswer(gold), expected_output=str(gold))
+
+
+def submit(task: Task, field: str, text: str) -> Submission:
+    """The answer is the last number of what is handed in; thoughts of a reply are no part of that."""
+    return Submission(spoken(text) if field == "completion" else text, agent_output=text)
+
+
+BENCHMARKS = (
+    Definition(
+        name="gsm8k",
+        description="solve a grade school word problem",
+        environments=("text",),
+        tasks=1319,
+        licence="MIT",
+        splits={"train": Split(HubDataset("openai/gsm8k", "main", "train"), 7473)},
+        missing={"dev": "it was published with train and test alone"},
+        formats=("test.jsonl", "its rows as JSON"),
+        hub=HubDataset("openai/gsm8k", "main", "test"),
+        bundled="gsm8k.jsonl",
+        read=read,
+        submit=submit,
+        metrics=METRICS,
+    ),
+)

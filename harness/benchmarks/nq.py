@@ -1,0 +1,64 @@
+"""Natural Questions, open (Kwiatkowski et al. 2019; Lee et al. 2019, arXiv 1906.00300): short answers."""
+
+from __future__ import annotations
+
+from harness.benchmarks.benchmark import Definition, Split
+from harness.benchmarks.replies import spoken
+from harness.data.hub import HubDataset
+from harness.data.rows import Row
+from harness.data.table import Table
+from harness.grading.short_answers import METRICS, ShortAnswer, expected_output
+from harness.model import Reference, Submission, Task
+
+# That of LLaMA (arXiv 2302.13971, appendix A) without its examples.
+PROMPT = "Answer these questions:\nQ: {problem_statement}?\nA:"
+
+
+def read(row: Row) -> tuple[Task, Reference]:
+    """Read a row of NQ-open: question, and answer, a list of texts each of which is right."""
+    question, golds = row.text("question"), row.texts("answer")
+    if not question.strip():
+        raise row.error("is empty", field="question")
+    if not golds:
+        raise row.error("has no answer", field="answer")
+    for place, gold in enumerate(golds):
+        if not gold.strip():
+            raise row.error("is empty", field=f"answer[{place}]")
+    task = Task(
+        id=f"nq/{row.place}",
+        benchmark="nq",
+        environment="text",
+        prompt=PROMPT.replace("{problem_statement}", question.strip().removesuffix("?").rstrip()),
+        statement=question,
+    )
+    return task, Reference(task.id, golds[0], ShortAnswer(tuple(golds)), expected_output(golds))
+
+
+def submit(task: Task, field: str, text: str) -> Submission:
+    """All that is handed in is the answer; thoughts of a reply are no part of it."""
+    return Submission((spoken(text) if field == "completion" else text).strip(), agent_output=text)
+
+
+def _split(name: str, rows: int) -> Split:
+    """A split as DPR made it: its test is NQ's own dev, its dev a part of NQ's train (arXiv 2004.04906)."""
+    url = f"https://dl.fbaipublicfiles.com/dpr/data/retriever/nq-{name}.qa.csv"
+    return Split(HubDataset("facebookresearch/DPR", "nq", name, files=(url,)), rows)
+
+
+BENCHMARKS = (
+    Definition(
+        name="nq",
+        description="answer a question in a few words, from memory",
+        environments=("text",),
+        tasks=3610,
+        licence="CC BY-SA 3.0",
+        splits={"train": _split("train", 79_168), "dev": _split("dev", 8757)},
+        formats=("nq-test.qa.csv", "NQ-open.dev.jsonl"),
+        table=Table(columns=("question", "answer"), delimiter="\t", literals=("answer",)),
+        hub=_split("test", 3610).hub,
+        bundled="nq-open.jsonl",
+        read=read,
+        submit=submit,
+        metrics=METRICS,
+    ),
+)

@@ -1,0 +1,97 @@
+"""Answers that are mathematics in LaTeX, as in MATH: compared by a computer algebra system in a container.
+
+Of what is handed in only text gets there, and it is read, never run. But the system may hang or fill the
+memory over it: each comparison has a limit of its own, and ends there with nothing but this verdict.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from harness.errors import SandboxError
+from harness.grading.grader import Grader, Place
+from harness.grading.metrics import Metric
+from harness.grading.programs import escaped
+from harness.model import Status, Submission, Verdict
+from harness.sandbox.sandbox import Sandbox
+
+IMAGE = "maths"
+MAX_CHARACTERS = 2000
+"""The longest answer that is compared; of those of MATH none has 200."""
+
+METRICS = (Metric("solved", "the answer is the same mathematics as the gold one (math-verify)"),)
+CPU_SECONDS = 3
+# The job ends each comparison itself; these are for the time that it overlooks, and for its start.
+_WALL_SECONDS = 60.0
+_START_SECONDS = 120.0
+_SHOWN_CHARACTERS = 80
+# Sets of symbols have an order that hashes decide: the same pair, the same way.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+_ENDED = {"timeout": Status.TIMEOUT, "memory": Status.MEMORY_LIMIT, "crashed": Status.CRASHED}
+_SAID = {
+    Status.TIMEOUT: f"the comparison reached its limit of {CPU_SECONDS} s of CPU time",
+    Status.MEMORY_LIMIT: "the comparison reached its limit of memory",
+    Status.CRASHED: "the comparison crashed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MathsAnswer:
+    """The gold answer in LaTeX, as a box holds it."""
+
+    gold: str
+
+
+async def grade_maths(sandbox: Sandbox, criterion: MathsAnswer, submission: Submission) -> Verdict:
+    """Judge an answer in LaTeX. Raises SandboxError where the comparison failed through no fault of it."""
+    answer = submission.text.strip()
+    if not answer:
+        return _failed("no answer")
+    if len(answer) > MAX_CHARACTERS:
+        return _failed(
+            f"an answer of {len(answer):,} characters is not read: the most are {MAX_CHARACTERS:,}"
+        )
+    said = await sandbox.ask(
+        _command(),
+        json.dumps([criterion.gold, answer]).encode("ascii"),
+        timeout=_WALL_SECONDS,
+        start_timeout=_START_SECONDS,
+        env=_ENVIRONMENT,
+    )
+    if said.line is None:
+        if said.ended == "wall_seconds":
+            return _ended(Status.TIMEOUT)
+        raise SandboxError(
+            f"the comparison of mathematics ended: {said.ended}; {escaped(said.stderr[-500:])}"
+        )
+    verdict = json.loads(said.line)
+    if verdict is True:
+        return Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+    if isinstance(verdict, str):
+        return _ended(_ENDED[verdict])
+    shown = escaped(answer[:_SHOWN_CHARACTERS])
+    unread = "; the gold answer is no mathematics, so only the same text is right" if verdict is None else ""
+    return _failed(f"answered {shown}{unread}")
+
+
+def _failed(said: str) -> Verdict:
+    return Verdict(Status.FAILED, 0.0, {"solved": 0.0}, said)
+
+
+def _ended(status: Status) -> Verdict:
+    metrics: dict[str, float | str] = {"solved": 0.0, "phase": "evaluator"}
+    if status is Status.TIMEOUT:
+        metrics["limit"] = "cpu_seconds"
+    return Verdict(status, 0.0, metrics, _SAID[status])
+
+
+@cache
+def _command() -> tuple[str, ...]:
+    source = files("harness.grading.jobs").joinpath("maths.py").read_text(encoding="utf-8")
+    return ("/usr/bin/python3", "-s", "-B", "-P", "-c", source, str(CPU_SECONDS))
+
+
+GRADERS = (Grader(MathsAnswer, Place.SHARED, grade_maths, image=IMAGE),)

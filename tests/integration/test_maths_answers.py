@@ -1,0 +1,118 @@
+"""Mathematics compared in its container: right and wrong answers, and such as would hang or fool a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.agents.cheats.answer_attack import AnswerAttack
+from harness.agents.cheats.attack import Kind
+from harness.agents.cheats.saying import ON_MATHS
+from harness.benchmarks import load_benchmark
+from harness.grading.maths_answers import IMAGE, MathsAnswer, grade_maths
+from harness.model import Status, Submission, Verdict
+
+BUNDLED = load_benchmark("math", path="bundled")
+QUICK = [attack for attack in ON_MATHS if attack.kind is not Kind.EXHAUSTING]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    async with Sandbox.open(IMAGE, client=client) as opened:
+        yield opened
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def verdict(sandbox: Sandbox, gold: str, answer: str) -> Verdict:
+    return await grade_maths(sandbox, MathsAnswer(gold), Submission(answer, answer))
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\frac12", "0.5"),
+        (r"2\sqrt{3}", r"\sqrt{12}"),
+        ("1,2", "2,1"),
+        (r"5\text{ cm}", "5"),
+        ("10,000", "10000"),
+        (r"(-\infty,2]\cup[3,\infty)", r"[3,\infty) \cup (-\infty, 2]"),
+    ],
+)
+async def test_same_mathematics_passes(sandbox: Sandbox, gold: str, answer: str) -> None:
+    assert await verdict(sandbox, gold, answer) == Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "said"),
+    [
+        ("8", "7", "answered 7"),
+        ("8", "not 7 but 8", "answered not 7 but 8"),
+        ("8", "\x1b[2J\u202e8", r"answered \x1b[2J\u202e8"),
+        ("8", " ", "no answer"),
+        ("8", "8" * 2001, "an answer of 2,001 characters is not read: the most are 2,000"),
+        (
+            r"\text{ }",
+            "8",
+            "answered 8; the gold answer is no mathematics, so only the same text is right",
+        ),
+    ],
+)
+async def test_other_mathematics_fails_and_is_told(
+    sandbox: Sandbox, gold: str, answer: str, said: str
+) -> None:
+    assert await verdict(sandbox, gold, answer) == Verdict(Status.FAILED, 0.0, {"solved": 0.0}, said)
+
+
+HOSTILE = ["9^{9^{9^{9}}}", "(10^{9})!", "(" * 900 + "1" + ")" * 900, r"10^{10^{8}}"]
+
+
+@pytest.mark.parametrize("answer", HOSTILE, ids=lambda text: text[:20])
+async def test_mathematics_without_end_costs_its_own_answer_and_no_other(
+    sandbox: Sandbox, answer: str
+) -> None:
+    ended = await verdict(sandbox, "2", answer)
+    assert ended.status in (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.FAILED, Status.CRASHED)
+    assert ended.score == 0.0
+    assert sandbox.clean
+    assert (await verdict(sandbox, "2", "2.0")).status is Status.PASSED
+    assert (await verdict(sandbox, "2", "3")).status is Status.FAILED
+
+
+@pytest.mark.parametrize("attack", QUICK, ids=lambda attack: attack.name)
+async def test_no_text_is_taken_for_the_answer(sandbox: Sandbox, attack: AnswerAttack) -> None:
+    task = BUNDLED.tasks[0]
+    for sample in range(attack.samples):
+        submission = await attack.hand_in(BUNDLED, task, sample, None)
+        found = await grade_maths(sandbox, BUNDLED.references[task.id].criterion, submission)
+        assert found.status is not Status.PASSED, (sample, submission.text[:80])
+
+
+async def test_no_text_writes_a_file(sandbox: Sandbox) -> None:
+    found = await sandbox.exec(["/bin/ls", "-A", "/tmp", "/dev/shm"])
+    assert "forged" not in str(found.stdout)
+
+
+async def test_golds_are_right_and_those_of_the_next_problem_wrong(sandbox: Sandbox) -> None:
+    golds = [BUNDLED.references[task.id].criterion.gold for task in BUNDLED.tasks]
+    for gold, other in itertools.pairwise(golds):
+        assert (await verdict(sandbox, gold, f"{gold} ")).status is Status.PASSED
+        assert (await verdict(sandbox, gold, other)).status is Status.FAILED
+
+
+async def test_comparison_that_hangs_altogether_is_a_timeout(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outer limit, for what the job's own overlooks."""
+    hanging = ("/usr/bin/python3", "-S", "-c", "import time; time.sleep(600)")
+    monkeypatch.setattr("harness.grading.maths_answers._command", lambda: hanging)
+    monkeypatch.setattr("harness.grading.maths_answers._WALL_SECONDS", 0.2)
+    monkeypatch.setattr("harness.grading.maths_answers._START_SECONDS", 0.2)
+    assert (await asyncio.wait_for(verdict(sandbox, "2", "2"), 30)).status is Status.TIMEOUT

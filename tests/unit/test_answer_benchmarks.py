@@ -1,0 +1,173 @@
+"""The four benchmarks of answers: what rows become, what is handed in, what is refused."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness.data
+from harness.benchmarks import Benchmark, definitions, load_benchmark
+from harness.errors import DataError, UsageError
+from harness.grading.maths_answers import MathsAnswer
+from harness.grading.number_answers import NumberAnswer
+from harness.grading.short_answers import ShortAnswer
+
+NAMES = ("gsm8k", "math", "nq", "hotpotqa")
+BUNDLED = {name: load_benchmark(name, path="bundled") for name in NAMES}
+FILES = {
+    "gsm8k": ("gsm8k/test.jsonl", 1319),
+    "math": ("math/test_500.jsonl", 493),
+    "nq": ("nq/NQ-open.dev.jsonl", 3610),
+    "hotpotqa": ("hotpotqa/dev_distractor_60.json", 60),
+}
+ROWS: dict[str, dict[str, Any]] = {
+    "gsm8k": {"question": "How many?", "answer": "It is 2+2=<<2+2=4>>4.\n#### 1,004"},
+    "math": {"problem": "Why?", "solution": r"So \boxed{\frac12}", "level": "Level 3", "type": "Algebra"},
+    "nq": {"question": "who is it", "answer": ["The One", "Neo"]},
+    "hotpotqa": {
+        "question": "Who?",
+        "answer": "yes",
+        "type": "bridge",
+        "context": {"title": ["A", "B"], "sentences": [["One.", " Two."], ["Three."]]},
+    },
+}
+
+
+def loaded(tmp_path: Path, name: str, **changed: Any) -> Benchmark:
+    path = tmp_path / f"{name}.jsonl"
+    row = {key: value for key, value in {**ROWS[name], **changed}.items() if value is not None}
+    path.write_text(json.dumps(row) + "\n")
+    return load_benchmark(name, path=str(path))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_real_data_are_read_whole(name: str, shared_data: Path) -> None:
+    file, count = FILES[name]
+    benchmark = load_benchmark(name, path=str(shared_data / file))
+    assert len(benchmark.tasks) == count
+    assert all(row["question" if "question" in row else "problem"] for row in benchmark.rows.values())
+    if name in ("gsm8k", "math"):
+        assert all(task.statement and task.statement in task.prompt for task in benchmark.tasks)
+
+
+def test_criteria_hold_the_gold_answers(tmp_path: Path) -> None:
+    criteria = {name: next(iter(loaded(tmp_path, name).references.values())).criterion for name in NAMES}
+    assert criteria == {
+        "gsm8k": NumberAnswer(Decimal(1004)),
+        "math": MathsAnswer(r"\frac12"),
+        "nq": ShortAnswer(("The One", "Neo")),
+        "hotpotqa": ShortAnswer(("yes",)),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_prompt_shows_more_than_the_question(name: str) -> None:
+    for task in BUNDLED[name].tasks:
+        expected = BUNDLED[name].references[task.id]
+        assert expected.solution not in task.prompt or name == "hotpotqa" or len(expected.solution) < 20
+        assert "####" not in task.prompt
+
+
+def test_maths_has_a_category_and_a_level(tmp_path: Path) -> None:
+    (task,) = loaded(tmp_path, "math").tasks
+    assert (task.category, task.labels) == ("Algebra", {"level": "Level 3"})
+
+
+def test_both_forms_of_context_are_the_same_passages(tmp_path: Path) -> None:
+    published = [["A", ["One.", " Two."]], ["B", ["Three."]]]
+    (one,) = loaded(tmp_path, "hotpotqa").tasks
+    (other,) = loaded(tmp_path, "hotpotqa", context=published, _id="5a8b").tasks
+    assert one.prompt == other.prompt
+    assert "Passage 1:\nA\nOne. Two.\n\nPassage 2:\nB\nThree.\n" in one.prompt
+    assert (one.id, other.id) == ("hotpotqa/0", "5a8b")
+
+
+BROKEN = [
+    ("gsm8k", {"answer": "no mark 4"}, "field 'answer'"),
+    ("gsm8k", {"answer": "#### four"}, "field 'answer'"),
+    ("gsm8k", {"answer": "#### "}, "field 'answer'"),
+    ("gsm8k", {"question": " "}, "field 'question'"),
+    ("math", {"solution": "So 4."}, "field 'solution'"),
+    ("math", {"solution": r"\boxed{}"}, "field 'solution'"),
+    ("math", {"solution": r"\boxed{ }"}, "field 'solution'"),
+    ("math", {"solution": r"\boxed{4"}, "field 'solution'"),
+    ("math", {"solution": rf"\boxed{{{'4' * 2001}}}"}, "field 'solution'"),
+    ("math", {"type": None}, "field 'type'"),
+    ("nq", {"answer": []}, "field 'answer'"),
+    ("nq", {"answer": ["Neo", " "]}, r"field 'answer\[1\]'"),
+    ("nq", {"answer": "Neo"}, "field 'answer'"),
+    ("hotpotqa", {"answer": ""}, "field 'answer'"),
+    ("hotpotqa", {"context": {"title": ["A"], "sentences": []}}, "field 'context'"),
+    ("hotpotqa", {"context": [["A", "One."]]}, "field 'context'"),
+    ("hotpotqa", {"context": None}, "field 'context'"),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "said"), BROKEN)
+def test_data_that_cannot_be_right_are_refused_by_line_and_field(
+    tmp_path: Path, name: str, changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DataError, match=rf"{name}\.jsonl:1: {said}"):
+        loaded(tmp_path, name, **changed)
+
+
+HANDED_IN = [
+    ("gsm8k", "completion", "<think>7</think>It is 8.", "It is 8."),
+    ("gsm8k", "answer", "8", "8"),
+    ("math", "completion", r"<think>\boxed{7}</think> so \boxed{1} or \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+    ("math", "completion", "It is 8.", ""),
+    ("math", "solution", r"so \boxed{8}", "8"),
+    ("math", "answer", " 8 ", "8"),
+    ("nq", "completion", "<think>No, yes</think>\n Neo \r\n", "Neo"),
+    ("nq", "answer", " Neo", "Neo"),
+    ("hotpotqa", "completion", "yes\n", "yes"),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "text", "taken"), HANDED_IN)
+def test_of_what_is_handed_in_the_answer_is_taken(name: str, field: str, text: str, taken: str) -> None:
+    benchmark = BUNDLED[name]
+    submission = benchmark.submission(benchmark.tasks[0], field, text)
+    assert (submission.text, submission.agent_output) == (taken, text)
+
+
+def test_splits_are_those_that_were_published() -> None:
+    known = definitions()
+    sizes = {name: {known[name].split: known[name].tasks} for name in NAMES}
+    for name in NAMES:
+        sizes[name] |= {split: part.tasks for split, part in known[name].splits.items()}
+    assert sizes == {
+        "gsm8k": {"test": 1319, "train": 7473},
+        "math": {"test": 5000, "train": 7500},
+        "nq": {"test": 3610, "train": 79_168, "dev": 8757},
+        "hotpotqa": {"dev": 7405, "train": 90_447},
+    }
+    with pytest.raises(UsageError, match="its answers are not public"):
+        load_benchmark("hotpotqa", path="bundled", split="test")
+
+
+def test_options_choose_problems_of_a_level_and_a_type() -> None:
+    assert len(load_benchmark("math", path="bundled", type="algebra", level=3).tasks) == 1
+    assert {task.category for task in load_benchmark("math", path="bundled", type="Geometry").tasks} == {
+        "Geometry"
+    }
+    for wrong in ({"level": 6}, {"type": "Algebr"}, {"levels": 3}):
+        with pytest.raises(UsageError):
+            load_benchmark("math", path="bundled", **wrong)
+
+
+def test_table_of_dpr_is_the_same_questions(tmp_path: Path) -> None:
+    table = Path(harness.data.__file__).parent / "bundled/nq.csv"
+    assert load_benchmark("nq", path=str(table)).references == BUNDLED["nq"].references
+
+
+def test_prediction_is_evaluated_against_its_label() -> None:
+    benchmark = BUNDLED["nq"]
+    (example,) = benchmark.get_test_data(indices=[0])
+    label = benchmark.get_label(example)
+    assert benchmark.evaluate("The four", label)["em"] == 1.0
+    assert benchmark.evaluate("forty", label)["resolved"] is False

@@ -16,7 +16,7 @@ SHOWN_CHARACTERS = 400
 class AnswerAttack:
     """Answers that are right by no understanding of the question, handed in as `field`.
 
-    `PROMPT` in an answer stands for the prompt of the task.
+    `PROMPT` in an answer stands for the prompt of the task. Each is handed in `times` times over, as one.
     """
 
     name: str
@@ -24,17 +24,18 @@ class AnswerAttack:
     description: str
     answers: tuple[str, ...]
     field: str = "solution"
+    times: int = 1
 
     @property
     def samples(self) -> int:
         return len(self.answers)
 
     @property
-    def text(self) -> tuple[str, ...]:
-        return (self.field, *self.answers)
+    def text(self) -> tuple[str | int, ...]:
+        return (self.field, self.times, *self.answers)
 
     async def hand_in(self, benchmark: Benchmark, task: Task, sample: int, world: World | None) -> Submission:
-        answer = self.answers[sample].replace("PROMPT", task.prompt)
+        answer = self.answers[sample].replace("PROMPT", task.prompt) * self.times
         submission = benchmark.submission(task, self.field, answer)
         return replace(
             submission, agent_output=f"# {self.name}, sample {sample}\n{answer[:SHOWN_CHARACTERS]}"

@@ -16,6 +16,7 @@ from harness.agents.cheats import (
     protocol,
     reaching,
     remembering,
+    saying,
     tampering,
 )
 from harness.agents.cheats.attack import Attack
@@ -24,6 +25,9 @@ from harness.errors import UsageError, unknown_name
 from harness.grading.call_programs import CallTests
 from harness.grading.database import DatabaseAnswer, DatabaseState
 from harness.grading.literal_answers import LiteralAnswer
+from harness.grading.maths_answers import MathsAnswer
+from harness.grading.number_answers import NumberAnswer
+from harness.grading.short_answers import ShortAnswer
 from harness.grading.stdin_programs import StdinTests
 from harness.model import ProgramTests
 
@@ -42,6 +46,9 @@ ON_PROGRAMS = (
 # By the type of criterion. A new kind of grader adds its attacks here.
 ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {
     ProgramTests: ON_PROGRAMS,
+    NumberAnswer: saying.ON_NUMBERS,
+    ShortAnswer: saying.ON_SHORT_ANSWERS,
+    MathsAnswer: saying.ON_MATHS,
     DatabaseAnswer: database.ON_ANSWERS,
     DatabaseState: database.ON_STATES,
     CallTests: ON_PROGRAMS,

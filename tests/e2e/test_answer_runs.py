@@ -1,0 +1,86 @@
+"""Benchmarks of answers from the command line: no engine without need, and metrics in every report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import NO_ENGINE, Harness
+
+from harness.benchmarks import load_benchmark
+
+
+def shifted(folder: Path, name: str) -> Path:
+    """Samples of the bundled data: the first task has its own answer, every other one that of the next."""
+    benchmark = load_benchmark(name, path="bundled")
+    golds = [benchmark.references[task.id].solution for task in benchmark.tasks]
+    answers = [golds[0], *golds[2:], golds[1]]
+    path = folder / f"{name}.jsonl"
+    lines = [
+        json.dumps({"task_id": task.id, "answer": answer})
+        for task, answer in zip(benchmark.tasks, answers, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def graded(harness: Harness, name: str, *, env: dict[str, str]) -> tuple[dict[str, Any], str]:
+    samples = shifted(harness.folder, name)
+    what = ("grade", "-b", name, "--data", "bundled", "--samples", samples, "-o", "results.json")
+    ended = harness(*what, env=env)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads((harness.folder / "results.json").read_text()), ended.stdout
+
+
+@pytest.mark.parametrize(("name", "metric"), [("gsm8k", "solved"), ("nq", "em"), ("hotpotqa", "em")])
+def test_answers_are_graded_without_an_engine(harness: Harness, name: str, metric: str) -> None:
+    results, shown = graded(harness, name, env=NO_ENGINE)
+    assert [attempt["resolved"] for attempt in results["attempts"]].count(True) == 1
+    found = results["summary"]["metrics"][metric]
+    assert found["mean"] == results["summary"]["rate"] == pytest.approx(1 / len(results["attempts"]))
+    assert found["low"] < found["mean"] < found["high"]
+    assert results["run"]["images"] == {}
+    assert f"\n{metric}" in shown
+    (run,) = (harness.folder / "runs").iterdir()
+    assert f"<small>{metric}</small>" in (run / "report.html").read_text()
+
+
+def test_mathematics_is_graded_in_one_image_of_its_own(harness: Harness) -> None:
+    results, _ = graded(harness, "math", env={})
+    assert [attempt["resolved"] for attempt in results["attempts"]].count(True) == 1
+    assert list(results["run"]["images"]) == ["maths"]
+    assert set(results["summary"]["by_category"]) > {"Algebra", "Geometry"}
+
+
+def test_report_of_a_finished_run_has_its_metrics(harness: Harness) -> None:
+    graded(harness, "nq", env=NO_ENGINE)
+    (run,) = (harness.folder / "runs").iterdir()
+    ended = harness("report", run, env=NO_ENGINE)
+    assert ended.returncode == 0, ended.stderr
+    assert "bootstrap" in ended.stdout
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "nq", "hotpotqa"])
+def test_audit_without_an_engine_is_sound(harness: Harness, name: str) -> None:
+    ended = harness("audit", name, "--data", "bundled", "--tasks", "2", env=NO_ENGINE)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "no forged pass; every reference passed; 0 containers left" in ended.stdout
+
+
+def test_audit_of_mathematics_is_sound(harness: Harness) -> None:
+    named = ("--attack", "boxes-of-everything", "--attack", "latex-that-runs")
+    ended = harness("audit", "math", "--data", "bundled", "--tasks", "1", *named)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_level_of_mathematics_can_be_chosen_by(harness: Harness) -> None:
+    what = ("run", "-b", "math", "--data", "bundled", "--dry-run")
+    ended = harness(*what, "--filter-category", "algebra", "--filter-category", "level 3", env=NO_ENGINE)
+    assert "tasks      1 of 14" in ended.stdout
+
+
+def test_setup_for_a_benchmark_of_answers_needs_no_engine(harness: Harness) -> None:
+    ended = harness("setup", "--benchmark", "nq", env=NO_ENGINE)
+    assert (ended.returncode, ended.stdout) == (0, "nq needs no sandbox, and so neither engine nor images\n")

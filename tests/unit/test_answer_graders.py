@@ -1,0 +1,85 @@
+"""Answers that are graded in no sandbox: verdicts, metrics, and texts that try for a pass."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+
+import pytest
+
+from harness.agents.cheats.answer_attack import AnswerAttack
+from harness.agents.cheats.saying import ON_NUMBERS, ON_SHORT_ANSWERS
+from harness.benchmarks import load_benchmark
+from harness.grading import Place, grader_of
+from harness.grading.number_answers import NumberAnswer
+from harness.grading.short_answers import ShortAnswer
+from harness.model import Status, Submission, Verdict
+
+GOLDS = ShortAnswer(("the Eiffel Tower", "Tour Eiffel"))
+EIGHT = NumberAnswer(Decimal(8))
+# A run has thousands of answers, in one thread.
+LONGEST_SECONDS = 2.0
+
+
+async def verdict(criterion: object, answer: str) -> Verdict:
+    grader = grader_of(criterion)
+    assert grader.place is Place.HOST
+    return await grader.grade(None, criterion, Submission(answer, answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "em", "f1", "acc"),
+    [
+        ("The Eiffel Tower!", 1.0, 1.0, 1.0),
+        ("tour eiffel", 1.0, 1.0, 1.0),
+        ("the Eiffel tower in Paris", 0.0, 0.666667, 1.0),
+        ("Tower", 0.0, 0.666667, 0.0),
+        ("Big Ben", 0.0, 0.0, 0.0),
+        ("", 0.0, 0.0, 0.0),
+        ("eiffel tower " * 10_000, 0.0, 0.0, 0.0),
+    ],
+)
+async def test_short_answer_passes_by_exact_match_and_tells_the_other_metrics(
+    answer: str, em: float, f1: float, acc: float
+) -> None:
+    found = await verdict(GOLDS, answer)
+    assert found.metrics == {"em": em, "f1": f1, "acc": acc}
+    assert (found.status, found.score) == (Status.PASSED if em else Status.FAILED, em)
+
+
+@pytest.mark.parametrize("answer", ["8", "It is 8.", "#### 8", "$8.00", "first 7, then 8", "\\boxed{8}"])
+async def test_number_passes_where_the_last_one_is_the_gold_one(answer: str) -> None:
+    assert await verdict(EIGHT, answer) == Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("8 or 7", "answered 7"), ("", "no number in the answer"), ("eight", "no number in the answer")],
+)
+async def test_number_that_is_wrong_is_told(answer: str, said: str) -> None:
+    assert await verdict(EIGHT, answer) == Verdict(Status.FAILED, 0.0, {"solved": 0.0}, said)
+
+
+@pytest.mark.parametrize("attack", ON_NUMBERS, ids=lambda attack: attack.name)
+async def test_no_text_is_taken_for_the_number(attack: AnswerAttack) -> None:
+    await withstands("gsm8k", attack)
+
+
+@pytest.mark.parametrize("attack", ON_SHORT_ANSWERS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("name", ["nq", "hotpotqa"])
+async def test_no_text_is_taken_for_the_short_answer(name: str, attack: AnswerAttack) -> None:
+    await withstands(name, attack)
+
+
+async def withstands(name: str, attack: AnswerAttack) -> None:
+    """No sample of the attack gets a pass at any task, and none takes long."""
+    benchmark = load_benchmark(name, path="bundled")
+    tasks = benchmark.tasks if attack.times == 1 else benchmark.tasks[:1]
+    for task in tasks:
+        for sample in range(attack.samples):
+            submission = await attack.hand_in(benchmark, task, sample, None)
+            started = time.process_time()
+            found = await verdict(benchmark.references[task.id].criterion, submission.text)
+            assert time.process_time() - started < LONGEST_SECONDS
+            assert found.status is Status.FAILED, (task.id, sample, submission.text[:80])
+            assert found.score == 0.0

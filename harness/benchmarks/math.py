@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.options import Options, checked
 from harness.benchmarks.replies import spoken
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
-from harness.errors import unknown_name
+from harness.errors import UsageError, unknown_name
 from harness.grading.boxed import last_boxed
 from harness.grading.maths_answers import MAX_CHARACTERS, METRICS, MathsAnswer
 from harness.model import Reference, Submission, Task
 
 _HUB = "DigitalLearningGmbH/MATH-lighteval"
+Level = Annotated[int, Field(ge=1, le=5)]
 # That of DeepSeekMath (arXiv 2402.03300), which Qwen2.5-Math and most since have taken over.
 PROMPT = "{problem_statement}\nPlease reason step by step, and put your final answer within \\boxed{}.\n"
 
@@ -65,29 +66,35 @@ def submit(task: Task, field: str, text: str) -> Submission:
     return Submission(found, agent_output=text)
 
 
-class MathOptions(Options):
-    """Which problems there are: of which `level`, 1 to 5, and of which `type`; None stands for all."""
+def _several(value: Any) -> Any:
+    """One value stands for a list of it."""
+    return value if isinstance(value, list | tuple) else [value]
 
-    level: int | None = Field(default=None, ge=1, le=5)
-    type: str | None = None
+
+class MathOptions(Options):
+    """Which problems there are: of which `level`, 1 to 5, and `type`; one or several, none for all."""
+
+    level: Annotated[list[Level], BeforeValidator(_several)] = Field(default_factory=list)
+    type: Annotated[list[str], BeforeValidator(_several)] = Field(default_factory=list)
 
 
 def configure(definition: Definition, options: Mapping[str, Any]) -> Definition:
     """Return the benchmark with the problems that the options choose. Raises UsageError."""
-    chosen = checked(MathOptions, options, definition.name)
-    if chosen.level is None and chosen.type is None:
-        return definition
-    if chosen.type is not None and chosen.type.lower() not in TYPES:
-        raise unknown_name("type", chosen.type, TYPES)
+    wanted = checked(MathOptions, options, definition.name)
+    levels = {f"Level {level}" for level in wanted.level}
+    types = {name.lower() for name in wanted.type}
+    for name in sorted(types - set(TYPES)):
+        unknown = unknown_name("type", name, TYPES)
+        raise UsageError(f"{definition.name}: {unknown.message}", hint=unknown.hint)
 
     def read_chosen(row: Row) -> tuple[Task, Reference] | None:
-        if chosen.level is not None and row.text("level") != f"Level {chosen.level}":
+        if levels and row.text("level") not in levels:
             return None
-        if chosen.type is not None and row.text("type").lower() != chosen.type.lower():
+        if types and row.text("type").lower() not in types:
             return None
         return read(row)
 
-    return replace(definition, read=read_chosen)
+    return replace(definition, read=read_chosen) if levels or types else definition
 
 
 BENCHMARKS = (

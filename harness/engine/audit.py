@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import random
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.agents import AgentSettings
 from harness.agents.cheats.agent import CHEATS, CONTROLS, ORACLE, Step, Suite, cheats, controls
-from harness.benchmarks import load_benchmark
+from harness.benchmarks import Benchmark, load_benchmark
 from harness.config import RunConfig
 from harness.engine.manifest import SCHEMA_VERSION
 from harness.engine.observer import RunObserver
@@ -27,11 +28,12 @@ from harness.engine.plan import plan_attempts, select_tasks
 from harness.engine.run import Run, Selection, opened
 from harness.engine.store import MANIFEST, read_manifest, replaced
 from harness.errors import UsageError
-from harness.model import AttemptRecord, DataSource, Status
+from harness.model import AttemptRecord, DataSource, Status, Task
 from harness.sandbox.limits import Limits
 from harness.sandbox.reaper import containers_of_run
 
 AUDIT = "audit.json"
+# Of programs; where agents act, the set-up and the reference need the environment's own limits.
 # An attack that burns time ends by a limit; every other one needs a small part of these.
 LIMITS = Limits(
     memory_mb=256, processes=64, disk_mb=16, inodes=4096, cpu_seconds=1, wall_seconds=2.0, output_mb=4
@@ -178,23 +180,62 @@ def plan_audit(
     config = config.model_copy(update={"data": config.data or decided})
     settings = AgentSettings(benchmark, n_samples=1)
 
-    def planned(suite: Suite, **changed: Any) -> SuiteRun:
-        changed_config = config.model_copy(update=changed)
-        tasks = select_tasks(
-            benchmark,
-            task_ids=config.task_ids,
-            sample_size=changed_config.sample_size,
-            seed=config.seed,
-        )
-        return SuiteRun(suite, Selection(changed_config, benchmark, suite, plan_attempts(tasks, suite)))
+    named = select_tasks(benchmark, task_ids=config.task_ids)
+    tasks = select_tasks(
+        benchmark, task_ids=config.task_ids, sample_size=config.sample_size, seed=config.seed
+    )
+
+    def planned(
+        suite: Suite, agent: str, tasks: Sequence[Task], program_limits: Limits | None = None
+    ) -> SuiteRun:
+        plan = plan_attempts(tasks, suite)
+        changed = config.model_copy(update={"agent": agent})
+        return SuiteRun(suite, Selection(changed, benchmark, suite, plan, program_limits))
 
     return AuditPlan(
         config,
         attacked,
         tuple(attacks),
-        planned(controls(settings), agent=CONTROLS),
-        planned(cheats(settings, attacks), agent=CHEATS, sample_size=attacked, limits=LIMITS),
+        planned(controls(settings), CONTROLS, tasks),
+        planned(
+            cheats(settings, attacks),
+            CHEATS,
+            sample_of_every_kind(benchmark, named, attacked, config.seed),
+            LIMITS,
+        ),
     )
+
+
+def sample_of_every_kind(
+    benchmark: Benchmark, tasks: Sequence[Task], number: int | None, seed: int
+) -> list[Task]:
+    """Return so many tasks in the order of the data, all for None, of each criterion as many as of others.
+
+    Where there are fewer than kinds of criteria, every environment comes before the next kind.
+    """
+    if number is None or number >= len(tasks):
+        return list(tasks)
+    groups: dict[tuple[str, type], list[Task]] = {}
+    for task in tasks:
+        kind = task.environment, type(benchmark.references[task.id].criterion)
+        groups.setdefault(kind, []).append(task)
+    places: Counter[str] = Counter()
+    turns = []
+    for kind in groups:
+        turns.append((places[kind[0]], kind))
+        places[kind[0]] += 1
+    order = [kind for _, kind in sorted(turns, key=lambda turn: turn[0])]
+    quotas: Counter[tuple[str, type]] = Counter()
+    while quotas.total() < number:
+        for kind in order:
+            if quotas.total() < number and quotas[kind] < len(groups[kind]):
+                quotas[kind] += 1
+    chosen = {
+        group[place].id
+        for kind, group in groups.items()
+        for place in random.Random(seed).sample(range(len(group)), quotas[kind])
+    }
+    return [task for task in tasks if task.id in chosen]
 
 
 def new_audit_folder(plan: AuditPlan) -> Path:
@@ -237,7 +278,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
     seconds, left = 0.0, 0
     for part in (plan.controls, plan.cheats):
         config = part.selection.config.model_copy(update={"output_dir": str(folder)})
-        selection = Selection(config, part.selection.benchmark, part.suite, part.selection.plan)
+        selection = replace(part.selection, config=config)
         async with opened(selection, resume=_run_of(folder, config.agent), notify=observer.note) as run:
             await run.execute(observer)
             attempts += [AuditedAttempt(_step(part.suite, record), record) for record in run.records()]

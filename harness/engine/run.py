@@ -56,12 +56,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a run is about, before anything is started or written."""
+    """What a run is about, before anything is started or written.
+
+    `program_limits` go before all others in environments where no agent acts.
+    """
 
     config: RunConfig
     benchmark: Benchmark
     agent: Agent
     plan: list[PlannedAttempt]
+    program_limits: Limits | None = None
 
     @property
     def environments(self) -> list[Environment]:
@@ -91,9 +95,10 @@ class Selection:
 
     def limits(self, world: Environment) -> Limits:
         """The limits of sandboxes of an environment: its own, but for what the config says."""
-        return Limits.model_validate(
-            {**world.limits.model_dump(), **self.config.limits.model_dump(exclude_unset=True)}
-        )
+        limits = {**world.limits.model_dump(), **self.config.limits.model_dump(exclude_unset=True)}
+        if self.program_limits is not None and world.open_world is None:
+            limits |= self.program_limits.model_dump(exclude_unset=True)
+        return Limits.model_validate(limits)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from harness.agents.cheats import (
     reaching,
     remembering,
     saying,
+    shells,
     tampering,
 )
 from harness.agents.cheats.attack import Attack
@@ -28,6 +29,7 @@ from harness.grading.literal_answers import LiteralAnswer
 from harness.grading.maths_answers import MathsAnswer
 from harness.grading.number_answers import NumberAnswer
 from harness.grading.short_answers import ShortAnswer
+from harness.grading.shell_state import AnswerMatch, StateChecks
 from harness.grading.stdin_programs import StdinTests
 from harness.model import ProgramTests
 
@@ -49,10 +51,12 @@ ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {
     NumberAnswer: saying.ON_NUMBERS,
     ShortAnswer: saying.ON_SHORT_ANSWERS,
     MathsAnswer: saying.ON_MATHS,
+    AnswerMatch: shells.ON_MATCHES,
     DatabaseAnswer: database.ON_ANSWERS,
     DatabaseState: database.ON_STATES,
     CallTests: ON_PROGRAMS,
     LiteralAnswer: on_literals.ATTACKS,
+    StateChecks: shells.ON_STATES,
     StdinTests: on_stdin.ATTACKS,
 }
 
@@ -74,7 +78,10 @@ def attacks_on(benchmark: Benchmark) -> tuple[Attack, ...]:
             f"{benchmark.name}: there are no attacks on what its grader judges by: {', '.join(unknown)}",
             hint="add a set of attacks to harness/agents/cheats/sets.py",
         )
-    return tuple(dict.fromkeys(attack for kind in sorted(judged, key=str) for attack in ATTACK_SETS[kind]))
+    every = dict.fromkeys(attack for kind in sorted(judged, key=str) for attack in ATTACK_SETS[kind])
+    # Sets share classes, and the oracle follows a class once.
+    classes = list(dict.fromkeys(attack.kind for attack in every))
+    return tuple(sorted(every, key=lambda attack: classes.index(attack.kind)))
 
 
 def chosen(attacks: tuple[Attack, ...], names: Collection[str]) -> tuple[Attack, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.agents.cheats.attack import Kind
@@ -19,7 +19,8 @@ class WorldAttack:
     name: str
     kind: Kind
     description: str
-    calls: tuple[tuple[str, Mapping[str, Any]], ...]
+    # Arguments have no hash; names differ.
+    calls: tuple[tuple[str, Mapping[str, Any]], ...] = field(hash=False)
     answer: str = ""
 
     @property

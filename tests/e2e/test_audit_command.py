@@ -16,6 +16,9 @@ from docker import APIClient
 from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.sets import ON_PROGRAMS
 from harness.benchmarks import load_benchmark
+from harness.grading.database import DatabaseAnswer
+from harness.grading.shell_state import REPLACED_TOOLS, StateChecks
+from harness.model import Task
 
 MBPP_TASK = load_benchmark("mbpp", path="bundled").tasks[0].id
 FEW = ("sys-exit", "equal-to-everything", "remember-in-files", "oversized-frames")
@@ -193,6 +196,29 @@ def test_an_interrupted_audit_leaves_nothing_and_can_be_resumed(harness: Harness
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert attacked.raw_attempts.startswith(kept)
     assert "3 on each of 1 task" in ended.stdout
+
+
+def test_where_agents_act_both_environments_are_attacked(harness: Harness, client: APIClient) -> None:
+    names = ("replaced-bash", "preloaded-library", "every number")
+    task_ids = [task.id for task in agentbench_tasks()]
+    chosen = [part for task_id in task_ids for part in ("-t", task_id)]
+    audit = audited(harness, "agentbench", "--data", "bundled", *chosen, *named(names))
+    assert audit.ended.returncode == 0, audit.ended.stdout + audit.ended.stderr
+    attacks = [attempt for attempt in audit.results["attempts"] if attempt["attack"] in names]
+    assert {attempt["attack"] for attempt in attacks} == {*names}
+    assert {attempt["task_id"] for attempt in attacks} == {*task_ids}
+    # Tools that had to be put right were replaced: the attack did what it says.
+    assert audit.results["summary"]["integrity"] == {REPLACED_TOOLS: 2}
+    assert [run.containers(client) for run in audit.runs] == [[], []]
+
+
+def agentbench_tasks() -> list[Task]:
+    """A task whose state is judged in a machine, and one whose answer comes from a database."""
+    benchmark = load_benchmark("agentbench", path="bundled")
+    first: dict[type, Task] = {}
+    for task in benchmark.tasks:
+        first.setdefault(type(benchmark.references[task.id].criterion), task)
+    return [first[StateChecks], first[DatabaseAnswer]]
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ ON_NUMBERS = (
 ON_SHORT_ANSWERS = (
     *ANYWHERE,
     AnswerAttack(
-        "every-answer",
+        "every-likely-answer",
         Kind.TALKING,
         "many likely answers in one: recall is partial credit at most",
         (

@@ -28,8 +28,8 @@ from harness.grading.database import DatabaseAnswer, DatabaseState
 from harness.grading.literal_answers import LiteralAnswer
 from harness.grading.maths_answers import MathsAnswer
 from harness.grading.number_answers import NumberAnswer
-from harness.grading.short_answers import ShortAnswer
 from harness.grading.shell_state import AnswerMatch, StateChecks
+from harness.grading.short_answers import ShortAnswer
 from harness.grading.stdin_programs import StdinTests
 from harness.model import ProgramTests
 

@@ -41,12 +41,14 @@ def print_audit(audit: Audit, *, stream: TextIO) -> None:
 def _facts(audit: Audit) -> Table:
     attacked = {attempt.record.task_id for attempt in audit.attacks}
     attacks = {attempt.step.name for attempt in audit.attacks}
+    pairs = {(attempt.step.name, attempt.record.task_id) for attempt in audit.attacks}
+    fitting = "" if len(pairs) == len(attacks) * len(attacked) else ", those that fit it,"
     facts = {
         "source": f"{audit.source.kind}: {audit.source.location}",
         "": f"{count(audit.source.rows, 'row')}, sha256 {audit.source.sha256[:12]}",
         "oracle": _passed(audit.controls(ORACLE)),
         "null": _passed(audit.controls(NULL)),
-        "attacks": f"{len(attacks)} on each of {count(len(attacked), 'task')} (seed {audit.seed})",
+        "attacks": f"{len(attacks)}{fitting} on each of {count(len(attacked), 'task')} (seed {audit.seed})",
         "oracle after": f"{_passed(audit.controls(ORACLE, after_attacks=True))} in the same sandboxes",
         "integrity": tampering(audit.integrity) or "no attempt shows signs of tampering",
         "left behind": count(audit.containers_left, "container"),

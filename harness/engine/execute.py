@@ -67,6 +67,14 @@ class Outcome:
     agent_output: str = ""
 
 
+@dataclass(slots=True)
+class _Progress:
+    """How far a try has come: what the agent has said, and whose doing a fault would be."""
+
+    said: str = ""
+    phase: str = "agent"
+
+
 async def execute(execution: Execution, plan: Sequence[PlannedAttempt]) -> None:
     """Carry out every planned attempt that the store has no verdict of.
 
@@ -133,20 +141,21 @@ async def _without_world(execution: Execution, planned: PlannedAttempt, places: 
     acted = await _act(execution, planned, None)
     if isinstance(acted, Verdict):
         return Outcome(acted)
+    progress = _Progress(said=acted.agent_output, phase="evaluator")
     grade = functools.partial(_graded, execution, planned.task, acted, places, None)
-    verdict = await _tried(execution, planned.task, grade)
-    return Outcome(verdict, acted.agent_output)
+    verdict = await _tried(execution, planned.task, grade, progress)
+    return Outcome(verdict, progress.said)
 
 
 async def _in_world(
     execution: Execution, planned: PlannedAttempt, places: GradingPlaces, open_world: OpenWorld
 ) -> Outcome:
     """Let the agent act in a world of its own, and grade; all of it again where the fault was ours."""
-    said = ""
+    progress = _Progress()
 
     async def once() -> Verdict:
-        nonlocal said
-        task, said = planned.task, ""
+        task = planned.task
+        progress.said, progress.phase = "", "agent"
         rounds = execution.rounds or environment(task.environment).rounds
         opening = execution.openings[task.environment]
         seconds = 2 * execution.timeout_seconds + DEADLINE_MARGIN_SECONDS
@@ -154,15 +163,32 @@ async def _in_world(
             record({"prompt": task.prompt})
             async with open_world(opening, task, rounds, seconds, record) as world:
                 acted = await _act(execution, planned, world)
-                if isinstance(acted, Submission):
-                    said = acted.agent_output
-                    await world.end_acting()
-                    verdict = await _graded(execution, task, acted, places, world)
-                else:
+                if isinstance(acted, Verdict):
                     verdict = acted
+                else:
+                    progress.said = acted.agent_output
+                    verdict = await _graded_in_world(execution, task, acted, places, world, progress)
                 return replace(verdict, metrics={**verdict.metrics, "rounds": world.rounds_used})
 
-    return Outcome(await _tried(execution, planned.task, once), said)
+    return Outcome(await _tried(execution, planned.task, once, progress), progress.said)
+
+
+async def _graded_in_world(
+    execution: Execution,
+    task: Task,
+    submission: Submission,
+    places: GradingPlaces,
+    world: World,
+    progress: _Progress,
+) -> Verdict:
+    """Grade once nothing of the agent is alive. Raises SandboxError."""
+    try:
+        await world.end_acting()
+    except SandboxLimitReached as error:
+        # What it left running went over the limit only after the last round.
+        return _lost(error, "agent")
+    progress.phase = "evaluator"
+    return await _graded(execution, task, submission, places, world)
 
 
 async def _act(execution: Execution, planned: PlannedAttempt, world: World | None) -> Submission | Verdict:
@@ -170,9 +196,11 @@ async def _act(execution: Execution, planned: PlannedAttempt, world: World | Non
     try:
         async with asyncio.timeout(execution.timeout_seconds) as limit:
             return await execution.agent.attempt(planned.task, planned.sample_line, world)
-    except TimeoutError:
+    except TimeoutError as error:
         if not limit.expired():
             raise
+        if world is not None and not await execution.faults.engine_was_there():
+            raise SandboxError("the engine stopped answering while an agent acted") from error
         return _timed_out(execution, "agent")
     except AgentError as error:
         return Verdict(Status.AGENT_ERROR, 0.0, {"phase": "agent"}, str(error))
@@ -182,14 +210,16 @@ async def _act(execution: Execution, planned: PlannedAttempt, world: World | Non
         return _lost(error, "agent")
 
 
-async def _tried(execution: Execution, task: Task, attempt: Callable[[], Awaitable[Verdict]]) -> Verdict:
+async def _tried(
+    execution: Execution, task: Task, attempt: Callable[[], Awaitable[Verdict]], progress: _Progress
+) -> Verdict:
     """Make an attempt, and again where the fault was ours."""
     for tried in itertools.count(1):
         try:
             return await attempt()
         except (SandboxError, ImageMissingError) as error:
             if not await execution.faults.worth_another_try(task.id, error, tried):
-                return _given_up(error, tried)
+                return _given_up(error, tried, progress.phase)
     raise AssertionError("unreachable: the loop ends by returning")
 
 
@@ -246,9 +276,9 @@ def _lost(error: SandboxLimitReached, phase: str) -> Verdict:
     return Verdict(_LOST_TO[error.limit], 0.0, {"phase": phase, "limit": error.limit}, error.message)
 
 
-def _given_up(error: SandboxError | ImageMissingError, tried: int) -> Verdict:
+def _given_up(error: SandboxError | ImageMissingError, tried: int, phase: str) -> Verdict:
     if isinstance(error, SandboxUnresponsive):
         # Time after time nothing but what ran in it has kept PID 1 from answering.
-        metrics = {"phase": "evaluator", "limit": "timeout_seconds", "tries": tried}
+        metrics = {"phase": phase, "limit": "timeout_seconds", "tries": tried}
         return Verdict(Status.TIMEOUT, 0.0, metrics, error.message)
-    return Verdict(Status.INFRA_ERROR, None, {"phase": "evaluator", "tries": tried}, error.message)
+    return Verdict(Status.INFRA_ERROR, None, {"phase": phase, "tries": tried}, error.message)

@@ -152,11 +152,12 @@ async def _in_world(
 ) -> Outcome:
     """Let the agent act in a world of its own, and grade; all of it again where the fault was ours."""
     progress = _Progress()
+    rounds = execution.rounds or environment(planned.task.environment).rounds
+    planned = replace(planned, task=_told_of_rounds(planned.task, rounds))
 
     async def once() -> Verdict:
         task = planned.task
         progress.said, progress.phase = "", "agent"
-        rounds = execution.rounds or environment(task.environment).rounds
         opening = execution.openings[task.environment]
         seconds = 2 * execution.timeout_seconds + DEADLINE_MARGIN_SECONDS
         with execution.store.transcript(task.id, planned.number) as record:
@@ -171,6 +172,14 @@ async def _in_world(
                 return replace(verdict, metrics={**verdict.metrics, "rounds": world.rounds_used})
 
     return Outcome(await _tried(execution, planned.task, once, progress), progress.said)
+
+
+def _told_of_rounds(task: Task, rounds: int | None) -> Task:
+    """Return the task with the number that holds in this run, which no benchmark can know."""
+    if rounds is None:
+        return task
+    told = f"You have {rounds} rounds; every call of a tool is one, `submit` too."
+    return replace(task, prompt=f"{task.prompt.rstrip()}\n\n{told}\n")
 
 
 async def _graded_in_world(

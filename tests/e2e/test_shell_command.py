@@ -71,3 +71,39 @@ def test_what_a_person_answers_is_graded(harness: Harness) -> None:
     finally:
         keyboard.close()
     assert "failed" in keyboard.screen
+
+
+@pytest.mark.timeout(180)
+def test_a_person_acts_in_the_shell_of_a_task_and_is_graded(harness: Harness) -> None:
+    keyboard = Keyboard(harness, "shell", "os/sample/answers/0", "--data", "bundled")
+    try:
+        keyboard.until("Ctrl-]")
+        keyboard.until("# ")
+        # What is typed is echoed, so that only the output has the sum.
+        keyboard.type("grep -rhoP 'the \\K\\w+(?= lamp)' /root/shelves; echo $((40 + 2))-over\n")
+        keyboard.until("42-over")
+        assert "copper" in keyboard.screen
+        keyboard.type("exit\n")
+        keyboard.until("answer (empty: none): ")
+        keyboard.type("copper\n")
+        keyboard.until("run folder:")
+        assert keyboard.process.wait(SECONDS) == 0
+    finally:
+        keyboard.close()
+    assert "passed" in keyboard.screen
+
+
+@pytest.mark.timeout(180)
+def test_a_person_can_leave_a_program_that_does_not_end(harness: Harness) -> None:
+    keyboard = Keyboard(harness, "shell", "os/sample/answers/0", "--data", "bundled")
+    try:
+        keyboard.until("# ")
+        keyboard.type("trap '' INT TERM HUP; while :; do read -t 1; done\n")
+        keyboard.type("\x1d")
+        keyboard.until("answer (empty: none): ")
+        keyboard.type("lead\n")
+        keyboard.until("run folder:")
+        assert keyboard.process.wait(SECONDS) == 0
+    finally:
+        keyboard.close()
+    assert "failed" in keyboard.screen

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from harness.benchmarks.agentbench.records import DatabaseRecord, FlatRecord, OsRecord
 
-ROUNDS = {"os": 8, "db": 15}
-"""Upstream's limits of rounds. Every call of a tool, the last one too, is a round."""
-
 _SHELL = """\
 You are root in a Linux machine of your own, without a network. The tool `bash` runs a command in one \
 shell that stays open: its folder, variables and background jobs are there at the next call. Nobody can \
 type into a program, so use none that asks for input. Long output is cut in the middle.
 
 {end}
-
-You have {rounds} rounds; every call of a tool is one, `submit` too.
 
 Task: {task}
 """
@@ -31,8 +26,6 @@ thousands separators, units or blanks, and quote the names of tables and columns
 
 {end}
 
-You have {rounds} rounds; every call of a tool is one, `submit` too.
-
 {about}Task: {task}
 """
 _SELECT_END = """\
@@ -45,7 +38,7 @@ Then call `submit` with `done`."""
 
 def shell_prompt(record: OsRecord) -> str:
     """Return the prompt of a task in a shell."""
-    return _SHELL.format(end=_SHELL_END, rounds=ROUNDS["os"], task=record.description.strip())
+    return _SHELL.format(end=_SHELL_END, task=record.description.strip())
 
 
 def database_prompt(record: DatabaseRecord) -> str:
@@ -55,7 +48,6 @@ def database_prompt(record: DatabaseRecord) -> str:
     )
     return _DATABASE.format(
         end=_SELECT_END if record.kind == "SELECT" else _MUTATION_END,
-        rounds=ROUNDS["db"],
         about=f"{about}\n\n",
         task=record.description.strip(),
     )
@@ -64,6 +56,4 @@ def database_prompt(record: DatabaseRecord) -> str:
 def flat_prompt(record: FlatRecord) -> str:
     """Return the prompt of a flat record: the same worlds, with nothing in them."""
     template = _DATABASE if record.category == "db" else _SHELL
-    return template.format(
-        end=_TEXT_END, rounds=ROUNDS.get(record.category, 0), about="", task=record.instruction.strip()
-    )
+    return template.format(end=_TEXT_END, about="", task=record.instruction.strip())

@@ -1,0 +1,60 @@
+"""AgentBench by the command: agents that act, what of them can be read afterwards, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from command_line import FinishedRun, Harness
+
+DB = ("run", "-b", "agentbench", "--data", "bundled", "--filter-category", "db", "-n", "2")
+STATE = "os/sample/states/0"
+
+
+def test_the_oracle_solves_what_is_asked_of_the_database(finished_run: Callable[..., FinishedRun]) -> None:
+    oracle = finished_run(*DB, "--agent", "oracle")
+    assert oracle.exit_code == 0, oracle.stderr
+    assert (oracle.results["summary"]["total"], oracle.results["summary"]["resolved"]) == (2, 2)
+    assert {attempt["category"] for attempt in oracle.results["attempts"]} == {"db"}
+
+
+def test_to_hand_in_nothing_solves_nothing(finished_run: Callable[..., FinishedRun]) -> None:
+    null = finished_run(*DB, "--agent", "null")
+    assert (null.results["summary"]["total"], null.results["summary"]["resolved"]) == (2, 0)
+    assert {attempt["status"] for attempt in null.results["attempts"]} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    ("category", "said"),
+    [
+        ("kg", ["kg", "not built"]),
+        ("kitchen", ["unknown", "'kitchen'", "card, db, house, kg, lateral, os, web"]),
+    ],
+)
+def test_a_category_that_cannot_be_run_is_refused(harness: Harness, category: str, said: list[str]) -> None:
+    exit_code, _, stderr = harness.refused(
+        "run", "-b", "agentbench", "--data", "bundled", "--filter-category", category
+    )
+    assert exit_code == 2, stderr
+    assert [text for text in said if text not in stderr] == [], stderr
+
+
+def test_show_tells_every_round(harness: Harness, finished_run: Callable[..., FinishedRun]) -> None:
+    run = finished_run("run", "-b", "agentbench", "--data", "bundled", "-t", STATE)
+    shown = harness("show", str(run.folder.path), STATE).stdout
+    assert "You have 8 rounds" in shown
+    assert "bash" in shown
+    assert "exit code 0" in shown
+    assert "submit" in shown
+    assert f"{STATE}: passed" in shown
+
+
+def test_an_agent_is_told_the_rounds_that_the_config_says(harness: Harness) -> None:
+    config = harness.folder / "config.yaml"
+    config.write_text(f"benchmark: agentbench\ndata: bundled\ntask_ids: [{STATE}]\nrounds: 3\n")
+    ended = harness("run", "-c", config)
+    assert ended.returncode == 0, ended.stderr
+    (run,) = (harness.folder / "runs").iterdir()
+    shown = harness("show", run, STATE).stdout
+    assert "You have 3 rounds" in shown
+    assert "8 rounds" not in shown

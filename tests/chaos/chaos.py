@@ -396,7 +396,7 @@ def main() -> int:
         if engine is not None:
             engine.start()
             with contextlib.closing(connect()) as source:
-                engine.take_images(source)
+                engine.take_image(source)
         chaos.run(arguments.seconds)
         chaos.check_nothing_is_left()
     finally:

@@ -23,7 +23,7 @@ def shared_engine(client: APIClient) -> Iterator[PrivateEngine]:
     engine = PrivateEngine()
     try:
         engine.start()
-        engine.take_images(client)
+        engine.take_image(client)
         yield engine
     finally:
         left = engine.close()
@@ -138,7 +138,7 @@ def test_a_run_whose_image_was_removed_stops_at_once(
         assert "harness setup" in stderr
         assert set(run.folder.summary["statuses"]) == {"passed", "infra_error", "cancelled"}
     finally:
-        engine.take_images(client)
+        engine.take_image(client)
     # The very image is back: then the run may go on.
     ended = harness("run", "--resume", run.folder.path, env={"DOCKER_HOST": engine.address})
     assert ended.returncode == 0, ended.stderr

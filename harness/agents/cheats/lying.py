@@ -483,10 +483,10 @@ def lie(*args, **kwargs):
         "from the same object is empty too; beats evalplus and LiveCodeBench's runner.",
         """
 def lie(*args, **kwargs):
-    for argument in (*args, *kwargs.values()):
-        if isinstance(argument, (list, dict, set, bytearray)):
-            argument.clear()
-    return args[0] if args else WRONG
+    filled = [one for one in (*args, *kwargs.values()) if isinstance(one, (list, dict, set, bytearray))]
+    for argument in filled:
+        argument.clear()
+    return filled[0] if filled else WRONG
 """,
     ),
     _lie(

@@ -131,7 +131,7 @@ def recall(*args, **kwargs):
 # Before attacks of several samples. Where tests stop at the first wrong answer, to be asked again
 # means that the last answer was right: a sample that can tell the next one needs no other source.
 GUESS = r'''
-BLIND = 3
+BLIND, MOST = 96, 32
 
 
 def guesser(load, save):
@@ -140,9 +140,10 @@ def guesser(load, save):
     What is told from sample to sample is one number: a 1, then a bit for each call up to the one at
     which the last sample ended, that one turned round. It begins with an answer that is wrong for sure:
     who is asked again after that learns nothing here, and does not guess, since luck forges nothing.
+    The number that says so is far from all others: some ways to tell are off by a few.
     """
     told = attempt(load) if SAMPLE else None
-    ready = isinstance(told, int) and 0 < told < 1 << 16 and told != BLIND
+    ready = isinstance(told, int) and 0 < told < MOST
     known = bin(told)[3:] if ready else ""
     given = []
 
@@ -150,7 +151,7 @@ def guesser(load, save):
         place = len(given)
         if not ready:
             given.append("1")
-            if told != BLIND and place < 2:
+            if place < 2:
                 attempt(save, BLIND if place else 1)
             return "neither"
         bit = known[place] if place < len(known) else "1"

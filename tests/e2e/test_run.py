@@ -186,6 +186,7 @@ def test_results_summary_has_exactly_the_fields_of_the_contract(oracle: Finished
         "statuses": {"passed": total},
         "by_category": {},
         "integrity": {},
+        "metrics": {},
     }
 
 

@@ -590,6 +590,7 @@ def _reaches(body: str, never: str) -> Candidate:
 # What an interpreter or a shell that is careless about its paths would run.
 SHIMS = """
 for folder in (".", "/tmp", "/dev/shm", ".local/lib/python3.11/site-packages"):
+    if os.path.islink(folder + "/guest"): os.unlink(folder + "/guest")  # of a program before
     os.makedirs(folder + "/guest", exist_ok=True)
     for name in ("sitecustomize.py", "usercustomize.py", "json.py", "guest/main.py", "x.pth"):
         write(f"{folder}/{name}", b"import os; os._exit(0)")

@@ -38,7 +38,7 @@ async def _ours(client: APIClient, benchmark: Benchmark) -> list[float]:
     async with Sandbox.open("python", client=client, seccomp="strict", deadline_seconds=600) as sandbox:
         used = _counter(client, sandbox.container_id)
         for task in benchmark.tasks:
-            submission = await oracle.attempt(task, None)
+            submission = await oracle.attempt(task, None, None)
             before = used()
             verdict = await grade_program(sandbox, benchmark.references[task.id].criterion, submission)
             seconds.append(used() - before)

@@ -41,6 +41,8 @@ HOME = f"{WORK_FOLDER}/agent"
 HELLO_SECONDS = 60.0
 # What the guest gets beyond a limit that it enforces itself, before the host ends it from outside.
 GRACE_SECONDS = 10.0
+# Tests have the wall limit once to drive a program, and once more to judge it after its death.
+RUNS_OF_TESTS = 2
 FILE_SECONDS = 40.0
 KEEP_BYTES = 64 * 1024
 # What a service may use in all the time that it runs; what a question may use is for the service to bound.
@@ -282,7 +284,8 @@ class Sandbox:
             "environment": job_environment(),
             "limits": self._job_limits(None, 4096),
         }
-        header, body = await self._request(request, seconds=self._limits.wall_seconds + GRACE_SECONDS)
+        seconds = RUNS_OF_TESTS * self._limits.wall_seconds + GRACE_SECONDS
+        header, body = await self._request(request, seconds=seconds)
         report = test_report(header, body, expected=len(statements))
         self.clean = self.clean and report.clean
         return report
@@ -329,7 +332,8 @@ class Sandbox:
             "limits": limits,
         }
         body = b"".join(part for call in calls for part in call)
-        header, data = await self._request(request, body, seconds=wall_seconds_in_all + GRACE_SECONDS)
+        seconds = RUNS_OF_TESTS * wall_seconds_in_all + GRACE_SECONDS
+        header, data = await self._request(request, body, seconds=seconds)
         report = test_report(header, data, expected=len(calls))
         self.clean = self.clean and report.clean
         return report

@@ -9,13 +9,17 @@ import json
 import signal
 import sys
 import time
+from typing import NamedTuple
 
 from . import processes
+from .conversation import Live
+from .evidence import bound, describe, show
+from .judging import MAX_EVIDENCE
 from .peer import Candidate, CandidateLost
-from .trusted_tests import MAX_EVIDENCE, bounded, described, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
@@ -74,74 +78,142 @@ class Clock:
         return sum(map(_cpu_seconds_of, self._pids))
 
 
-def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
-    """Call the candidate on `descriptor` with the arguments of every test, as JSON, and compare.
+def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidate], None]) -> dict[str, Any]:
+    """Call the candidate on `descriptor` with the arguments of every test, and compare after its death.
 
     `request["body"]` holds the tests, of which `request["calls"]` gives two lengths each: of the
-    arguments, one JSON value a line, and of the result. Up to test number `request["shown"]` the first
-    failure ends it; after that only an error does, since to go on must not tell that the last answer
-    was right.
+    arguments, one JSON value a line, and of the result. The first `request["shown"]` tests are in the task's
+    prompt: they are compared at once, and the first wrong result ends the calls. Any error ends them too.
+    `until_dead` is called after the last call, and returns once no process of the candidate is alive.
     Returns what `trusted_tests.run` does, and as `timeout` the limit that was reached, or None.
     """
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(INT_DIGITS)
-    candidate = Candidate(descriptor, {})
-    body = request["body"]
+    candidate = Candidate(Live(descriptor), {})
+    tests = _tests_of(request)
+    driven = _drive(candidate, request, tests)
+    until_dead(candidate)
+    results, evidence = _judge(driven, tests)
+    return {
+        "results": results,
+        "evidence": None if evidence is None else bound(evidence, MAX_EVIDENCE),
+        "error": driven.error_name,
+        "breach": candidate.breach,
+        "lost": candidate.lost,
+        "timeout": driven.timeout,
+    }
+
+
+class _Test(NamedTuple):
+    """The arguments and the expected result of a call, both as JSON."""
+
+    arguments: list[str]
+    expected: bytes
+
+    def difference(self, result: Any) -> str | None:
+        """Return how a result differs from the expected one, None where it does not.
+
+        A tuple counts as a list, as in LiveCodeBench's own runner.
+        """
+        refused = _type_unknown_to_json(result)
+        if refused is not None:
+            return f"returned {show(result)}: JSON has no {refused}"
+        if type(result) is tuple:
+            result = list(result)
+        expected = json.loads(self.expected)
+        try:
+            same = result == expected
+        except (Exception, CandidateLost):
+            same = False
+        return None if same is True else f"returned {show(result)}, expected {show(expected)}"
+
+
+class _Driven:
+    """What the calls came to, while nobody knows what they are worth."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        # What the last call came to where it has no result: `timeout` or `failed`.
+        self.end: str | None = None
+        self.error_name: str | None = None
+        self.error_text: str | None = None
+        self.timeout: str | None = None
+
+
+def _tests_of(request: dict[str, Any]) -> list[_Test]:
+    body, position, tests = request["body"], 0, []
+    for arguments_size, expected_size in request["calls"]:
+        middle, end = position + arguments_size, position + arguments_size + expected_size
+        # As text: the program's side reads JSON faster than values can be sent.
+        tests.append(_Test(body[position:middle].decode().split("\n"), body[middle:end]))
+        position = end
+    return tests
+
+
+def _drive(candidate: Candidate, request: dict[str, Any], tests: list[_Test]) -> _Driven:
+    """Make the calls, up to one that does not return, or that the prompt itself shows to be wrong."""
+    driven = _Driven()
     clock = Clock(request["candidate_uid"], request["call_cpu_seconds"], request["call_wall_seconds"])
-    results: list[str] = []
-    evidence: str | None = None
-    error_name = timeout = None
     stage = "the program failed to load"
     try:
         clock.start(first=True)
         candidate.load(request["preamble"], request["program"], request["epilogue"])
         function = candidate.get(request["function"])
         clock.stop()
-        position = 0
-        for number, (arguments_size, expected_size) in enumerate(request["calls"], start=1):
+        for number, test in enumerate(tests, start=1):
             stage = f"test {number}"
-            middle, end = position + arguments_size, position + arguments_size + expected_size
-            # As text: the program's side reads JSON faster than values can be sent.
-            arguments = body[position:middle].decode().split("\n")
-            position = end
             clock.start()
-            result = function(*arguments)
+            # Nothing mutable is passed, so that no later call can change this result.
+            result = function(*test.arguments)
             clock.stop()
-            difference = _difference(result, json.loads(body[middle:end]))
-            results.append("passed" if difference is None else "failed")
-            if difference is not None and evidence is None:
-                given = ", ".join(arguments)
-                evidence = f"{stage}: called with ({bounded(given, 400)}), {difference}"
-            if evidence is not None and number <= request["shown"]:
+            driven.results.append(result)
+            if number <= request["shown"] and test.difference(result) is not None:
                 break
     except TimeIsUp as up:
-        timeout = up.limit
-        results.append("timeout")
+        driven.timeout, driven.end = up.limit, "timeout"
     except BaseException as error:
-        error_name = type(error).__name__
-        results.append("failed")
-        evidence = evidence or f"{stage}: {described(error)}"
+        driven.error_name, driven.end = type(error).__name__, "failed"
+        driven.error_text = f"{stage}: {describe(error)}"
     finally:
         clock.stop()
-    return {
-        "results": results,
-        "evidence": None if evidence is None else bounded(evidence, MAX_EVIDENCE),
-        "error": error_name,
-        "breach": candidate.breach,
-        "lost": candidate.lost,
-        "timeout": timeout,
-    }
+    return driven
 
 
-def _difference(result: Any, expected: Any) -> str | None:
-    """Say how a result differs from the expected one; a tuple counts as a list, and all else by `==`."""
-    if type(result) is tuple:
-        result = list(result)
-    try:
-        same = result == expected
-    except (Exception, CandidateLost):
-        same = False
-    return None if same is True else f"returned {shown(result)}, expected {shown(expected)}"
+def _judge(driven: _Driven, tests: list[_Test]) -> tuple[list[str], str | None]:
+    """Return the result of each test that was run, and the evidence of the first that failed."""
+    results: list[str] = []
+    evidence: str | None = None
+    for number, (test, result) in enumerate(zip(tests, driven.results), start=1):
+        difference = test.difference(result)
+        results.append("passed" if difference is None else "failed")
+        if difference is not None and evidence is None:
+            given = bound(", ".join(bound(argument, 400) for argument in test.arguments), 400)
+            evidence = f"test {number}: called with ({given}), {difference}"
+    if driven.end is not None:
+        results.append(driven.end)
+    return results, evidence or driven.error_text
+
+
+def _type_unknown_to_json(result: Any) -> str | None:
+    """Return the name of a type in `result` that JSON does not have, or None.
+
+    A value of such a type may compare by rules of its own. JSON lacks tuples too, but a tuple within the
+    result compares as unequal to every list, which is what the official runner makes of it.
+    """
+    waiting = [result]
+    known: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if value is None or type(value) in (bool, int, float, str):
+            continue
+        if type(value) not in (list, tuple, dict) and not isinstance(value, dict):
+            return type(value).__name__
+        if id(value) not in known:
+            known.add(id(value))
+            waiting += value
+            if isinstance(value, dict):
+                waiting += value.values()
+    return None
 
 
 def _cpu_seconds_of(pid: int) -> float:

@@ -256,7 +256,10 @@ def _for_the_tests(request: dict[str, Any], body: bytes, candidate_uid: int) -> 
     from . import asserts  # not above: the spawners would have its modules to copy in each fork
 
     wanted = {name: request[name] for name in TESTS_NEED}
-    wanted["compiled"] = [asserts.ahead(statement) for statement in request["statements"]]
+    with_classes = bool(request["classes"])
+    wanted["compiled"] = [
+        asserts.compile_ahead(statement, with_classes=with_classes) for statement in request["statements"]
+    ]
     return marshal.dumps(wanted)
 
 
@@ -274,10 +277,11 @@ def file_of(data: bytes | memoryview) -> int:
 
 
 class TestJob(Job):
-    """Runs trusted tests in one process against a candidate in another, and reports what they said.
+    """Runs trusted tests in one process against a candidate in another, and reports their verdict.
 
-    Each is a child of its own spawner, under its own user. The job is over when the tests have ended;
-    the candidate ending first ends it, as lost.
+    Each is a child of its own spawner, under its own user. The tests first drive the candidate, which ends
+    where they have made their last call, or is lost before. Once no process of it is left they get the word
+    to judge, and the job is over when they have ended.
     """
 
     __test__ = False  # not a pytest class
@@ -299,13 +303,16 @@ class TestJob(Job):
         self._result = bytearray()
         self._result_ended = False
         self._tests_ended = False
+        self._driven: dict[str, Any] | None = None
         self._candidate: tuple[int, float] | None = None
-        self._ending = False
+        self._clean = False
+        self._judging = False
         self._outlived = False
         stdout, stderr = self.capture(user.uid)
         ours, theirs = socket.socketpair()
         source = file_of(_for_the_tests(request, body, user.uid))
         self._result_read, result_write = os.pipe()
+        word_read, self._word_write = os.pipe()
         try:
             limits = {name: self.limits[name] for name in ("file_bytes", "open_files")}
             candidate = Child(user.uid, user.folder, self.limits["cpu_seconds"])
@@ -316,21 +323,24 @@ class TestJob(Job):
                 [theirs.fileno(), stdout, stderr],
                 self._candidate_exited,
             )
-            # They wait for the candidate most of the time: only the wall limit says anything of them.
-            tests = Child(self._tests_uid, "/", int(self.limits["wall_seconds"]) + 1)
+            # They wait for the candidate most of the time: the wall limit is what bounds them.
+            tests = Child(self._tests_uid, "/", 2 * int(self.limits["wall_seconds"]) + 1)
             spawners.tests.spawn(
-                tests, {"limits": limits}, [ours.fileno(), source, result_write], self._tests_exited
+                tests,
+                {"limits": limits},
+                [ours.fileno(), source, result_write, word_read],
+                self._tests_exited,
             )
         finally:
             ours.close()
             theirs.close()
-            for descriptor in (source, stdout, stderr, result_write):
+            for descriptor in (source, stdout, stderr, result_write, word_read):
                 os.close(descriptor)
         os.set_blocking(self._result_read, False)
         loop.watch(self._result_read, self._read_result)
 
     def stop(self, reason: str) -> None:
-        if self.stopped_by is None and not self._ending:
+        if self.stopped_by is None:
             self.stopped_by = reason
             self._end_processes()
 
@@ -346,10 +356,9 @@ class TestJob(Job):
         except BlockingIOError:
             return
         self._result += data
-        if data and len(self._result) <= MAX_RESULT_BYTES:
-            return
-        self._close_result()
-        self._finish_if_over()
+        if not data or len(self._result) > MAX_RESULT_BYTES:
+            self._close_result()
+        self._go_on()
 
     def _close_result(self) -> None:
         if not self._result_ended:
@@ -359,37 +368,53 @@ class TestJob(Job):
 
     def _tests_exited(self, _status: int, _cpu_seconds: float) -> None:
         self._tests_ended = True
-        self._finish_if_over()
+        self._go_on()
 
     def _candidate_exited(self, status: int, cpu_seconds: float) -> None:
         self._candidate = (status, cpu_seconds)
         # A child that it left behind may hold the channel and go on answering: it may not.
         processes.kill_all_of(self._user.uid)
-        self._finish_if_over()
+        self._go_on()
 
-    def _finish_if_over(self) -> None:
-        if not self._tests_ended or not self._result_ended:
-            return
-        self._ending = True
-        report = self._parsed_result()
+    def _go_on(self) -> None:
+        """Do the next step for which all is there: end the candidate, have it judged, conclude."""
+        if self._driven is None:
+            self._driven = self._line(0)
+            if self._driven is None and not (self._tests_ended and self._result_ended):
+                return
+            self._end_driving()
         if self._candidate is None:
-            # The spawner will tell of its end.
-            if report is not None and report["lost"] is None:
-                processes.kill_all_of(self._user.uid)
-            elif report is not None and report["breach"] is not None:
-                self._end_candidate()
-            else:
-                self.loop.after(END_SECONDS, self._end_candidate)
             return
-        status, cpu_seconds = self._candidate
-        lost = report is None or report["lost"] is not None
-        code = os.waitstatus_to_exitcode(status)
-        # A child may have answered in its place: then it has not seen the tests' end.
-        left = not lost and code not in (HUNG_UP, -signal.SIGKILL)
-        ended = self._reason(status, cpu_seconds) if lost or left else None
-        if lost and ended == SIGNALLED and self._outlived and code == -signal.SIGKILL:
-            ended = None  # that was us: it lived on after it had broken the protocol or hung up
-        self._conclude(ended, code, cpu_seconds, report)
+        if not self._judging:
+            self._judging = True
+            self._begin_judging()
+        if self._tests_ended and self._result_ended:
+            self._conclude(*self._candidate)
+
+    def _end_driving(self) -> None:
+        """End the candidate, which the tests have no more use for. Its spawner reports its end."""
+        if self._candidate is not None:
+            return
+        if self._driven is not None and self._driven["lost"] is None:
+            processes.kill_all_of(self._user.uid)
+        elif self._driven is not None and self._driven["breach"] is not None:
+            self._end_candidate()
+        else:
+            self.loop.after(END_SECONDS, self._end_candidate)
+
+    def _begin_judging(self) -> None:
+        """Let the tests judge, under a wall limit of their own, once no process of the candidate is left."""
+        dead = processes.end_processes(frozenset((self._user.uid,)))
+        self._clean = self._users.close(self._user) and dead
+        self.timer.cancel()
+        self.timer = self.loop.after(self.limits["wall_seconds"], lambda: self.stop(WALL))
+        try:
+            if dead:
+                os.write(self._word_write, b"\n")
+        except BrokenPipeError:
+            pass  # the tests have been killed
+        finally:
+            os.close(self._word_write)  # without the word they end, and report nothing
 
     def _end_candidate(self) -> None:
         if self._candidate is None:
@@ -397,23 +422,32 @@ class TestJob(Job):
             self._outlived = bool(processes.processes_of(uids))
             processes.end_processes(uids)
 
-    def _conclude(
-        self, ended: str | None, exit_code: int, cpu_seconds: float, report: dict[str, Any] | None
-    ) -> None:
+    def _conclude(self, status: int, cpu_seconds: float) -> None:
+        report = self._line(1)
+        lost = report is None or report["lost"] is not None
+        code = os.waitstatus_to_exitcode(status)
+        # A child may have answered in its place: then it has not seen the tests' end.
+        left = not lost and code not in (HUNG_UP, -signal.SIGKILL)
+        ended = self._reason(status, cpu_seconds) if lost or left else None
+        if lost and ended == SIGNALLED and self._outlived and code == -signal.SIGKILL:
+            ended = None  # that was us: it lived on after it had broken the protocol or hung up
         self._report(
             {
                 "ended": ended,
-                "exit_code": exit_code,
+                "exit_code": code,
                 "cpu_seconds": cpu_seconds,
                 "report": report,
-                "clean": self._users.close(self._user),
+                "clean": self._clean,
             }
         )
 
-    def _parsed_result(self) -> dict[str, Any] | None:
-        """What the tests' process said, or None where it did not get to say all of it."""
+    def _line(self, number: int) -> dict[str, Any] | None:
+        """Return line `number` of the tests' two, or None where they have not written all of it."""
+        lines = bytes(self._result).split(b"\n")
+        if len(lines) < number + 2:
+            return None
         try:
-            report: dict[str, Any] = json.loads(self._result)
+            value: dict[str, Any] = json.loads(lines[number])
         except ValueError:
             return None
-        return report
+        return value

@@ -6,6 +6,7 @@ import builtins
 import types
 
 from . import changes, channel, exceptions, values
+from .conversation import RecordFull
 from .remote import (
     RemoteCallable,
     RemoteClass,
@@ -19,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
+    from .conversation import Live, Replay
 
 MAX_CALLBACKS = 1_000_000
 MAX_CALLBACK_DEPTH = 50
@@ -38,6 +41,8 @@ STAND_INS: dict[int, type[RemoteObject]] = {
     values.INSTANCE: RemoteObject,
 }
 
+FUNCTION_STAND_INS = (RemoteCallable, RemoteClass)
+
 
 class CandidateLost(BaseException):
     """The candidate's process is gone or broke the protocol. No test may catch its way past this."""
@@ -54,8 +59,8 @@ class Candidate:
     object of the candidate's has any.
     """
 
-    def __init__(self, descriptor: int, classes: Mapping[str, list[str]]) -> None:
-        self._descriptor = descriptor
+    def __init__(self, link: Live | Replay, classes: Mapping[str, list[str]]) -> None:
+        self._link = link
         self._classes = classes
         self._stand_ins: dict[tuple[type[RemoteObject], int], RemoteObject] = {}
         self._exceptions: dict[int, type[BaseException]] = {}
@@ -66,6 +71,15 @@ class Candidate:
         self.lost: str | None = None
         self.breach: str | None = None
         self.last_call: tuple[tuple[Any, ...], dict[str, Any], list[Any]] | None = None
+
+    @property
+    def has_lazy_objects(self) -> bool:
+        """Whether any object of the program's but functions has crossed, which a container may hold."""
+        return any(kind not in FUNCTION_STAND_INS for kind, _number in self._stand_ins)
+
+    def begin_part(self) -> None:
+        """Start the next part of the tests: a replay looks for its answers there only."""
+        self._link.begin_part()
 
     def load(self, *sources: str) -> None:
         """Run all sources in the candidate's process, in one namespace."""
@@ -120,11 +134,11 @@ class Candidate:
         if self.lost is not None:
             raise CandidateLost(self.lost)
         try:
-            channel.send(self._descriptor, letter, payload)
-            answer, data = channel.receive(self._descriptor)
+            self._link.send(letter, payload)
+            answer, data = self._link.receive()
             while answer == channel.CALLBACK:
                 self._serve_callback(data)
-                answer, data = channel.receive(self._descriptor)
+                answer, data = self._link.receive()
             value = values.Decoder(self._remote, containers).decode(data)
             if answer == channel.CHANGED:
                 answer, value = changes.apply(value, containers)
@@ -137,6 +151,9 @@ class Candidate:
             error = exceptions.rebuild(value, self._exceptions)
         except channel.ChannelClosed:
             self.lost = "the program's process ended before the tests did"
+            raise CandidateLost(self.lost) from None
+        except RecordFull as full:
+            self.lost = str(full)
             raise CandidateLost(self.lost) from None
         except (channel.ChannelBreach, values.ValueRefused) as breach:
             raise self._breach(str(breach)) from None
@@ -169,7 +186,7 @@ class Candidate:
             reply = channel.RAISED, values.Encoder(self._handle).encode(exceptions.describe(error))
         finally:
             self._callback_depth -= 1
-        channel.send(self._descriptor, *reply)
+        self._link.send(*reply)
 
     def _called_back(
         self,

@@ -12,6 +12,7 @@ import socket
 import sys
 
 from . import candidate, channel, trusted_tests, values
+from .judging import TESTS_NAME
 
 ROUNDS = 3
 PROGRAM = "from typing import List\n\n\ndef f(items: List[int]) -> List[int]:\n    return sorted(items)\n"
@@ -25,7 +26,7 @@ def rehearse() -> None:
         "program": PROGRAM,
         "setup": "",
         "statements": [TESTS],
-        "compiled": [marshal.dumps(compile(TESTS, trusted_tests.TESTS_NAME, "exec"))],
+        "compiled": [marshal.dumps((compile(TESTS, TESTS_NAME, "exec"), compile(TESTS, TESTS_NAME, "exec")))],
         "exports": {"f": "f"},
         "classes": {},
     }
@@ -36,7 +37,9 @@ def rehearse() -> None:
             encoder = values.Encoder(lambda _function: (values.CALLABLE, 0))
             for answer in (None, (object(), None), [1, 2], []):
                 channel.send(program.fileno(), channel.VALUE, encoder.encode(answer))
-            report = trusted_tests.run(tests.fileno(), marshal.loads(marshal.dumps(request)))
+            report = trusted_tests.run(
+                tests.fileno(), marshal.loads(marshal.dumps(request)), lambda _candidate: None
+            )
             json.dumps(report)
             tests.shutdown(socket.SHUT_WR)
             candidate.serve(program.fileno())

@@ -7,7 +7,7 @@ import marshal
 import os
 import sys
 import typing  # noqa: F401 - most programs import it, and so do tests: once here, not twice in each sample
-from os import dup2, fstat, read, write
+from os import close, dup2, fstat, read, write
 
 from . import call_tests, candidate, mocked_stdin, processes, standalone, trusted_tests
 from .processes import become_limited
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ClassVar
 
+    from .peer import Candidate
     from .spawner import Child
 
 # A candidate's exit code once the tests have hung up: it was there to the end.
@@ -99,20 +100,33 @@ def _configure_tests(settings: dict[str, Any]) -> None:
 
 
 def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
-    """Be tests: `descriptors` are the channel to the candidate, the request, and where the result goes.
+    """Be tests: `descriptors` are the channel to the candidate, the request, the result and PID 1's word.
 
-    Does not return. No other descriptor is open, so that tests can be heard nowhere else.
+    Does not return. No other descriptor is open, so that the tests can write nowhere else. They write two
+    lines of JSON: how the candidate was lost, once they have made their last call; and the report, once
+    PID 1 has sent the word that no process of the candidate is alive.
     """
     try:
-        channel, request, result = descriptors
+        channel, request, result, word = descriptors
         become_limited(child.uid, child.folder, child.cpu_seconds, descriptors)
+
+        def until_dead(peer: Candidate) -> None:
+            close(channel)
+            _write_line(result, {"lost": peer.lost, "breach": peer.breach})
+            if not read(word, 1):
+                os._exit(1)
+
         asked = marshal.loads(read(request, fstat(request).st_size))
-        report = call_tests.run(channel, asked) if "calls" in asked else trusted_tests.run(channel, asked)
-        view = memoryview(json.dumps(report).encode())
-        while view:
-            view = view[write(result, view) :]
+        tests = call_tests if "calls" in asked else trusted_tests
+        _write_line(result, tests.run(channel, asked, until_dead))
     finally:
         os._exit(0)
+
+
+def _write_line(descriptor: int, value: dict[str, Any]) -> None:
+    view = memoryview(json.dumps(value).encode() + b"\n")
+    while view:
+        view = view[write(descriptor, view) :]
 
 
 def _package_folders() -> list[str]:

@@ -1,166 +1,162 @@
 """The trusted side: run the tests in this process, with stand-ins for what the candidate defines.
 
-Of the candidate's process nothing arrives here but plain data, rebuilt from bytes by a decoder
-that can build nothing else (DESIGN section 3.4). Whatever else comes, or does not come, fails.
+The tests run twice: at first they drive the living program, and once it is dead they are replayed on its
+recorded answers and judge (`conversation`). Nothing arrives here from the candidate's process but plain data,
+rebuilt from bytes by a decoder that can build nothing else. Whatever else comes, or does not come, fails.
 """
 
 from __future__ import annotations
 
 import builtins
 import marshal
-import sys
 
+from .conversation import Live, Replay
+from .driving import Driver
+from .evidence import bound, describe
+from .judging import MAX_EVIDENCE, Judge, line_of
 from .peer import Candidate, CandidateLost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
     from typing import Any
 
-MAX_EVIDENCE = 2000
-TESTS_NAME = "tests.py"
-# The names that a rewritten assert uses: no test and no program can mean them.
-NOTE = "@note"
-EQUAL = "@equal"
-FAILED = "@failed"
+# Tests that draw from these must draw the same when they are replayed.
+RANDOM_MODULES = ("random", "numpy.random")
 
 
-def run(descriptor: int, request: dict[str, Any]) -> dict[str, Any]:
-    """Run every test of `request` against the candidate on `descriptor`.
+def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidate], None]) -> dict[str, Any]:
+    """Return what every test of `request` comes to against the candidate on `descriptor`.
 
-    `compiled` holds each statement as `asserts.ahead` returns it. Returns `results` (one of `passed` or
-    `failed` for each statement, in order; shorter where the candidate was lost), `evidence` (of the first
-    failure), `error` (the exception's name), and `breach`.
+    `compiled` holds the codes of each statement as `asserts.compile_ahead` returns them. `until_dead` is
+    called after the last call, and returns once no process of the candidate is alive.
+    Returns `results` (`passed` or `failed` for each statement, in order; shorter where the candidate was
+    lost), `evidence` (of the first failure), `error` (the exception's name), `breach` and `lost`.
     """
-    candidate = Candidate(descriptor, request["classes"])
-    compared: dict[int, Any] = {}
-    results: list[str] = []
-    evidence: str | None = None
-    error_name: str | None = None
-
-    failing = False
-
-    def note(place: int, value: Any) -> Any:
-        compared[place] = value
-        return value
-
-    def failed(error: BaseException, line: int | None) -> None:
-        nonlocal failing, evidence, error_name
-        failing = True
-        if evidence is None:
-            error_name = type(error).__name__
-            place = len(results)
-            failure = _failure(error, line, request["statements"][place], candidate, compared)
-            evidence = f"test {place + 1}: {failure}"
-
-    def equal(left: Any, right: Any, *message: Any) -> None:
-        compared[0], compared[1] = left, right
-        if left == right:
-            return
-        failed(AssertionError(*message), sys._getframe(1).f_lineno)
-
-    def refuted(*message: Any) -> None:
-        failed(AssertionError(*message), sys._getframe(1).f_lineno)
-
-    namespace: dict[str, Any] = {
-        "__name__": "tests",
-        "__builtins__": builtins,
-        NOTE: note,
-        EQUAL: equal,
-        FAILED: refuted,
-    }
-    try:
-        stage = "the program failed to load"
-        candidate.load(request["preamble"], request["program"])
-        stage = "the tests' own set-up failed"
-        if request["setup"]:
-            exec(compile(request["setup"], "setup.py", "exec"), namespace)
-        stage = "the program does not define what the tests use"
-        for alias, name in request["exports"].items():
-            namespace.pop(alias, None)
-            namespace[alias] = candidate.get(name)
-    except BaseException as error:
-        error_name = type(error).__name__
-        evidence = f"{stage}: {described(error)}"
-        results = ["failed"] * len(request["statements"])
-    else:
-        for statement, ahead in zip(request["statements"], request["compiled"]):
-            candidate.last_call = None
-            compared.clear()
-            failing = False
-            try:
-                exec(_code(statement, ahead), namespace)
-                if candidate.lost is not None:
-                    raise CandidateLost(candidate.lost)
-            except BaseException as error:
-                failed(error, _line_of(error))
-            results.append("failed" if failing else "passed")
-            if candidate.lost is not None:
-                break
+    # Compiled before the program is there: how long that takes would tell how long the tests are.
+    codes = [
+        _codes(statement, ahead, bool(request["classes"]))
+        for statement, ahead in zip(request["statements"], request["compiled"])
+    ]
+    setup = _Setup(request)
+    live = Live(descriptor)
+    candidate = Candidate(live, request["classes"])
+    _drive(candidate, setup, [drive for drive, _ in codes])
+    until_dead(candidate)
+    replayed = Candidate(Replay(live.parts), request["classes"])
+    judge = Judge(replayed, request["statements"])
+    # Where the candidate was lost, no later test was driven.
+    driven = [code for _, code in codes][: len(live.parts) - 1 if candidate.lost is not None else None]
+    _judge(replayed, judge, setup, driven, lost=candidate.lost)
     return {
-        "results": results,
-        "evidence": None if evidence is None else bounded(evidence, MAX_EVIDENCE),
-        "error": error_name,
+        "results": judge.results or ["failed"] * len(codes),
+        "evidence": None if judge.evidence is None else bound(judge.evidence, MAX_EVIDENCE),
+        "error": judge.error_name,
         "breach": candidate.breach,
         "lost": candidate.lost,
     }
 
 
-def _code(statement: str, ahead: bytes | None) -> Any:
+class _Setup:
+    """The steps before the first test, which both runs take alike."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._request = request
+        self._states: dict[str, Any] = {}
+        self.stage = ""
+        self._remember_random(" ".join((request["setup"], *request["statements"])))
+
+    def run(self, candidate: Candidate, names: dict[str, Any]) -> dict[str, Any]:
+        """Load the program, run the tests' set-up, and return the tests' namespace with all its exports."""
+        request = self._request
+        namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins, **names}
+        self._put_random_back()
+        self.stage = "the program failed to load"
+        candidate.load(request["preamble"], request["program"])
+        self.stage = "the tests' own set-up failed"
+        if request["setup"]:
+            exec(compile(request["setup"], "setup.py", "exec"), namespace)
+        self.stage = "the program does not define what the tests use"
+        for alias, name in request["exports"].items():
+            namespace.pop(alias, None)
+            namespace[alias] = candidate.get(name)
+        return namespace
+
+    def _remember_random(self, source: str) -> None:
+        for name in RANDOM_MODULES:
+            if name.rpartition(".")[2] in source and name.partition(".")[0] in source:
+                try:
+                    self._states[name] = __import__(name, fromlist=["random"])
+                except ImportError:
+                    continue
+        self._states = {name: (module, _random_state(module)) for name, module in self._states.items()}
+
+    def _put_random_back(self) -> None:
+        for module, state in self._states.values():
+            _set_random_state(module, state)
+
+
+def _random_state(module: Any) -> Any:
+    return module.getstate() if hasattr(module, "getstate") else module.get_state()
+
+
+def _set_random_state(module: Any, state: Any) -> None:
+    module.setstate(state) if hasattr(module, "setstate") else module.set_state(state)
+
+
+def _drive(candidate: Candidate, setup: _Setup, codes: list[CodeType | None]) -> None:
+    """Make every call of the tests, whatever comes of it: what it is worth is found out later."""
+    try:
+        namespace = setup.run(candidate, Driver(candidate).names())
+    except BaseException:
+        return
+    for code in codes:
+        candidate.begin_part()
+        try:
+            if code is not None:
+                exec(code, namespace)
+        except BaseException:
+            pass
+        if candidate.lost is not None:
+            return
+
+
+def _judge(
+    candidate: Candidate, judge: Judge, setup: _Setup, codes: list[CodeType | None], *, lost: str | None
+) -> None:
+    """Replay the tests on the recorded answers, and judge each of them."""
+    try:
+        namespace = setup.run(candidate, judge.names())
+    except BaseException as error:
+        judge.error_name = type(error).__name__
+        judge.evidence = f"{setup.stage}: {describe(error)}"
+        return
+    for number, code in enumerate(codes, start=1):
+        candidate.begin_part()
+        judge.begin()
+        try:
+            if code is None:
+                raise SyntaxError("the test does not compile")
+            exec(code, namespace)
+            if lost is not None and number == len(codes):
+                raise CandidateLost(lost)
+        except BaseException as error:
+            judge.fail(error, line_of(error))
+        judge.end()
+    judge.finish()
+
+
+def _codes(
+    statement: str, ahead: bytes | None, with_classes: bool
+) -> tuple[CodeType | None, CodeType | None]:
+    """Return the codes to drive and to judge a test; None for each where it does not compile."""
     if ahead is not None:
-        return marshal.loads(ahead)
+        drive, judge = marshal.loads(ahead)
+        return drive, judge
     from . import asserts
 
-    return asserts.compiled(statement)
-
-
-def _line_of(error: BaseException) -> int | None:
-    line = None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == TESTS_NAME:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
-
-
-def _failure(
-    error: BaseException,
-    line: int | None,
-    statement: str,
-    candidate: Candidate,
-    compared: dict[int, Any],
-) -> str:
-    """Say which line failed and why, what it compared, and what was called last."""
-    lines = statement.splitlines()
-    text = lines[line - 1].strip() if line and line <= len(lines) else statement.strip()
-    parts = [f"{bounded(text, 600)}: {described(error)}"]
-    if isinstance(error, AssertionError) and len(compared) == 2:
-        parts.append(f"left is {shown(compared[0])}, right is {shown(compared[1])}")
-    if candidate.last_call is not None:
-        args, kwargs, outcome = candidate.last_call
-        given = [shown(arg) for arg in args] + [f"{name}={shown(arg)}" for name, arg in kwargs.items()]
-        result = f"returned {shown(outcome[0])}" if outcome else "did not return"
-        parts.append(f"the last call, with ({bounded(', '.join(given), 400)}), {result}")
-    return "; ".join(parts)
-
-
-def described(error: BaseException) -> str:
-    """Return an exception's name and message, bounded."""
     try:
-        message = str(error)
-    except Exception:
-        message = ""
-    return type(error).__name__ + (f": {bounded(message, 600)}" if message else "")
-
-
-def shown(value: object) -> str:
-    """Return a value as people read it, bounded, whatever its `repr` does."""
-    try:
-        return bounded(repr(value), 300)
-    except (Exception, CandidateLost) as error:
-        return f"a {type(value).__name__} whose repr raised {type(error).__name__}"
-
-
-def bounded(text: str, limit: int) -> str:
-    """Return a text, or the start of it and its length where it is longer than `limit`."""
-    return text if len(text) <= limit else f"{text[: limit - 20]} ... ({len(text)} characters)"
+        return asserts.compile_test(statement, with_classes=with_classes)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None, None

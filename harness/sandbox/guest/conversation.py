@@ -1,0 +1,117 @@
+"""The messages between the tests and the program: recorded while it lives, replayed after its death.
+
+The tests run twice. At first they drive the living program: they make every call and compare nothing. Then
+the program is killed, and the same tests run again on the recorded answers, and judge. So nothing that the
+trusted side does while the program can watch depends on whether an answer was right.
+"""
+
+from __future__ import annotations
+
+from . import channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# Every answer is kept until the program is dead. The container's memory has to hold them twice.
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+
+
+class RecordFull(Exception):
+    """All messages together are larger than what is kept."""
+
+
+class Diverged(BaseException):
+    """The replayed tests ask for what the driving tests never asked. No test may catch its way past this."""
+
+
+class Turn:
+    """One message to the program, and what came back until the next: messages, or the error at the end."""
+
+    __slots__ = ("received", "sent")
+
+    def __init__(self, sent: tuple[bytes, bytes]) -> None:
+        self.sent = sent
+        self.received: list[tuple[bytes, bytes] | Exception] = []
+
+
+class Live:
+    """The stream to the living program. `parts` holds the turns of each part of the tests."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._room = MAX_KEPT_BYTES
+        self._turn = Turn((b"", b""))
+        self.parts: list[list[Turn]] = [[]]
+
+    def begin_part(self) -> None:
+        """Start the next part: the replay looks for its turns in this part only."""
+        self.parts.append([])
+
+    def send(self, letter: bytes, payload: bytes) -> None:
+        """Send a message. Raises ChannelClosed and RecordFull, which are recorded too."""
+        self._turn = Turn((letter, payload))
+        self.parts[-1].append(self._turn)
+        self._take_room(len(payload))
+        try:
+            channel.send(self._descriptor, letter, payload)
+        except channel.ChannelClosed as error:
+            self._fail(error)
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Return the next message. Raises ChannelClosed, ChannelBreach and RecordFull, recorded too."""
+        try:
+            message = channel.receive(self._descriptor)
+        except (channel.ChannelClosed, channel.ChannelBreach) as error:
+            self._fail(error)
+        self._take_room(len(message[1]))
+        self._turn.received.append(message)
+        return message
+
+    def _take_room(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            self._fail(
+                RecordFull(f"the tests and the program exchanged more than {MAX_KEPT_BYTES >> 20} MiB")
+            )
+
+    def _fail(self, error: Exception) -> NoReturn:
+        self._turn.received.append(error)
+        raise error from None
+
+
+class Replay:
+    """Answers as the program did. It may be asked for less than was recorded, in the same order."""
+
+    def __init__(self, parts: list[list[Turn]]) -> None:
+        self._parts = parts
+        self._part = 0
+        self._next = 0
+        self._events: list[tuple[bytes, bytes] | Exception] = []
+        self._event = 0
+
+    def begin_part(self) -> None:
+        self._part += 1
+        self._next = 0
+
+    def send(self, letter: bytes, payload: bytes) -> None:
+        """Find the next turn that began with this message. Raises Diverged where there is none."""
+        turns = self._parts[self._part] if self._part < len(self._parts) else []
+        wanted = letter, payload
+        for place in range(self._next, len(turns)):
+            if turns[place].sent == wanted:
+                self._next = place + 1
+                self._events = turns[place].received
+                self._event = 0
+                return
+        raise Diverged("the tests made another call when they were replayed for the verdict")
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Return the next recorded message, or raise the recorded error."""
+        if self._event == len(self._events):
+            raise Diverged("the replayed tests wait for an answer that was never given")
+        event = self._events[self._event]
+        self._event += 1
+        if isinstance(event, Exception):
+            raise event
+        return event

@@ -1,0 +1,120 @@
+"""Driving a program: what rewritten asserts call while the program lives. They compare nothing.
+
+An assert's expression is taken apart (`asserts`): the calls in it are made, but arithmetic, comparisons and
+pure functions over plain data are left undone, since their time could tell whether an answer was right.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+
+from .remote import RemoteObject
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .peer import Candidate
+
+# The names that a rewritten assert uses: no test and no program can mean them.
+DRIVE, SEEN, APPLY, EXHAUST, GOES_ON = "@drive", "@seen", "@apply", "@exhaust", "@goes on"
+# Operators by the names of their syntax tree nodes.
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "Div": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "Pow": operator.pow,
+    "UAdd": operator.pos,
+    "USub": operator.neg,
+    "Index": operator.getitem,
+}
+# An assert goes on after every exception but those for a lost program and for a replay that fails.
+CAUGHT = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
+
+PURE_MODULES = frozenset(("builtins", "math", "cmath", "_operator", "copy", "numpy"))
+IMPURE = frozenset(
+    ("__import__", "breakpoint", "compile", "delattr", "eval", "exec", "input", "open", "print", "setattr")
+)
+_PLAIN = frozenset(
+    (type(None), bool, int, float, complex, str, bytes, range, list, tuple, dict, set, frozenset)
+)
+_SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, range))
+
+
+class Left:
+    """A pure call that was left undone. `do` makes up for it, where a real call needs its value."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def do(self) -> Any:
+        kwargs = {name: _value(value) for name, value in self.kwargs.items()}
+        return self.function(*map(_value, self.args), **kwargs)
+
+
+class Driver:
+    """What the rewritten asserts of one program's tests find under their names."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+
+    def names(self) -> dict[str, Any]:
+        """Return the names for the tests' namespace."""
+        return {
+            DRIVE: drive,
+            SEEN: seen,
+            APPLY: self.apply,
+            EXHAUST: exhaust,
+            GOES_ON: CAUGHT,
+            **{f"@{name}": function for name, function in OPERATORS.items()},
+            "@all": all,
+            "@any": any,
+        }
+
+    def apply(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function, or leave that undone where it is pure and can meet no object of the program's."""
+        if is_pure(function):
+            # A container may hold an iterator of the program's only where there is any.
+            plain = _SCALARS if self._candidate.has_lazy_objects else _PLAIN
+            if all(type(value) in plain or type(value) is Left for value in (*args, *kwargs.values())):
+                return Left(function, args, kwargs)
+        return Left(function, args, kwargs).do()
+
+
+def drive(value: object) -> None:
+    """Ask what an assert asks of its value: the truth of an object of the program's."""
+    if isinstance(value, RemoteObject):
+        bool(value)
+
+
+def seen(*_operands: object) -> None:
+    """Take the operands of a comparison, which is not made."""
+
+
+def exhaust(items: Iterable[object]) -> None:
+    """Go through all that `all` or `any` may look at, wherever these would stop."""
+    for _ in items:
+        pass
+
+
+def is_pure(function: object) -> bool:
+    """Say whether calling it with plain data has no effect, and calls nothing else."""
+    kind = type(function)
+    if kind is type:
+        return getattr(function, "__module__", "") in PURE_MODULES
+    if kind is not types.BuiltinFunctionType and kind is not types.FunctionType:
+        return False
+    return function.__module__ in PURE_MODULES and function.__name__ not in IMPURE  # type: ignore[attr-defined]
+
+
+def _value(value: Any) -> Any:
+    return value.do() if type(value) is Left else value

@@ -11,12 +11,14 @@ from typing import Any
 from harness.grading.batches import batches
 from harness.grading.grader import Grader, Place
 from harness.grading.programs import escaped, verdict_of
-from harness.grading.stdin_programs import BATCH_BYTES, MAX_PROGRAM_BYTES, PATIENCE, WALL_SHARE
+from harness.grading.stdin_programs import MAX_PROGRAM_BYTES, PATIENCE, WALL_SHARE
 from harness.model import Status, Submission, Verdict
 from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
 
 # The name under which a program's function is called, whatever it is called there.
 FUNCTION = "harness_function"
+# What one request holds of arguments and results.
+PART_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ async def grade_calls(sandbox: Sandbox, criterion: CallTests, submission: Submis
     cpu_seconds = 0.0
     ends = time.monotonic() + (len(tests) * (criterion.seconds + 1) + 5) * PATIENCE
     verdict = Verdict(Status.FAILED, 0.0, metrics, "there is no test")
-    # All in one part where they fit, for the program is loaded for each: `shown` is told to the guest.
-    for batch in batches(tests, 0, lambda test: len(test.arguments) + len(test.result), BATCH_BYTES):
+    # One part but for the largest problems, because the program is loaded for each, and can count the loads.
+    for batch in batches(tests, 0, lambda test: len(test.arguments) + len(test.result), PART_BYTES):
         try:
             report = await sandbox.run_calls(
                 program=submission.text,

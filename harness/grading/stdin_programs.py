@@ -23,8 +23,11 @@ from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
 MAX_PROGRAM_BYTES = 16 << 20
 # What one request holds of inputs, unless one alone is larger, and what may come back.
 BATCH_BYTES = 8 << 20
-# What is kept of a run's output: blanks and digits may make it longer than what is expected, a flood is none.
-STDOUT_BYTES, STDOUT_SHARE, MAX_STDOUT_BYTES = 64 << 10, 16, 32 << 20
+# The bound on a run's output is one for all tests of a problem, because a program can find it out. It says
+# nothing of an expected output of up to half the least bound, and of the longest one no more than its size.
+LEAST_STDOUT_BYTES, MOST_STDOUT_BYTES = 4 << 20, 32 << 20
+# The outputs of all hidden tests are compared together, after the last run, and held in memory until then.
+MAX_OUTPUT_BYTES = 256 << 20
 # On the clock a run may take this much longer than the processor works; the guest gives more where the
 # machine is too busy.
 WALL_SHARE = 2.0
@@ -120,46 +123,59 @@ async def _judged(
     tests: Sequence[StdinTest],
     stdin: Literal["real", "mocked"],
 ) -> Judged:
-    statuses: list[Status] = []
-    evidence: str | None = None
-    limit: str | None = None
-    cpu_seconds = 0.0
+    """Run the program on every input, and compare where no run that is left could see it.
+
+    A wrong output of a test that the task shows ends the tests. Those of the hidden ones are compared after
+    the last run, because how long a comparison takes depends on what is expected.
+    """
     ends = time.monotonic() + (len(tests) * (criterion.seconds + 1) + 5) * PATIENCE
+    stdout_bytes = stdout_bound(tests)
+    judged = Judged((), None, None, 0.0)
+    hidden: list[InputRun] = []
     for batch in batches(tests, criterion.shown, lambda test: len(test.input), BATCH_BYTES):
-        bounds = [_stdout_bytes(test) for test in batch]
         runs = await sandbox.run_on_inputs(
             program=program,
             preamble=criterion.preamble.encode(),
             inputs=[test.input.encode("utf-8", "surrogatepass") for test in batch],
-            stdout_bytes=bounds,
+            stdout_bytes=stdout_bytes,
             cpu_seconds=criterion.seconds,
             wall_seconds=criterion.seconds * WALL_SHARE,
             wall_seconds_in_all=max(ends - time.monotonic(), 1.0),
             stdin=stdin,
         )
-        differences = await asyncio.to_thread(_differences, runs, batch)
-        for run, difference in zip(runs, differences, strict=True):
-            status = _status(run, difference)
-            statuses.append(status)
-            cpu_seconds += run.cpu_seconds
-            if status is not Status.PASSED and evidence is None:
-                evidence = f"test {len(statuses)}: {_evidence(run, status, difference)}"
-                limit = run.ended
-        wrong_in_sight = evidence is not None and len(statuses) <= criterion.shown
-        if wrong_in_sight or len(runs) < len(batch) or not runs[-1].well:
+        if len(judged.statuses) < criterion.shown:
+            judged = await asyncio.to_thread(_with, judged, runs, batch)
+            if judged.evidence is not None:
+                return judged
+        else:
+            hidden += runs
+        if len(runs) < len(batch) or not runs[-1].well or _bytes_of(hidden) > MAX_OUTPUT_BYTES:
             break
+    return await asyncio.to_thread(_with, judged, hidden, tests[len(judged.statuses) :])
+
+
+def _with(judged: Judged, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Judged:
+    """Return how the tests went, these runs included."""
+    statuses, evidence, limit = list(judged.statuses), judged.evidence, judged.limit
+    for run, test in zip(runs, tests, strict=False):
+        difference = stdout_difference(run.stdout.head + run.stdout.tail, test.output) if run.well else None
+        status = _status(run, difference)
+        statuses.append(status)
+        if status is not Status.PASSED and evidence is None:
+            evidence = f"test {len(statuses)}: {_evidence(run, status, difference)}"
+            limit = run.ended
+    cpu_seconds = judged.cpu_seconds + sum(run.cpu_seconds for run in runs)
     return Judged(tuple(statuses), evidence, limit, cpu_seconds)
 
 
-def _stdout_bytes(test: StdinTest) -> int:
-    return min(STDOUT_BYTES + STDOUT_SHARE * len(test.output), MAX_STDOUT_BYTES)
+def _bytes_of(runs: Sequence[InputRun]) -> int:
+    return sum(len(run.stdout.head) + len(run.stdout.tail) for run in runs)
 
 
-def _differences(runs: Sequence[InputRun], batch: Sequence[StdinTest]) -> list[str | None]:
-    return [
-        stdout_difference(run.stdout.head + run.stdout.tail, test.output) if run.well else None
-        for run, test in zip(runs, batch, strict=False)
-    ]
+def stdout_bound(tests: Sequence[StdinTest]) -> int:
+    """Return how many bytes of a run's output are kept, the same for all tests: a power of two."""
+    longest = max((len(test.output) for test in tests), default=0)
+    return min(max(LEAST_STDOUT_BYTES, 1 << (2 * longest).bit_length()), MOST_STDOUT_BYTES)
 
 
 def _status(run: InputRun, difference: str | None) -> Status:

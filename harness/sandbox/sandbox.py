@@ -8,6 +8,7 @@ import json
 import math
 import random
 import secrets
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -343,7 +344,7 @@ class Sandbox:
         *,
         program: bytes,
         inputs: Sequence[bytes],
-        stdout_bytes: Sequence[int],
+        stdout_bytes: int,
         preamble: bytes = b"",
         cpu_seconds: float | None = None,
         wall_seconds: float | None = None,
@@ -354,9 +355,9 @@ class Sandbox:
 
         Each run is a process with a user, a folder and a stdin of its own, and sees nothing of the
         others. It may use up to `cpu_seconds` and `wall_seconds` (default: those of the sandbox, which
-        bound them), and write `stdout_bytes`, given for each input. `preamble` is source that runs
-        first, in the same namespace. `mocked` is `guest.mocked_stdin`. Raises UsageError for more than
-        fits into one request.
+        bound them), and write `stdout_bytes`, at most 32 MiB. `preamble` is source that runs first, in
+        the same namespace. `mocked` is `guest.mocked_stdin`. Raises UsageError for more than fits into
+        one request.
         """
         limits = self._job_limits(None, 4096)
         limits["cpu_seconds"] = math.ceil(min(limits["cpu_seconds"], cpu_seconds or math.inf))
@@ -365,18 +366,24 @@ class Sandbox:
             "verb": "inputs",
             "preamble_bytes": len(preamble),
             "program_bytes": len(preamble) + len(program),
-            "input_bytes": [len(data) for data in inputs],
-            "stdout_bytes": list(stdout_bytes),
+            "stdout_bytes": stdout_bytes,
             "stdin": stdin,
             "environment": job_environment(),
             "limits": limits,
-            "wall_seconds": wall_seconds_in_all,
         }
-        body = b"".join((preamble, program, *inputs))
-        header, data = await self._request(request, body, seconds=wall_seconds_in_all + GRACE_SECONDS)
-        runs = input_runs(header, data)
-        self.clean = self.clean and header["clean"]
-        return runs
+        ends = time.monotonic() + wall_seconds_in_all
+        runs: list[InputRun] = []
+        while True:
+            # A reply holds so many outputs only: the guest stops where it is full, and is asked for the rest.
+            rest = inputs[len(runs) :]
+            wall_seconds = max(ends - time.monotonic(), 1.0)
+            asked = {**request, "input_bytes": [len(data) for data in rest], "wall_seconds": wall_seconds}
+            body = b"".join((preamble, program, *rest))
+            header, data = await self._request(asked, body, seconds=wall_seconds + GRACE_SECONDS)
+            runs += input_runs(header, data)
+            self.clean = self.clean and header["clean"]
+            if not header["full"]:
+                return runs
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file as the agent's user. Relative paths start at its folder. Raises UsageError."""

@@ -38,7 +38,7 @@ async def run(sandbox: Sandbox, program: str, *inputs: bytes) -> list[InputRun]:
     return await sandbox.run_on_inputs(
         program=program.encode(),
         inputs=given,
-        stdout_bytes=[1 << 20] * len(given),
+        stdout_bytes=1 << 20,
         preamble=PREAMBLE.encode(),
     )
 

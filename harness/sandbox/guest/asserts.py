@@ -12,7 +12,7 @@ import marshal
 import warnings
 from functools import lru_cache
 
-from .driving import APPLY, DRIVE, EXHAUST, GOES_ON, OPERATORS, SEEN
+from .driving import APPLY, DRIVE, EXHAUST, GOES_ON, LOOKED_INTO, OPERATORS, SEEN
 from .judging import EQUAL, FAILED, NOTE, RAISED, TESTS_NAME
 
 TYPE_CHECKING = False
@@ -128,9 +128,11 @@ def _asked(node: ast.expr, depth: int) -> list[ast.expr]:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return _asked(node.operand, depth + 1)
         if isinstance(node, ast.Compare):
-            operands = [
-                _deferred(side, depth) for side in (node.left, *node.comparators) if not _is_literal(side)
-            ]
+            sides = [node.left, *node.comparators]
+            if any(isinstance(operator, (ast.In, ast.NotIn)) for operator in node.ops):
+                operands = [_deferred(side, depth) for side in sides]
+                return [ast.Call(ast.Name(LOOKED_INTO, LOAD, **at), operands, [], **at)]
+            operands = [_deferred(side, depth) for side in sides if not _is_literal(side)]
             return [ast.Call(ast.Name(SEEN, LOAD, **at), operands, [], **at)]
     return [ast.Call(ast.Name(DRIVE, LOAD, **at), [_deferred(node, depth)], [], **at)]
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .peer import Candidate
 
 # The names that a rewritten assert uses: no test and no program can mean them.
-DRIVE, SEEN, APPLY, EXHAUST, GOES_ON = "@drive", "@seen", "@apply", "@exhaust", "@goes on"
+DRIVE, SEEN, LOOKED_INTO, APPLY, EXHAUST = "@drive", "@seen", "@looked into", "@apply", "@exhaust"
+GOES_ON = "@goes on"
 # Operators by the names of their syntax tree nodes.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "Add": operator.add,
@@ -72,6 +73,7 @@ class Driver:
         return {
             DRIVE: drive,
             SEEN: seen,
+            LOOKED_INTO: looked_into,
             APPLY: self.apply,
             EXHAUST: exhaust,
             GOES_ON: CAUGHT,
@@ -98,6 +100,14 @@ def drive(value: object) -> None:
 
 def seen(*_operands: object) -> None:
     """Take the operands of a comparison, which is not made."""
+
+
+def looked_into(left: object, *containers: object) -> None:
+    """Take the operands of `in`. Only an object of the program's has to be asked for its items."""
+    for container in containers:
+        if isinstance(container, RemoteObject):
+            operator.contains(container, _value(left))  # type: ignore[arg-type]
+        left = container
 
 
 def exhaust(items: Iterable[object]) -> None:

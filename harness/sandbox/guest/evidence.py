@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from .remote import RemoteObject
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,13 +125,15 @@ def _scalar(value: Any, limit: int) -> str:
             return f"<an integer of {value.bit_length()} bits>"
         if kind in (int, float, complex, bool, range, type(None), type(...)):
             return repr(value)
-        return _of_library(value, kind, limit)
+        return _of_others(value, kind, limit)
     except Exception as error:
         return f"<a {kind.__name__} whose text raised {type(error).__name__}>"
 
 
-def _of_library(value: Any, kind: type, limit: int) -> str:
+def _of_others(value: Any, kind: type, limit: int) -> str:
     """Show a value of a standard library's type, or of the tests' own, by no more than its start."""
+    if isinstance(value, RemoteObject):
+        return RemoteObject.__repr__(value)  # its own would ask the program
     name = kind.__name__
     if name == "Fraction":
         return f"Fraction({show(value.numerator, 60)}, {show(value.denominator, 60)})"

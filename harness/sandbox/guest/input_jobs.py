@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # However busy the machine, that many times the wall limit is enough.
 MOST_PATIENCE = 5
 LEAST_WAIT_SECONDS = 0.05
+# What one reply holds of outputs: the rest of the runs is for the next request.
+# With a last one of 32 MiB it still fits into a frame.
+REPLY_BYTES = 16 << 20
 
 
 class InputJob(Job):
@@ -142,7 +145,7 @@ class InputsJob:
     def _next(self) -> None:
         place = len(self._runs)
         size = self._request["input_bytes"][place]
-        limits = {**self._request["limits"], "stdout_bytes": self._request["stdout_bytes"][place]}
+        limits = {**self._request["limits"], "stdout_bytes": self._request["stdout_bytes"]}
         request = {**self._request, "limits": limits}
         data, self._inputs = self._inputs[:size], self._inputs[size:]
         self._current = InputJob(
@@ -153,12 +156,14 @@ class InputsJob:
         self._runs.append(run)
         self._outputs.append(output)
         well = run["ended"] == EXITED and run["exit_code"] == 0 and run["clean"]
-        if well and self._stopped_by is None and len(self._runs) < len(self._request["input_bytes"]):
+        more = well and self._stopped_by is None and len(self._runs) < len(self._request["input_bytes"])
+        full = sum(map(len, self._outputs)) > REPLY_BYTES
+        if more and not full:
             self._next()
             return
         self._timer.cancel()
         os.close(self._program)
         clean = all(run["clean"] for run in self._runs)
         duration = time.monotonic() - self._started
-        reply = {"runs": self._runs, "clean": clean, "duration_seconds": duration}
+        reply = {"runs": self._runs, "clean": clean, "full": more and full, "duration_seconds": duration}
         self._finished(reply, b"".join(self._outputs))

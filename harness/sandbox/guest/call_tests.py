@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from . import processes
 from .conversation import Live
-from .evidence import bound, describe, show
+from .display import show
+from .evidence import bound, describe
 from .judging import MAX_EVIDENCE
 from .peer import Candidate, CandidateLost
 

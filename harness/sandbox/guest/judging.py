@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 from .conversation import Diverged
+from .display import show
 from .driving import CAUGHT, GOES_ON
-from .evidence import bound, describe, show
+from .evidence import bound, describe
 from .peer import CandidateLost
 
 TYPE_CHECKING = False

@@ -53,6 +53,7 @@ def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Count
         "program": "pass",
         "setup": "",
         "statements": [statement],
+        "compiled_setup": asserts.compile_setup_ahead(""),
         "compiled": [asserts.compile_ahead(statement, with_classes=False)],
         "exports": {"f": "f"},
         "classes": {},

@@ -62,6 +62,7 @@ def run(said: bytes, statements: Sequence[str] = (EXPECTED,), setup: str = "") -
             "program": "pass",
             "setup": setup,
             "statements": list(statements),
+            "compiled_setup": asserts.compile_setup_ahead(setup),
             "compiled": [asserts.compile_ahead(statement, with_classes=False) for statement in statements],
             "exports": {"f": "f"},
             "classes": {},

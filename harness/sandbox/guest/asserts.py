@@ -11,9 +11,11 @@ import ast
 import marshal
 import warnings
 from functools import lru_cache
+from typing import NamedTuple
 
 from .driving import APPLY, DRIVE, EXHAUST, GOES_ON, LOOKED_INTO, OPERATORS, SEEN
 from .judging import EQUAL, FAILED, NOTE, RAISED, TESTS_NAME
+from .trusted_tests import SETUP_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +51,19 @@ def compile_ahead(statement: str, *, with_classes: bool) -> bytes | None:
 
 
 @lru_cache(KEPT)
+def compile_setup_ahead(source: str) -> bytes | None:
+    """Return the code of the tests' set-up, marshalled, or None where its own process has to compile it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return (
+                marshal.dumps(compile(source, SETUP_NAME, "exec")) if len(source) <= MAX_STATEMENT else None
+            )
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(KEPT)
 def _kept(statement: str, with_classes: bool) -> bytes | None:
     try:
         return marshal.dumps(compile_test(statement, with_classes=with_classes))
@@ -60,12 +75,31 @@ def compile_test(statement: str, *, with_classes: bool) -> tuple[CodeType, CodeT
     """Return the code that drives the program through a test, and the code that judges it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # stderr would carry them to the host
-        drive = _driven_whole if with_classes else _driven
-        return _compile(statement, drive), _compile(statement, _judged)
+        tree = ast.parse(statement, TESTS_NAME)
+        places = _places_of_asserts(tree)
+        for place in places:
+            place.put(_drive_caught if place.caught else _drive_whole if with_classes else _drive)
+        drive: CodeType = compile(tree, TESTS_NAME, "exec")
+        for place in places:
+            place.put(_note if place.caught else _judge)
+        judge: CodeType = compile(tree, TESTS_NAME, "exec")
+        return drive, judge
 
 
-def _compile(statement: str, rewrite: Callable[[ast.Assert], ast.stmt]) -> CodeType:
-    tree = ast.parse(statement, TESTS_NAME)
+class _Place(NamedTuple):
+    """Where an assert stands: a list of statements and its number there, and if a handler may catch it."""
+
+    statements: list[ast.stmt]
+    number: int
+    node: ast.Assert
+    caught: bool
+
+    def put(self, rewrite: Callable[[ast.Assert], ast.stmt]) -> None:
+        self.statements[self.number] = rewrite(self.node)
+
+
+def _places_of_asserts(tree: ast.Module) -> list[_Place]:
+    places = []
     # No expression holds an assert, so the walk leaves out expressions, which may be nested without bound.
     waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
@@ -75,20 +109,15 @@ def _compile(statement: str, rewrite: Callable[[ast.Assert], ast.stmt]) -> CodeT
             if type(children) is not list:
                 continue
             caught_here = caught or (field == "body" and bool(getattr(node, "handlers", None)))
-            for place, child in enumerate(children):
-                if not isinstance(child, ast.Assert):
+            for number, child in enumerate(children):
+                if isinstance(child, ast.Assert):
+                    places.append(_Place(children, number, child, caught_here))
+                else:
                     waiting.append((child, caught_here))
-                elif not caught_here:
-                    children[place] = rewrite(child)
-                elif rewrite is _judged:
-                    children[place] = _noting(child)
-                elif not isinstance(child.msg, ast.Constant):
-                    child.msg = None  # a message is never evaluated while the program lives
-    code: CodeType = compile(tree, TESTS_NAME, "exec")
-    return code
+    return places
 
 
-def _judged(node: ast.Assert) -> ast.stmt:
+def _judge(node: ast.Assert) -> ast.stmt:
     """Turn `assert a == b` into a call of `EQUAL`, any other into `... or` a call of `FAILED`."""
     at = _place(node)
     test = node.test
@@ -98,12 +127,12 @@ def _judged(node: ast.Assert) -> ast.stmt:
         call = ast.Call(ast.Name(EQUAL, LOAD, **at), [test.left, test.comparators[0], *message], [], **at)
     else:
         failed = ast.Call(ast.Name(FAILED, LOAD, **at), message, [], **at)
-        call = ast.BoolOp(ast.Or(), [_noting(node).test, failed], **at)
+        call = ast.BoolOp(ast.Or(), [_noted_comparison(test), failed], **at)
     raised = ast.Expr(ast.Call(ast.Name(RAISED, LOAD, **at), [], [], **at), **at)
     return _going_on([ast.Expr(call, **at)], raised, at)
 
 
-def _driven(node: ast.Assert) -> ast.stmt:
+def _drive(node: ast.Assert) -> ast.stmt:
     """Turn an assert into the calls in its expression."""
     at = _place(node)
     calls = [node.test] if _has_effects(node.test) else _asked(node.test, 0)
@@ -111,7 +140,13 @@ def _driven(node: ast.Assert) -> ast.stmt:
     return _going_on(statements or [ast.Pass(**at)], ast.Pass(**at), at)
 
 
-def _driven_whole(node: ast.Assert) -> ast.stmt:
+def _drive_caught(node: ast.Assert) -> ast.stmt:
+    """Leave an assert as it is, but for a message that would have to be evaluated while the program lives."""
+    message = node.msg if isinstance(node.msg, ast.Constant) else None
+    return ast.Assert(node.test, message, **_place(node))
+
+
+def _drive_whole(node: ast.Assert) -> ast.stmt:
     """Turn an assert into its expression, of which nothing is left undone."""
     at = _place(node)
     drive = ast.Call(ast.Name(DRIVE, LOAD, **at), [node.test], [], **at)
@@ -217,13 +252,16 @@ def _going_on(body: list[ast.stmt], handler: ast.stmt, at: dict[str, Any]) -> as
     return ast.Try(body, [caught], [], [], **at)
 
 
-def _noting(node: ast.Assert) -> ast.Assert:
+def _note(node: ast.Assert) -> ast.Assert:
     """Pass both sides of `assert a == b` through `NOTE`."""
-    if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
-        compare = node.test
-        compare.left = _noted(0, compare.left)
-        compare.comparators = [_noted(1, compare.comparators[0])]
-    return node
+    return ast.Assert(_noted_comparison(node.test), node.msg, **_place(node))
+
+
+def _noted_comparison(test: ast.expr) -> ast.expr:
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
+        return test
+    sides = _noted(0, test.left), _noted(1, test.comparators[0])
+    return ast.Compare(sides[0], test.ops, [sides[1]], **_place(test))
 
 
 def _noted(place: int, value: ast.expr) -> ast.expr:

@@ -256,6 +256,7 @@ def _for_the_tests(request: dict[str, Any], body: bytes, candidate_uid: int) -> 
     from . import asserts  # not above: the spawners would have its modules to copy in each fork
 
     wanted = {name: request[name] for name in TESTS_NEED}
+    wanted["compiled_setup"] = asserts.compile_setup_ahead(request["setup"])
     with_classes = bool(request["classes"])
     wanted["compiled"] = [
         asserts.compile_ahead(statement, with_classes=with_classes) for statement in request["statements"]
@@ -404,8 +405,8 @@ class TestJob(Job):
 
     def _begin_judging(self) -> None:
         """Let the tests judge, under a wall limit of their own, once no process of the candidate is left."""
-        dead = processes.end_processes(frozenset((self._user.uid,)))
-        self._clean = self._users.close(self._user) and dead
+        self._clean = self._users.close(self._user)
+        dead = self._clean or not processes.processes_of(frozenset((self._user.uid,)))
         self.timer.cancel()
         self.timer = self.loop.after(self.limits["wall_seconds"], lambda: self.stop(WALL))
         try:

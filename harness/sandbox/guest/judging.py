@@ -87,14 +87,6 @@ class Judge:
             text = self._failure(error, line, self._statements[place])
             self.evidence = f"test {place + 1}: {text}"
 
-    def finish(self) -> None:
-        """Make the text of a failure where there was none, and drop it.
-
-        The next sample sees the clock, and must not see by it whether this one was right.
-        """
-        if self.evidence is None and self._statements:
-            self._failure(AssertionError(), None, self._statements[0])
-
     def _failure(self, error: BaseException, line: int | None, statement: str) -> str:
         """Return which line failed and why, what it compared, and the last call."""
         lines = statement.splitlines()

@@ -13,6 +13,7 @@ import sys
 
 from . import candidate, channel, trusted_tests, values
 from .judging import TESTS_NAME
+from .trusted_tests import SETUP_NAME
 
 ROUNDS = 3
 PROGRAM = "from typing import List\n\n\ndef f(items: List[int]) -> List[int]:\n    return sorted(items)\n"
@@ -25,6 +26,7 @@ def rehearse() -> None:
         "preamble": "",
         "program": PROGRAM,
         "setup": "",
+        "compiled_setup": marshal.dumps(compile("", SETUP_NAME, "exec")),
         "statements": [TESTS],
         "compiled": [marshal.dumps((compile(TESTS, TESTS_NAME, "exec"), compile(TESTS, TESTS_NAME, "exec")))],
         "exports": {"f": "f"},

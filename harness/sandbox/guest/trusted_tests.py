@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
+SETUP_NAME = "setup.py"
 # Tests that draw from these must draw the same when they are replayed.
 RANDOM_MODULES = ("random", "numpy.random")
 
@@ -63,9 +64,11 @@ class _Setup:
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._request = request
+        self._code = _setup_code(request)
         self._states: dict[str, Any] = {}
         self.stage = ""
-        self._remember_random(" ".join((request["setup"], *request["statements"])))
+        if any("random" in source for source in (request["setup"], *request["statements"])):
+            self._remember_random()
 
     def run(self, candidate: Candidate, names: dict[str, Any]) -> dict[str, Any]:
         """Load the program, run the tests' set-up, and return the tests' namespace with all its exports."""
@@ -75,26 +78,38 @@ class _Setup:
         self.stage = "the program failed to load"
         candidate.load(request["preamble"], request["program"])
         self.stage = "the tests' own set-up failed"
-        if request["setup"]:
-            exec(compile(request["setup"], "setup.py", "exec"), namespace)
+        if isinstance(self._code, Exception):
+            raise self._code
+        exec(self._code, namespace)
         self.stage = "the program does not define what the tests use"
         for alias, name in request["exports"].items():
             namespace.pop(alias, None)
             namespace[alias] = candidate.get(name)
         return namespace
 
-    def _remember_random(self, source: str) -> None:
+    def _remember_random(self) -> None:
         for name in RANDOM_MODULES:
-            if name.rpartition(".")[2] in source and name.partition(".")[0] in source:
+            if name == "random" or any("numpy" in source for source in self._request["statements"]):
                 try:
-                    self._states[name] = __import__(name, fromlist=["random"])
+                    module = __import__(name, fromlist=["random"])
                 except ImportError:
                     continue
-        self._states = {name: (module, _random_state(module)) for name, module in self._states.items()}
+                self._states[name] = module, _random_state(module)
 
     def _put_random_back(self) -> None:
         for module, state in self._states.values():
             _set_random_state(module, state)
+
+
+def _setup_code(request: dict[str, Any]) -> CodeType | Exception:
+    """Return the code of the tests' set-up, or the exception for a set-up that does not compile."""
+    if request["compiled_setup"] is not None:
+        code: CodeType = marshal.loads(request["compiled_setup"])
+        return code
+    try:
+        return compile(request["setup"], SETUP_NAME, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return error
 
 
 def _random_state(module: Any) -> Any:
@@ -144,7 +159,6 @@ def _judge(
         except BaseException as error:
             judge.fail(error, line_of(error))
         judge.end()
-    judge.finish()
 
 
 def _codes(

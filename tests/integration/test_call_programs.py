@@ -11,7 +11,7 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.benchmarks.livecodebench.preamble import MODULE_PREAMBLE
+from harness.benchmarks.livecodebench.preamble import PREAMBLE
 from harness.grading.call_programs import CallTest, CallTests, grade_calls
 from harness.model import Status, Submission, Verdict
 from harness.sandbox.images import build_images
@@ -36,7 +36,7 @@ async def grade(
     sandbox: Sandbox, program: str, *tests: tuple[list[Any], Any], shown: int = 1, seconds: float = 6.0
 ) -> Verdict:
     written = [CallTest("\n".join(map(json.dumps, given)), json.dumps(wanted)) for given, wanted in tests]
-    criterion = CallTests(lambda: written, "double", shown, MODULE_PREAMBLE, seconds)
+    criterion = CallTests(lambda: written, "double", shown, PREAMBLE, seconds)
     return await grade_calls(sandbox, criterion, Submission(program, ""))
 
 

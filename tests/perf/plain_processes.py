@@ -15,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.livecodebench.preamble import MODULE_PREAMBLE, PREAMBLE
+from harness.benchmarks.livecodebench.preamble import PREAMBLE
 from harness.grading.call_programs import CallTests
 from harness.grading.stdin_programs import StdinTests
 from harness.grading.stdout_lines import stdout_difference
 
+# A function is taken from a module, not from a program that was started: main guards stay shut.
+MODULE = "sys.modules['candidate'] = sys.modules['__main__']\n__name__ = 'candidate'\n"
 # Calls a function with what is on stdin, and prints what it returns.
 CALL = """
 import json as _json, sys as _sys
@@ -53,7 +55,7 @@ def _passes(criterion: StdinTests | CallTests, program: str) -> bool:
                 (printed := _printed(path, given)) is not None and stdout_difference(printed, wanted) is None
                 for given, wanted in tests
             )
-        path.write_text(f"{MODULE_PREAMBLE}\n{program}\n{CALL}")
+        path.write_text(f"{PREAMBLE}{MODULE}\n{program}\n{CALL}")
         return all(
             (printed := _printed(path, test.arguments, criterion.function)) is not None
             and json.loads(printed or b"null") == json.loads(test.result)

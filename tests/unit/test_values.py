@@ -8,6 +8,7 @@ import math
 import struct
 import sys
 import tracemalloc
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from decimal import Decimal
@@ -20,12 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.sandbox.guest import changes, values
-from harness.sandbox.guest.values import Decoder, Encoder, ValueRefused
+from harness.sandbox.guest.values import Decoder, Encoder, LimitReached, ValueRefused
 
 ITEMS_VIEW, KEYS_VIEW, VALUES_VIEW = type({}.items()), type({}.keys()), type({}.values())
 SCALARS = (type(None), type(...), bool, int, float, complex, str, bytes)
 DATES = (datetime.date, datetime.time, datetime.datetime, datetime.timedelta)
-LEAVES = (*SCALARS, *DATES, bytearray, Decimal, Fraction, range)
+LEAVES = (*SCALARS, *DATES, bytearray, Decimal, Fraction, range, slice, array, memoryview)
 SEQUENCES = (list, tuple, deque, VALUES_VIEW)
 MAPPINGS = (dict, Counter, OrderedDict, defaultdict)
 SETS = (set, frozenset, KEYS_VIEW)
@@ -159,7 +160,11 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 PLAIN = st.recursive(
-    HASHABLE | st.floats() | st.complex_numbers() | st.decimals() | st.binary(max_size=8).map(bytearray),
+    HASHABLE
+    | st.floats()
+    | st.complex_numbers()
+    | st.decimals().filter(lambda value: not value.is_snan())
+    | st.binary(max_size=8).map(bytearray),
     containers,
     max_leaves=8,
 )
@@ -184,7 +189,8 @@ def test_what_crosses_is_identical(value: Any) -> None:
         Decimal("-0"),
         Decimal("1.10"),
         Decimal("-Infinity"),
-        Decimal("sNaN123"),
+        slice(1, None, "x"),
+        array("d", [1.5, math.inf]),
         Decimal("1E+999999"),
         2**63 - 1,
         2**63,
@@ -416,8 +422,8 @@ class LyingOrderedDict(Lying, OrderedDict): ...
         (LyingSet({1, 2}), {1, 2}),
         (LyingFrozenset({1, 2}), frozenset({1, 2})),
         (LyingDict({"a": 1}), {"a": 1}),
-        (LyingCounter({"a": 1}), {"a": 1}),
-        (LyingOrderedDict({"a": 1}), {"a": 1}),
+        (LyingCounter({"a": 1}), Counter({"a": 1})),
+        (LyingOrderedDict({"a": 1}), OrderedDict({"a": 1})),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -437,9 +443,9 @@ def test_a_subclass_crosses_as_plain_data_inside_keys_and_elements() -> None:
         len,
         int,
         NotImplemented,
-        slice(1),
         iter([1]),
-        memoryview(b"x"),
+        memoryview(b"abcd").cast("B", (2, 2)),
+        Decimal("sNaN123"),
         datetime.UTC,
         Exception("x"),
         type("Pretender", (), {"__module__": "decimal", "__qualname__": "Decimal"})(),
@@ -560,12 +566,12 @@ def test_nesting_beyond_the_bound_is_refused_by_the_encoder() -> None:
     value: list[Any] = []
     for _ in range(values.MAX_DEPTH + 10):
         value = [value]
-    with pytest.raises(ValueRefused, match="nested deeper"):
+    with pytest.raises(LimitReached, match="nested more than 100,000 levels"):
         encoded(value)
 
 
 def test_nesting_beyond_the_bound_is_refused_by_the_decoder() -> None:
-    with pytest.raises(ValueRefused, match="nested deeper"):
+    with pytest.raises(LimitReached, match="nested more than 100,000 levels"):
         decoded((b"l" + b"\0\0\0\1") * (values.MAX_DEPTH + 10) + b"N")
 
 
@@ -576,7 +582,7 @@ def test_the_deepest_tuple_can_be_a_key_and_an_element() -> None:
 
 @pytest.mark.parametrize("value", ["x" * values.MAX_BYTES, [bytes(1 << 24)] * 3], ids=["one", "sum"])
 def test_a_value_over_the_bound_is_refused_by_the_encoder(value: object) -> None:
-    with pytest.raises(ValueRefused, match="larger than"):
+    with pytest.raises(LimitReached, match="more than 33,554,432 bytes"):
         encoded(value)
 
 
@@ -584,12 +590,12 @@ def test_tuples_that_double_are_refused_before_they_fill_the_memory() -> None:
     value: Any = "x" * 1000
     for _ in range(60):
         value = (value, value)
-    with pytest.raises(ValueRefused, match="larger than"):
+    with pytest.raises(LimitReached, match="more than 33,554,432 bytes"):
         encoded(value)
 
 
 def test_bytes_over_the_bound_are_refused_by_the_decoder() -> None:
-    with pytest.raises(ValueRefused, match="larger than"):
+    with pytest.raises(LimitReached, match="more than 33,554,432 bytes"):
         decoded(b"N" * (values.MAX_BYTES + 1))
 
 
@@ -606,7 +612,7 @@ def test_arbitrary_bytes_are_refused_or_make_listed_types(data: bytes) -> None:
     assert all_listed(value)
 
 
-TAGS = b"NTFjifcsbBtlSZdCODQRkvemqyhwurH"
+TAGS = b"NTFjifcsbBtlSZdCODQRXMALPkvemqyhwurH"
 
 
 @settings(deadline=None, max_examples=300)

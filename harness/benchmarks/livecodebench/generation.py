@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.livecodebench.choice import ChoiceOptions
-from harness.benchmarks.livecodebench.preamble import MODULE_PREAMBLE, PREAMBLE
+from harness.benchmarks.livecodebench.preamble import PREAMBLE
 from harness.benchmarks.livecodebench.problem import Filters, Problem, read_problem
 from harness.benchmarks.livecodebench.prompts import write_program
 from harness.benchmarks.livecodebench.releases import LATEST, ReleaseFile, files_of, problems_of
@@ -90,7 +90,7 @@ def criterion_of(problem: Problem, options: GenerationOptions) -> CallTests | St
     """Return what programs for a problem are judged by. Hidden tests are unpacked when they are needed."""
     shown = len(problem.public_tests)
     if problem.function is not None:
-        return CallTests(partial(_calls, problem), problem.function, shown, MODULE_PREAMBLE)
+        return CallTests(partial(_calls, problem), problem.function, shown, PREAMBLE)
     compat = options.strict_compat
     return StdinTests(partial(_inputs, problem), shown, PREAMBLE, strict_compat=compat)
 

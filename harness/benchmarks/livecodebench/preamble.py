@@ -27,6 +27,3 @@ PREAMBLE = "\n".join(
         "",
     ]
 )
-
-# A function is taken from a module, not from a program that was started: main guards stay shut.
-MODULE_PREAMBLE = f"{PREAMBLE}sys.modules['solution'] = sys.modules['__main__']\n__name__ = 'solution'\n"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 
+from . import plain
 from .channel import CHANGED, RAISED, VALUE, ChannelBreach
-from .values import ValueRefused, pairs
+from .values import ValueRefused, check_hashes, check_weight, pairs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def reply(
 def apply(value: Any, containers: Sequence[object]) -> tuple[bytes, Any]:
     """Bring `containers` to what the call left in them; return how it ended, and with what.
 
-    Raises ChannelBreach where `value` does not fit them.
+    Raises ChannelBreach where `value` does not fit them, and LimitReached where they are too costly.
     """
     if type(value) is not tuple or len(value) != 3 or type(value[2]) is not tuple:
         raise ChannelBreach("changed arguments of a wrong shape")
@@ -52,15 +53,17 @@ def apply(value: Any, containers: Sequence[object]) -> tuple[bytes, Any]:
             restore(container, items)
         except (TypeError, ValueError) as error:
             raise ChannelBreach(f"changed arguments: {error}") from None
+    check_weight((result, containers))
     return letter, result
 
 
 def restore(container: Any, items: Any) -> None:
     """Make a mutable container hold `items`, in place. Raises ValueRefused on a wrong shape."""
-    if isinstance(container, bytearray):
+    if _holds_bytes(container):
         if type(items) is not bytes:
-            raise ValueRefused("a bytearray that holds no bytes")
-        container[:] = items
+            raise ValueRefused("a container of bytes that holds other items")
+        del container[:]
+        container.extend(items) if isinstance(container, bytearray) else container.frombytes(items)
         return
     if type(items) is not tuple:
         raise ValueRefused("contents that are not a tuple")
@@ -68,20 +71,29 @@ def restore(container: Any, items: Any) -> None:
         container[:] = items
     elif isinstance(container, dict):
         entries = pairs(list(items))
+        check_hashes([key for key, _value in entries])
         container.clear()
         for key, value in entries:
             container[key] = value
     else:
+        if isinstance(container, set):
+            check_hashes(items)
         container.clear()
         container.update(items) if isinstance(container, set) else container.extend(items)
 
 
 def _contents(container: Any) -> tuple[Any, ...] | bytes:
-    if isinstance(container, bytearray):
+    if _holds_bytes(container):
         return bytes(container)
     if isinstance(container, dict):
         return tuple(container.items())
     return tuple(container)
+
+
+def _holds_bytes(container: object) -> bool:
+    """Return whether a container is a bytearray or an array, which hold numbers and no objects."""
+    kind = type(container)
+    return isinstance(container, bytearray) or (kind.__module__ == "array" and plain.in_library(kind))
 
 
 def _same(before: Any, after: Any) -> bool:

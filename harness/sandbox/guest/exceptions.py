@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 10_000
 MAX_NAME = 200
+# Arguments above it are left out, because an exception's text is built before anyone asks for it.
+MAX_ARGUMENTS = 100_000
 BUILTIN: dict[str, type[BaseException]] = {
     name: kind
     for name, kind in vars(builtins).items()
@@ -31,7 +33,8 @@ def describe(error: BaseException, number: int | None = None) -> tuple[object, .
     kind = type(error)
     try:
         args: tuple[object, ...] | None = tuple(error.args)
-        values.Encoder(_refuse).encode(args)
+        if len(values.Encoder(_refuse).encode(args)) > MAX_ARGUMENTS:
+            args = None
     except Exception:
         args = None
     return base_of(kind), kind.__name__[:MAX_NAME], args, text_of(error), number
@@ -49,7 +52,7 @@ def rebuild(value: Any, known: Mapping[int, type[BaseException]]) -> BaseExcepti
         raise values.ValueRefused("an exception without a name")
     kind = known.get(number) if type(number) is int else None
     kind = below(kind or named(base), own_name)
-    given = args if type(args) is tuple else (text,)
+    given = args if type(args) is tuple and _is_cheap(args) else (text,)
     try:
         error = kind(*given)
         if text_of(error) != text:
@@ -74,6 +77,14 @@ def below(kind: type[BaseException], own_name: str) -> type[BaseException]:
     if own_name == kind.__name__ or not own_name.isidentifier():
         return kind
     return type(own_name, (kind,), {})
+
+
+def _is_cheap(args: tuple[object, ...]) -> bool:
+    try:
+        values.check_weight(args, MAX_ARGUMENTS, handles=False)
+    except values.LimitReached:
+        return False
+    return True
 
 
 def text_of(error: BaseException) -> str:

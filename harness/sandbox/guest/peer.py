@@ -9,6 +9,9 @@ from . import changes, channel, exceptions, values
 from .conversation import RecordFull
 from .remote import (
     RemoteCallable,
+    RemoteCallableInstance,
+    RemoteCallableIterable,
+    RemoteCallableObject,
     RemoteClass,
     RemoteInstance,
     RemoteIterable,
@@ -39,6 +42,13 @@ STAND_INS: dict[int, type[RemoteObject]] = {
     values.CALLABLE: RemoteCallable,
     values.CLASS: RemoteCallable,
     values.INSTANCE: RemoteObject,
+    values.CALLABLE_INSTANCE: RemoteCallableObject,
+    values.CALLABLE_ITERABLE: RemoteCallableIterable,
+}
+# What these are where the reference defines classes: their instances have attributes.
+STAND_INS_WITH_ATTRIBUTES: dict[int, type[RemoteObject]] = {
+    **dict.fromkeys((values.INSTANCE, values.ITERABLE), RemoteInstance),
+    **dict.fromkeys((values.CALLABLE_INSTANCE, values.CALLABLE_ITERABLE), RemoteCallableInstance),
 }
 
 FUNCTION_STAND_INS = (RemoteCallable, RemoteClass)
@@ -219,9 +229,11 @@ class Candidate:
         self._callbacks.append(function)
         return len(self._callbacks) - 1
 
-    def _remote(self, kind: int, number: int) -> RemoteObject:
-        if kind in (values.INSTANCE, values.ITERABLE) and self.attributes:
-            return self._stand_in(RemoteInstance, number)
+    def _remote(self, kind: int, number: int) -> object:
+        if kind == values.BUILTIN:
+            return _built_in_type(number)
+        if kind in STAND_INS_WITH_ATTRIBUTES and self.attributes:
+            return self._stand_in(STAND_INS_WITH_ATTRIBUTES[kind], number)
         return self._stand_in(STAND_INS[kind], number)
 
     def _stand_in(self, kind: type[RemoteObject], number: int) -> RemoteObject:
@@ -229,6 +241,14 @@ class Candidate:
         if found is None:
             found = self._stand_ins[kind, number] = kind(self, number)
         return found
+
+
+def _built_in_type(number: int) -> type:
+    """Return a built-in type that the candidate names. Raises ValueRefused for a function."""
+    kind = getattr(builtins, values.BUILTIN_NAMES[number])
+    if not isinstance(kind, type):
+        raise values.ValueRefused("a built-in function in the place of a value")
+    return kind
 
 
 def _may_be_called_back(value: object) -> bool:

@@ -46,3 +46,4 @@ def rehearse() -> None:
             tests.shutdown(socket.SHUT_WR)
             candidate.serve(program.fileno())
     sys.modules["__main__"] = main
+    del sys.modules[candidate.MODULE_NAME]

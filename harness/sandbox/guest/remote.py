@@ -8,6 +8,8 @@ A plain value is never handed to the candidate to be compared: `==` with plain d
 
 from __future__ import annotations
 
+import math
+
 from . import channel
 
 TYPE_CHECKING = False
@@ -21,19 +23,42 @@ if TYPE_CHECKING:
 class RemoteObject:
     """An opaque object: it has a truth value and nothing more."""
 
-    __slots__ = ("_candidate", "_number")
+    __slots__ = ("_candidate", "_number", "_numbers")
     _candidate: Candidate
     _number: int
+    _numbers: tuple[Any, ...] | None
 
     def __init__(self, candidate: Candidate, number: int) -> None:
         object.__setattr__(self, "_candidate", candidate)
         object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_numbers", None)
 
     def __bool__(self) -> bool:
         return self._candidate.ask(channel.TRUTH, self) is True
 
     def __repr__(self) -> str:
         return f"<an object of the program's, number {self._number}>"
+
+    def __float__(self) -> float:
+        return self._as_number(0)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._as_number(1)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._as_number(2)  # type: ignore[no-any-return]
+
+    def _as_number(self, place: int) -> Any:
+        """Return the object as a float, an integer or an index.
+
+        The candidate is asked once: an object that were another number each time could meet any condition.
+        """
+        if self._numbers is None:
+            object.__setattr__(self, "_numbers", _consistent(self._candidate.operate("numbers", self)))
+        number = self._numbers[place]  # type: ignore[index]
+        if number is None:
+            raise TypeError(f"the object is not {('a float', 'an integer', 'an index')[place]}")
+        return number
 
 
 class RemoteIterator(RemoteObject):
@@ -73,6 +98,20 @@ class RemoteCallable(RemoteObject):
 
     def __bool__(self) -> bool:
         return True
+
+
+class RemoteCallableObject(RemoteCallable):
+    """An object that can be called, and that may be false unlike a function."""
+
+    __slots__ = ()
+
+    __bool__ = RemoteObject.__bool__
+
+
+class RemoteCallableIterable(RemoteCallableObject, RemoteIterable):
+    """An object that can be called and iterated."""
+
+    __slots__ = ()
 
 
 class RemoteAttributes(RemoteObject):
@@ -132,6 +171,15 @@ class RemoteInstance(RemoteAttributes, RemoteIterable):
     def __repr__(self) -> str:
         return self._text("__repr__", "repr") or super().__repr__()
 
+    def _as_number(self, place: int) -> Any:
+        operation, kind = (("float", float), ("int", int), ("index", int))[place]
+        if f"__{operation}__" not in self._candidate.attributes:
+            return super()._as_number(place)
+        number = self._candidate.operate(operation, self)
+        if type(number) is not kind:
+            raise TypeError(f"__{operation}__ returned a value of another type")
+        return number
+
     def _text(self, name: str, operation: str) -> str:
         value = self._special(name, operation) if name in self._candidate.attributes else ""
         return value if type(value) is str else ""
@@ -147,6 +195,37 @@ class RemoteInstance(RemoteAttributes, RemoteIterable):
         if "__call__" not in self._candidate.attributes:
             raise TypeError("the reference defines no __call__")
         return self._candidate.call(self, args, kwargs)
+
+
+class RemoteCallableInstance(RemoteInstance, RemoteCallableObject):
+    """An instance that can be called whatever the reference's classes define."""
+
+    __slots__ = ()
+
+    __bool__ = RemoteObject.__bool__
+    __call__ = RemoteCallable.__call__
+
+
+def _consistent(numbers: Any) -> tuple[Any, ...]:
+    """Return a float, an integer and an index, each of which may be None. Raises TypeError if they differ."""
+    if type(numbers) is not tuple or len(numbers) != 3:
+        raise TypeError("the object is no number")
+    if any(type(number) not in (type(None), kind) for number, kind in zip(numbers, (float, int, int))):
+        raise TypeError("the object is a number of another type")
+    real, whole, index = numbers
+    if not _agree(real, whole) or not _agree(real, index) or (index is not None and index != whole):
+        raise TypeError("the object is several numbers at once")
+    return numbers
+
+
+def _agree(real: float | None, whole: int | None) -> bool:
+    """Return whether an integer is a float, rounded in any direction. A float has 53 bits."""
+    if real is None or whole is None:
+        return True
+    try:
+        return abs(real - whole) <= 1 + abs(real) * 2**-52 < math.inf
+    except OverflowError:
+        return False
 
 
 def _operator(name: str, operation: str) -> Callable[..., Any]:

@@ -13,18 +13,38 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from itertools import chain
 
+from . import plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+# Each bound has an error of its own, LimitReached, which breaks no protocol: honest programs may reach it.
+# A message is held in memory several times, and memory is what containers have least of.
 MAX_BYTES = 32 * 1024 * 1024
+# Each item takes about a microsecond to write and as much to read. A list of numbers crosses as one item.
+MAX_ITEMS = 2_000_000
 MAX_DEPTH = 100_000
+# 1.2 million digits. To square such a number takes a third of a second, and the time grows faster than it.
+MAX_BITS = 4_000_000
+MAX_DIGITS = 1_200_000
+# The bits of a numerator times those of a denominator: their reduction takes half a second at this bound.
+MAX_REDUCTION = 250_000_000_000
+# Each handle is an object in both processes for as long as these live.
+MAX_HANDLES = 100_000
+# Keys of one hash are compared with each other, and the time for that grows with the square of their number.
+MAX_SAME_HASH = 256
+# A comparison meets a shared list as often as there are ways to it: this many items take about a second.
+MAX_WEIGHT = 20_000_000
+# From so many numbers on, it takes less time to pack them together than to write them one by one.
+MIN_PACKED = 16
 
-# What a handle stands for. The first six are the candidate's, the last three the tests'.
-OPAQUE, ITERATOR, ITERABLE, CALLABLE, CLASS, INSTANCE, CALLBACK, LENT_ITERATOR, BUILTIN = range(9)
+# What a handle stands for. The first eight are the candidate's, the next two the tests', the last anyone's.
+OPAQUE, ITERATOR, ITERABLE, CALLABLE, CLASS, INSTANCE, CALLABLE_INSTANCE, CALLABLE_ITERABLE = range(8)
+CALLBACK, LENT_ITERATOR, BUILTIN = range(8, 11)
 
-# Built-in functions and types that tests pass to a candidate: it uses its own of that name.
+# Built-in functions and types by name. The candidate uses its own of that name, the tests get types only.
 BUILTIN_NAMES = (
     *("abs", "all", "any", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod"),
     *("enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int", "isinstance", "iter"),
@@ -40,16 +60,16 @@ _FLOAT = struct.Struct(">d")
 _COMPLEX = struct.Struct(">dd")
 _HANDLE = struct.Struct(">BI")
 
-_NUMBERS = (int, float, complex)
-_PLAIN_BASES = (*_NUMBERS, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _KINDS: dict[Any, bytes] = {list: b"l", tuple: b"t", dict: b"d", set: b"S", frozenset: b"Z"}
-# What a stdlib value type is rebuilt from. Its module is looked up only where it is already
-# imported: a value of the type cannot exist otherwise.
+_PACKED: dict[Any, bytes] = {list: b"L", tuple: b"P"}
+_NUMBER_CODES = {int: "q", float: "d"}
+# What a stdlib value type is rebuilt from.
 _VALUE_TYPES = {
     ("collections", "Counter"): b"C",
     ("collections", "OrderedDict"): b"O",
     ("collections", "defaultdict"): b"D",
     ("collections", "deque"): b"Q",
+    ("array", "array"): b"A",
     ("decimal", "Decimal"): b"m",
     ("fractions", "Fraction"): b"q",
     ("datetime", "date"): b"y",
@@ -64,10 +84,17 @@ _VIEWS = {
     **{type(mapping.items()): b"e" for mapping in _EMPTY},
 }
 _MUTABLE_MAPPINGS = (b"C", b"O", b"D")
+# Of the formats that memory can have, those that `memoryview.cast` knows.
+_FORMATS = frozenset("bBhHiIlLqQfd?c")
+_TYPECODES = frozenset("bBhHiIlLqQfd")
 
 
 class ValueRefused(Exception):
     """The value cannot cross, or the bytes are not what the format allows."""
+
+
+class LimitReached(Exception):
+    """The value would cost more than one of the bounds allows."""
 
 
 class Encoder:
@@ -77,6 +104,9 @@ class Encoder:
         self._handle_of = handle_of
         self._numbers = {id(container): number for number, container in enumerate(known)}
         self._keep: list[object] = list(known)  # an id means something only while its object lives
+        self._alive: list[object] = []
+        self._handles = 0
+        self._reduction = 0
 
     @property
     def containers(self) -> list[object]:
@@ -84,30 +114,34 @@ class Encoder:
         return self._keep
 
     def encode(self, root: object) -> bytes:
-        """Return the bytes of `root`. Raises `ValueRefused` over `MAX_BYTES` or `MAX_DEPTH`."""
+        """Return the bytes of `root`. Raises LimitReached, or ValueRefused for what cannot cross."""
         parts: list[bytes] = []
-        size = 0
-        open_immutables: set[int] = set()
+        size = items = 0
+        # By id, and kept: what is made only to be written must live until it has been.
+        open_immutables: dict[int, object] = {}
         stack: list[tuple[Iterator[object], int]] = [(iter((root,)), 0)]
         while stack:
             children, closing = stack[-1]
             for value in children:
                 inner = self._write(value, parts, open_immutables)
                 size += len(parts[-1])
+                items += 1
+                if items > MAX_ITEMS:
+                    raise LimitReached(_TOO_MANY_ITEMS)
                 if size > MAX_BYTES:
-                    raise ValueRefused(f"value larger than {MAX_BYTES} bytes")
+                    raise LimitReached(_TOO_MANY_BYTES)
                 if inner is not None:
                     if len(stack) > MAX_DEPTH:
-                        raise ValueRefused(f"value nested deeper than {MAX_DEPTH}")
+                        raise LimitReached(_TOO_DEEP)
                     stack.append(inner)
                     break
             else:
-                open_immutables.discard(closing)
+                open_immutables.pop(closing, None)
                 stack.pop()
         return b"".join(parts)
 
     def _write(
-        self, value: Any, parts: list[bytes], open_immutables: set[int]
+        self, value: Any, parts: list[bytes], open_immutables: dict[int, object]
     ) -> tuple[Iterator[object], int] | None:
         """Append the item of `value`; return its children where it has any."""
         kind = type(value)
@@ -119,76 +153,121 @@ class Encoder:
         if number is not None:
             parts.append(b"r" + _LENGTH.pack(number))
             return None
-        if kind in (tuple, frozenset):
-            if id(value) in open_immutables:
-                raise ValueRefused("a tuple that contains itself")
-            open_immutables.add(id(value))
-            parts.append(_KINDS[kind] + _LENGTH.pack(len(value)))
-            return iter(value), id(value)
-        if kind in (list, set, dict, bytearray):
-            self._number(value)
-            return self._write_mutable(value, kind, parts)
-        tag = _VALUE_TYPES.get((kind.__module__, kind.__qualname__))
-        if tag is not None and getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
+        if kind in _KINDS or kind is bytearray:
+            return self._write_container(value, kind, id(value), parts, open_immutables)
+        tag = _tag_of(kind)
+        if tag is not None:
             return self._write_value_type(value, tag, parts)
-        if kind is range:
-            parts.append(b"R")
+        if kind is range or kind is slice:
+            parts.append(b"R" if kind is range else b"X")
             return iter((value.start, value.stop, value.step)), 0
         if kind in _VIEWS:
             items = tuple(value)
             parts.append(_VIEWS[kind] + _LENGTH.pack(len(items)))
             return iter(items), 0
-        plain = _as_plain(value, kind)
-        if plain is not None:
-            if type(plain) in (list, set, dict, bytearray):
-                self._number(value)
-                return self._write_mutable(plain, type(plain), parts)
-            return self._write(plain, parts, open_immutables)
-        handle_kind, handle = self._handle_of(value)
-        parts.append(b"H" + _HANDLE.pack(handle_kind, handle))
-        return None
+        if kind is memoryview and value.ndim == 1 and value.format in _FORMATS:
+            parts.append(b"M")
+            return iter((value.format, value.tobytes())), 0
+        inside = plain.inside(value, kind)
+        if inside is None:
+            self._write_handle(value, parts)
+            return None
+        return self._write_inside(inside, value, parts, open_immutables)
 
-    def _number(self, value: object) -> None:
-        self._numbers[id(value)] = len(self._keep)
-        self._keep.append(value)
+    def _write_inside(
+        self, inside: Any, value: object, parts: list[bytes], open_immutables: dict[int, object]
+    ) -> tuple[Iterator[object], int] | None:
+        """Write the plain data that an object of another class equals, under the object's identity."""
+        kind = type(inside)
+        if kind in (tuple, frozenset):
+            return self._write_container(inside, kind, id(value), parts, open_immutables)
+        self._alive.append(inside)
+        inner = self._write(inside, parts, open_immutables)
+        number = self._numbers.get(id(inside))
+        if number is not None:
+            self._numbers[id(value)] = number
+            # A call's changes are brought back into the object itself where it is a container of that type.
+            self._keep[number] = value if issubclass(type(value), kind) else inside
+            self._alive.append(value)
+        return inner
 
-    @staticmethod
-    def _write_mutable(
-        value: Any, kind: type[object], parts: list[bytes]
+    def _write_container(
+        self, value: Any, kind: Any, identity: int, parts: list[bytes], open_immutables: dict[int, object]
     ) -> tuple[Iterator[object], int] | None:
         if kind is bytearray:
+            self._number(value)
             parts.append(b"B" + _LENGTH.pack(len(value)) + bytes(value))
             return None
+        packed = _packed(value) if kind in _PACKED and len(value) >= MIN_PACKED else None
+        if kind in (tuple, frozenset):
+            if identity in open_immutables:
+                raise ValueRefused("a tuple that contains itself")
+        else:
+            self._number(value)
+        if packed is not None:
+            parts.append(_PACKED[kind] + packed)
+            return None
         parts.append(_KINDS[kind] + _LENGTH.pack(len(value)))
-        return (_flat(value) if kind is dict else iter(list(value))), 0
+        if kind is dict:
+            return _flat(value), 0
+        if kind in (tuple, frozenset):
+            open_immutables[identity] = value
+            return iter(value), identity
+        # A copy, because the list may change while it is written: looking into an object runs its code.
+        return iter(list(value)), 0
 
-    def _write_value_type(self, value: Any, tag: bytes, parts: list[bytes]) -> tuple[Iterator[object], int]:
+    def _write_value_type(
+        self, value: Any, tag: bytes, parts: list[bytes]
+    ) -> tuple[Iterator[object], int] | None:
+        if tag == b"A" and value.typecode in _TYPECODES:
+            self._number(value)
+            raw = value.tobytes()
+            parts.append(tag + value.typecode.encode() + _LENGTH.pack(len(raw)) + raw)
+            return None
+        if tag == b"A" or (tag == b"m" and value.is_snan()):
+            self._write_handle(value, parts)  # a signalling NaN would raise wherever it is compared
+            return None
         parts.append(tag)
         if tag in _MUTABLE_MAPPINGS:
             self._number(value)
             parts[-1] += _LENGTH.pack(len(value))
             items = _flat(value)
-            return (chain((value.default_factory,), items) if tag == b"D" else items), 0
+            factory = (plain.as_function(value.default_factory),) if tag == b"D" else ()
+            return chain(factory, items), 0
         if tag == b"Q":
             self._number(value)
             maxlen = -1 if value.maxlen is None else value.maxlen
             parts[-1] += _LENGTH.pack(len(value)) + _INT64.pack(maxlen)
             return iter(list(value)), 0
+        return iter(self._fields(value, tag)), 0
+
+    def _fields(self, value: Any, tag: bytes) -> tuple[object, ...]:
+        """Return what a number or a date is built from. Raises LimitReached, or ValueRefused."""
         if tag == b"m":
-            return iter((str(value),)), 0
+            _check_exponent(value)
+            return (str(value),)
         if tag == b"q":
-            return iter((value.numerator, value.denominator)), 0
+            self._reduction = _reduced(self._reduction, value.numerator, value.denominator)
+            return value.numerator, value.denominator
         if tag == b"u":
-            return iter((value.days, value.seconds, value.microseconds)), 0
+            return value.days, value.seconds, value.microseconds
         if tag != b"h" and tag != b"w":
-            return iter((value.year, value.month, value.day)), 0
+            return value.year, value.month, value.day
         if value.tzinfo is not None and value.utcoffset() is None:
             raise ValueRefused("a time with a zone that has no offset")
         offset = None if value.tzinfo is None else value.utcoffset()
         clock = (value.hour, value.minute, value.second, value.microsecond, value.fold, offset)
-        if tag == b"h":
-            return iter(clock), 0
-        return iter((value.year, value.month, value.day, *clock)), 0
+        return clock if tag == b"h" else (value.year, value.month, value.day, *clock)
+
+    def _write_handle(self, value: object, parts: list[bytes]) -> None:
+        self._handles += 1
+        if self._handles > MAX_HANDLES:
+            raise LimitReached(_TOO_MANY_HANDLES)
+        parts.append(b"H" + _HANDLE.pack(*self._handle_of(value)))
+
+    def _number(self, value: object) -> None:
+        self._numbers[id(value)] = len(self._keep)
+        self._keep.append(value)
 
 
 def _scalar(value: Any, kind: type[Any]) -> bytes | None:
@@ -202,6 +281,8 @@ def _scalar(value: Any, kind: type[Any]) -> bytes | None:
     if kind is int:
         if -(1 << 63) <= value < 1 << 63:
             return b"j" + _INT64.pack(value)
+        if value.bit_length() > MAX_BITS:
+            raise LimitReached(_TOO_MANY_DIGITS)
         raw = value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
         return b"i" + _LENGTH.pack(len(raw)) + raw
     if kind is str:
@@ -217,36 +298,44 @@ def _scalar(value: Any, kind: type[Any]) -> bytes | None:
     return None
 
 
+def _packed(items: Any) -> bytes | None:
+    """Return the numbers of a list or tuple in one piece; None unless all are of one type and short."""
+    code = _NUMBER_CODES.get(type(items[0]))
+    if code is None or len(set(map(type, items))) > 1:
+        return None
+    try:
+        return code.encode() + _LENGTH.pack(len(items)) + struct.pack(f">{len(items)}{code}", *items)
+    except struct.error:
+        return None  # an integer of more than 64 bits
+
+
+def _tag_of(kind: Any) -> bytes | None:
+    tag = _VALUE_TYPES.get((kind.__module__, kind.__qualname__))
+    return tag if tag is not None and plain.in_library(kind) else None
+
+
 def _flat(mapping: Any) -> Iterator[object]:
     return iter([part for item in list(mapping.items()) for part in item])
 
 
-def _as_plain(value: Any, kind: type[Any]) -> object | None:
-    """Return the built-in data inside an instance of a subclass (a namedtuple, an IntEnum), or None."""
-    base: Any = next((base for base in kind.__mro__ if base in _PLAIN_BASES), None)
-    plain: object
-    if base is None:
-        plain = _number_of_numpy(value, kind)
-    elif base in _NUMBERS:
-        plain = base.__pos__(value)
-    elif base is str:
-        plain = str.__str__(value)
-    elif base in (bytes, bytearray):
-        plain = base(base.__getitem__(value, slice(None)))
-    elif base is dict:
-        plain = dict(dict.items(value))
-    else:
-        plain = base(base.__iter__(value))
-    return plain
+def _check_exponent(value: Any) -> None:
+    if value.is_finite() and abs(value.adjusted()) > MAX_DIGITS:
+        raise LimitReached(_TOO_MANY_DIGITS)
 
 
-def _number_of_numpy(value: Any, kind: type[Any]) -> object | None:
-    """Return the built-in number that equals one of numpy's, or None."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(value, numpy.generic):
-        return None
-    plain: object = value.item()
-    return None if type(plain) is kind else plain
+def _reduced(before: int, numerator: int, denominator: int) -> int:
+    """Return what reducing all fractions costs, with one more of them. Raises LimitReached."""
+    cost = before + numerator.bit_length() * denominator.bit_length()
+    if cost > MAX_REDUCTION:
+        raise LimitReached("fractions of more digits than can be reduced in a second")
+    return cost
+
+
+_TOO_MANY_BYTES = f"the value has more than {MAX_BYTES:,} bytes"
+_TOO_MANY_ITEMS = f"the value has more than {MAX_ITEMS:,} items"
+_TOO_MANY_HANDLES = f"the value holds more than {MAX_HANDLES:,} objects that are not plain data"
+_TOO_MANY_DIGITS = f"the value holds a number of more than {MAX_DIGITS:,} digits"
+_TOO_DEEP = f"the value is nested more than {MAX_DEPTH:,} levels deep"
 
 
 class _Open:
@@ -266,6 +355,10 @@ class Decoder:
     def __init__(self, handle: Callable[[int, int], object], known: Sequence[object] = ()) -> None:
         self._handle = handle
         self._containers: list[object] = list(known)
+        self._known = len(known)
+        self._references = 0
+        self._handles = 0
+        self._reduction = 0
 
     @property
     def containers(self) -> list[object]:
@@ -273,26 +366,32 @@ class Decoder:
         return self._containers
 
     def decode(self, data: bytes) -> Any:
-        """Return the one value in `data`. Raises `ValueRefused` on anything else."""
+        """Return the one value in `data`. Raises LimitReached, and ValueRefused on anything else."""
         if len(data) > MAX_BYTES:
-            raise ValueRefused(f"value larger than {MAX_BYTES} bytes")
+            raise LimitReached(_TOO_MANY_BYTES)
         try:
-            return self._decode(data)
-        except ValueRefused:
+            value = self._decode(data)
+        except (ValueRefused, LimitReached):
             raise
         except Exception as error:
             raise ValueRefused(f"malformed value: {type(error).__name__}: {error}") from None
+        if self._references > 1:
+            check_weight(value)
+        return value
 
     def _decode(self, data: bytes) -> Any:
-        position = 0
+        position = items = 0
         stack: list[_Open] = []
         while True:
             value, position = self._read(data, position)
+            items += 1
+            if items > MAX_ITEMS:
+                raise LimitReached(_TOO_MANY_ITEMS)
             while True:
                 if type(value) is _Open:
                     if value.waiting:
                         if len(stack) > MAX_DEPTH:
-                            raise ValueRefused(f"value nested deeper than {MAX_DEPTH}")
+                            raise LimitReached(_TOO_DEEP)
                         if value.waiting > len(data) - position:
                             raise ValueRefused("a container longer than its data")
                         stack.append(value)
@@ -327,6 +426,8 @@ class Decoder:
             return _FLOAT.unpack_from(data, position)[0], position + 8
         if tag == b"i":
             raw, position = _take(data, position)
+            if len(raw) > MAX_BITS // 8 + 1:
+                raise LimitReached(_TOO_MANY_DIGITS)
             return int.from_bytes(raw, "big", signed=True), position
         if tag == b"b":
             return _take(data, position)
@@ -336,16 +437,38 @@ class Decoder:
             raw, position = _take(data, position)
             return self._keep(bytearray(raw)), position
         if tag == b"r":
-            return self._containers[_LENGTH.unpack_from(data, position)[0]], position + 4
+            return self._referred(_LENGTH.unpack_from(data, position)[0]), position + 4
         if tag == b"H":
+            self._handles += 1
+            if self._handles > MAX_HANDLES:
+                raise LimitReached(_TOO_MANY_HANDLES)
             kind, number = _HANDLE.unpack_from(data, position)
             return self._handle(kind, number), position + _HANDLE.size
+        if tag == b"L" or tag == b"P":
+            return self._read_packed(tag, data, position)
+        if tag == b"A":
+            raw, end = _take(data, position + 1)
+            return self._keep(_array(data[position : position + 1].decode(), raw)), end
         return self._open(tag, data, position)
 
+    def _referred(self, number: int) -> object:
+        # One reference to an argument is no sharing, but one to what is in this same value is.
+        self._references += 1 if number < self._known else 2
+        return self._containers[number]
+
+    def _read_packed(self, tag: bytes, data: bytes, position: int) -> tuple[Any, int]:
+        code = data[position : position + 1].decode()
+        if code not in _NUMBER_CODES.values():
+            raise ValueRefused("packed numbers of an unknown kind")
+        (count,) = _LENGTH.unpack_from(data, position + 1)
+        numbers = struct.unpack_from(f">{count}{code}", data, position + 5)
+        end = position + 5 + 8 * count
+        return (self._keep(list(numbers)) if tag == b"L" else numbers), end
+
     def _open(self, tag: bytes, data: bytes, position: int) -> tuple[_Open, int]:
-        fixed = {b"m": 1, b"q": 2, b"R": 3, b"y": 3, b"u": 3, b"h": 6, b"w": 9}.get(tag)
+        fixed = _FIXED.get(tag)
         if fixed is not None:
-            return _Open(fixed, [], _BUILDERS[tag]), position
+            return _Open(fixed, [], self._fraction if tag == b"q" else _BUILDERS[tag]), position
         (count,) = _LENGTH.unpack_from(data, position)
         position += 4
         if tag in (b"t", b"Z", b"k", b"v", b"e"):
@@ -368,9 +491,75 @@ class Decoder:
             return _Open(2 * count, [], lambda items: _paired(mapping, items)), position
         raise ValueRefused(f"unknown tag {tag!r}")
 
+    def _fraction(self, items: list[Any]) -> object:
+        from fractions import Fraction
+
+        numerator, denominator = _integers(items)
+        self._reduction = _reduced(self._reduction, numerator, denominator)
+        return Fraction(numerator, denominator)
+
     def _keep(self, container: Any) -> Any:
         self._containers.append(container)
         return container
+
+
+def check_weight(root: object, most: int = MAX_WEIGHT, *, handles: bool = True) -> None:
+    """Check that a decoded value costs no more than `most` to compare or to show.
+
+    What is shared counts as often as there are ways to it, and what is being looked at counts nothing again.
+    Raises LimitReached, also at the first object that is not plain data where `handles` is false.
+    """
+    weights: dict[int, int] = {}
+    path: list[tuple[object, Iterator[object]]] = [(None, iter((root,)))]
+    totals = [0]
+    while True:
+        container, children = path[-1]
+        for child in children:
+            kind = type(child)
+            if kind not in _WEIGHED:
+                if not handles and kind not in _PLAIN and _tag_of(kind) is None:
+                    raise LimitReached("an object that is not plain data")
+                totals[-1] += 1 + (child.nbytes if type(child) is memoryview else sys.getsizeof(child)) // 64
+                continue
+            weight = weights.get(id(child))
+            if weight is None:
+                weights[id(child)] = 0
+                path.append((child, _children(child)))
+                totals.append(1)
+                break
+            totals[-1] += weight
+        else:
+            path.pop()
+            total = totals.pop()
+            if total > most:
+                raise LimitReached(
+                    f"the value has more than {most:,} items, counted as often as there are ways to each"
+                )
+            if not path:
+                return
+            weights[id(container)] = total
+            totals[-1] += total
+
+
+def _children(container: Any) -> Iterator[object]:
+    if isinstance(container, dict):
+        return chain(container.keys(), container.values())
+    return chain.from_iterable(container) if type(container) is _ITEMS_VIEW else iter(container)
+
+
+_ITEMS_VIEW: Any = type({}.items())
+_WEIGHED = frozenset(
+    (*_KINDS, Counter, OrderedDict, defaultdict, deque, *map(type, ({}.keys(), {}.values())), _ITEMS_VIEW)
+)
+_PLAIN = frozenset(
+    (*(type(None), type(...), bool, int, float, complex, str, bytes, bytearray), range, slice, memoryview)
+)
+
+
+def check_hashes(keys: Sequence[Any]) -> None:
+    """Check that not too many keys have one hash: all of those are compared. Raises LimitReached."""
+    if len(keys) > MAX_SAME_HASH and max(Counter(map(hash, keys)).values()) > MAX_SAME_HASH:
+        raise LimitReached(f"the value has more than {MAX_SAME_HASH} keys that share a hash")
 
 
 def _take(data: bytes, position: int) -> tuple[bytes, int]:
@@ -391,14 +580,32 @@ def _empty_mapping(tag: bytes) -> dict[Any, Any]:
 
 
 def _filled(target: set[Any], items: list[Any]) -> set[Any]:
+    check_hashes(items)
     target.update(items)
     return target
 
 
+def _frozen(items: list[Any]) -> frozenset[Any]:
+    check_hashes(items)
+    return frozenset(items)
+
+
 def _paired(target: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
-    for key, value in zip(items[::2], items[1::2]):
+    keys = items[::2]
+    check_hashes(keys)
+    for key, value in zip(keys, items[1::2]):
         target[key] = value
     return target
+
+
+def _keys_view(items: list[Any]) -> object:
+    check_hashes(items)
+    return dict.fromkeys(items).keys()
+
+
+def _items_view(items: list[Any]) -> object:
+    check_hashes([key for key, _value in pairs(items)])
+    return dict(items).items()
 
 
 def _supplied(target: defaultdict[Any, Any], items: list[Any]) -> defaultdict[Any, Any]:
@@ -407,6 +614,23 @@ def _supplied(target: defaultdict[Any, Any], items: list[Any]) -> defaultdict[An
     target.default_factory = items[0]
     _paired(target, items[1:])
     return target
+
+
+def _array(code: str, raw: bytes) -> object:
+    from array import array
+
+    if code not in _TYPECODES:
+        raise ValueRefused("an array of an unknown type")
+    items: array[Any] = array(code)
+    items.frombytes(raw)
+    return items
+
+
+def _memory(items: list[Any]) -> object:
+    form, raw = items
+    if type(form) is not str or form not in _FORMATS or type(raw) is not bytes:
+        raise ValueRefused("memory of an unknown format")
+    return memoryview(raw).cast(form)  # type: ignore[call-overload]  # one of its formats
 
 
 def _integers(items: list[Any]) -> list[int]:
@@ -424,13 +648,11 @@ def _text(value: Any) -> str:
 def _decimal(items: list[Any]) -> object:
     from decimal import Decimal
 
-    return Decimal(_text(items[0]))
-
-
-def _fraction(items: list[Any]) -> object:
-    from fractions import Fraction
-
-    return Fraction(*_integers(items))
+    value = Decimal(_text(items[0]))
+    if value.is_snan():
+        raise ValueRefused("a signalling NaN, which cannot be compared")
+    _check_exponent(value)
+    return value
 
 
 def _date(items: list[Any]) -> object:
@@ -472,18 +694,23 @@ def _datetime(items: list[Any]) -> object:
 
 _BUILDERS: dict[bytes, Callable[[list[Any]], object]] = {
     b"t": tuple,
-    b"Z": frozenset,
-    b"k": lambda items: dict.fromkeys(items).keys(),
+    b"Z": _frozen,
+    b"k": _keys_view,
     b"v": lambda items: dict(enumerate(items)).values(),
-    b"e": lambda items: dict(pairs(items)).items(),
+    b"e": _items_view,
     b"R": lambda items: range(*_integers(items)),
+    b"X": lambda items: slice(*items),
+    b"M": _memory,
     b"m": _decimal,
-    b"q": _fraction,
     b"y": _date,
     b"h": _time,
     b"w": _datetime,
     b"u": _timedelta,
 }
+
+
+# How many items these have, which no length precedes.
+_FIXED = {b"m": 1, b"q": 2, b"M": 2, b"R": 3, b"X": 3, b"y": 3, b"u": 3, b"h": 6, b"w": 9}
 
 
 def pairs(items: list[Any]) -> list[tuple[Any, Any]]:

@@ -44,6 +44,7 @@ def _has_statement(prompt: str) -> str:
     return prompt
 
 
+Isolation = Literal["task", "attempt"]
 AgentPrompt = Annotated[str, AfterValidator(_has_statement)]
 
 
@@ -53,6 +54,8 @@ class RunConfig(BaseModel):
     `timeout_seconds` is a wall limit in seconds, once for what the agent does in one attempt and once
     for grading it, `rounds` how many calls of tools an attempt may make; None stands for the default of
     the task's environment. Of `limits` only what is said here goes before the environment's own.
+    `isolation` is how many attempts share a grading container: those of one `task`, which costs one
+    container start for all of them, or none, so that each `attempt` has a container of its own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -78,6 +81,7 @@ class RunConfig(BaseModel):
     output_dir: str = "runs"
     limits: Limits = Field(default_factory=Limits)
     runtime: Literal["runc", "runsc"] = "runc"
+    isolation: Isolation = "task"
 
     @field_serializer("limits")
     def _what_was_said(self, limits: Limits) -> dict[str, Any]:

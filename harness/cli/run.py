@@ -32,6 +32,10 @@ Concurrent = Annotated[
     int | None, typer.Option("--max-concurrent", help="Tasks at once. Default: by cores and memory.")
 ]
 Runtime = Annotated[str | None, typer.Option("--runtime", help="runc or runsc (gVisor).")]
+Isolation = Annotated[
+    str | None,
+    typer.Option("--isolation", help="task: its attempts share a grading container. attempt: one for each."),
+]
 OutputDir = Annotated[Path | None, typer.Option("--output-dir", help="Where run folders go. Default: runs.")]
 Results = Annotated[Path | None, typer.Option("-o", "--results", help="Write results.json here.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing results file.")]
@@ -74,6 +78,7 @@ def run(
     max_concurrent: Concurrent = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the choice of tasks.")] = None,
     runtime: Runtime = None,
+    isolation: Isolation = None,
     output_dir: OutputDir = None,
     results: Results = None,
     force: Force = False,
@@ -110,6 +115,7 @@ def run(
         timeout_seconds=timeout_seconds,
         seed=seed,
         runtime=runtime,
+        isolation=isolation,
         output_dir=output_dir and str(output_dir),
     )
     wishes = Wishes(results, force, fail_under, dry_run, verbose, quiet)
@@ -138,6 +144,7 @@ def grade(
     timeout_seconds: Timeout = None,
     max_concurrent: Concurrent = None,
     runtime: Runtime = None,
+    isolation: Isolation = None,
     output_dir: OutputDir = None,
     results: Results = None,
     force: Force = False,
@@ -164,6 +171,7 @@ def grade(
         timeout_seconds=timeout_seconds,
         max_concurrent=max_concurrent,
         runtime=runtime,
+        isolation=isolation,
         output_dir=output_dir and str(output_dir),
     )
     carry_out(load_config(None, given), Wishes(results, force, fail_under, False, verbose, quiet))

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.agents import Agent, AgentError
 from harness.benchmarks import Benchmark
+from harness.config import Isolation
 from harness.engine.commits import Commits
 from harness.engine.faults import Faults
 from harness.engine.observer import RunObserver
@@ -41,6 +42,7 @@ class Execution:
     `timeout_seconds` is for what the agent does in one attempt, and again for grading it. `rounds`
     bounds the calls of an attempt where the environment's own number is not to hold. `openings` are
     by environment, for those that have an image; `shared` are by image, for graders that share one.
+    `isolation` is that of the run's config.
     """
 
     benchmark: Benchmark
@@ -53,6 +55,7 @@ class Execution:
     timeout_seconds: float
     concurrency: int
     rounds: int | None = None
+    isolation: Isolation = "task"
     commits: Commits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +81,7 @@ class _Progress:
 async def execute(execution: Execution, plan: Sequence[PlannedAttempt]) -> None:
     """Carry out every planned attempt that the store has no verdict of.
 
-    Tasks run side by side, the attempts of one task one after the other in one container. A
+    Tasks run side by side, the attempts of one task one after the other, by default in one container. A
     cancellation ends all of them at once; what has ended is stored. Raises StorageError, and
     RunStoppedError where a lasting fault of ours keeps the run from going on.
     """
@@ -100,13 +103,16 @@ async def execute(execution: Execution, plan: Sequence[PlannedAttempt]) -> None:
 
 
 async def _work(execution: Execution, groups: Iterator[list[PlannedAttempt]]) -> None:
-    async with GradingPlaces(execution.shared, seconds=execution.timeout_seconds) as places:
+    async with GradingPlaces(
+        execution.shared, seconds=execution.timeout_seconds, isolation=execution.isolation
+    ) as places:
         for group in groups:
             await places.begin_task(_fresh_sandbox(execution, group[0].task), attempts=len(group))
             for planned in group:
                 if execution.faults.stopped is not None:
                     return
                 await _attempt(execution, planned, places)
+                await places.end_attempt()
 
 
 def _fresh_sandbox(execution: Execution, task: Task) -> OpenSandbox | None:
@@ -251,7 +257,7 @@ async def _graded(
         if kept is not None:
             await kept.discard()
         raise
-    if kept is not None and sandbox is not None and not sandbox.clean:
+    if kept is not None and sandbox is not None and (sandbox.marked or not sandbox.clean):
         await kept.discard()
     return verdict
 

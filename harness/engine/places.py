@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
+from harness.config import Isolation
 from harness.environments.opening import Opening
 from harness.errors import SandboxError
 from harness.grading import Grader, Place
@@ -49,12 +50,16 @@ class KeptSandbox:
 class GradingPlaces:
     """Where one worker of a run grades: a fresh sandbox for each task, and those that tasks share.
 
-    `seconds` is the limit of one attempt. Leave it with `async with`: that removes all of them.
+    `seconds` is the limit of one attempt. With the isolation `attempt` no sandbox outlives an attempt,
+    not even one that tasks share. Leave it with `async with`: that removes all of them.
     """
 
-    def __init__(self, shared: Mapping[str, Opening], *, seconds: float) -> None:
+    def __init__(
+        self, shared: Mapping[str, Opening], *, seconds: float, isolation: Isolation = "task"
+    ) -> None:
         self._openings = shared
         self._seconds = seconds
+        self._isolation = isolation
         self._shared: dict[str, KeptSandbox] = {}
         self._fresh: KeptSandbox | None = None
 
@@ -64,6 +69,13 @@ class GradingPlaces:
         if open_fresh is not None:
             # The agent acts while the sandbox of the attempt before is still there.
             self._fresh = KeptSandbox(open_fresh, seconds=self._seconds * (2 * attempts + 1))
+
+    async def end_attempt(self) -> None:
+        """Remove the sandboxes that the next attempt must not find."""
+        if self._isolation == "attempt":
+            for kept in (self._fresh, *self._shared.values()):
+                if kept is not None:
+                    await kept.discard()
 
     def of(self, grader: Grader) -> KeptSandbox | None:
         """Return the place of a grader, None for one that judges in none of these."""

@@ -153,6 +153,7 @@ class Run:
             timeout_seconds=self.selection.timeout_seconds,
             concurrency=config.max_concurrent or self._concurrency(),
             rounds=config.rounds,
+            isolation=config.isolation,
         )
         started = time.monotonic()
         try:

@@ -57,6 +57,7 @@ output_dir: out
 limits: {memory_mb: 256, cpus: 0.5}
 runtime: runsc
 include_quarantined: true
+isolation: attempt
 """
     config = load(tmp_path, text).model_dump()
     assert config == {
@@ -81,6 +82,7 @@ include_quarantined: true
         "samples": "samples.jsonl",
         "output_dir": "out",
         "runtime": "runsc",
+        "isolation": "attempt",
     }
 
 
@@ -199,6 +201,7 @@ def test_refusal_says_what_to_do(tmp_path: Path, text: str, said: str, hint: str
         *("n_samples: 0", "n_samples: null", "max_concurrent: 0", "max_concurrent: 5000", "seed: x"),
         *("k: 5", "k: [1.5]", "task_ids: '11'", "task_ids: [1.5]", "filter_category: sorting"),
         *("model: 5", "agent: [oracle]", "data: 7", "runtime: crun", "limits: 5", "output_dir: null"),
+        *("isolation: sample", "isolation: true", "isolation: null", "isolation: [attempt]"),
         *("limits: {memory_mb: 1}", "limits: {cpus: 0}", "limits: {wall_seconds: .inf}"),
         *("limits: {wall_seconds: .nan}", "limits: {cpu_seconds: 0}", "limits: {processes: many}"),
     ],

@@ -23,7 +23,7 @@ def execute(
     environment: Annotated[str, typer.Option("--env", help="The sandbox's environment.")] = "python",
     timeout: Annotated[float, typer.Option("--timeout", help="Wall seconds.")] = 60.0,
     cpu_seconds: Annotated[
-        int | None, typer.Option("--cpu-seconds", help="CPU seconds of a process.")
+        int | None, typer.Option("--cpu-seconds", help="CPU seconds of all processes.")
     ] = None,
     memory_mb: Annotated[int, typer.Option("--memory-mb", help="Memory of the sandbox, in MiB.")] = 1024,
     processes: Annotated[int, typer.Option("--processes", help="Processes and threads at once.")] = 128,

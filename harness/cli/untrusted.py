@@ -62,9 +62,10 @@ def limits_of(**values: float | None) -> Limits:
     """Build limits from options. Raises UsageError that names the option."""
     given = {name: value for name, value in values.items() if value is not None}
     wall = given["wall_seconds"]
-    if math.isfinite(wall):
+    most_cpu_seconds = wall * max(given.get("cpus", 1.0), 1.0)
+    if math.isfinite(most_cpu_seconds):
         # A sleeping program reaches the wall limit, a busy one either: one option is enough for both.
-        given.setdefault("cpu_seconds", max(1, min(600, int(wall) + 1)))
+        given.setdefault("cpu_seconds", max(1, min(600, int(most_cpu_seconds) + 1)))
     try:
         return Limits.model_validate(given)
     except ValidationError as error:

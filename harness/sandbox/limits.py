@@ -12,8 +12,8 @@ class Limits(BaseModel):
 
     Of the container: `memory_mb` (memory plus swap, tmpfs included), `processes`, `cpus`,
     `disk_mb` and `inodes` (of each writable tmpfs; of a writable root, `disk_mb` alone). Of a job:
-    `cpu_seconds` (CPU time of a process), `wall_seconds`, `output_mb` (bytes written to stdout and
-    stderr before the job is ended), `file_mb` (largest file), `open_files`.
+    `cpu_seconds` (CPU time of all its processes, ended ones included), `wall_seconds`, `output_mb`
+    (bytes written to stdout and stderr before the job is ended), `file_mb` (largest file), `open_files`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

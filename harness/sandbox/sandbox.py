@@ -355,12 +355,12 @@ class Sandbox:
 
         Each run is a process with a user, a folder and a stdin of its own, and sees nothing of the
         others. It may use up to `cpu_seconds` and `wall_seconds` (default: those of the sandbox, which
-        bound them), and write `stdout_bytes`, at most 32 MiB. `preamble` is source that runs first, in
-        the same namespace. `mocked` is `guest.mocked_stdin`. Raises UsageError for more than fits into
-        one request.
+        bound them), and write `stdout_bytes`, at most 32 MiB. `guest.waiting` defines the wall time that
+        does not count. `preamble` is source that runs first, in the same namespace. `mocked` is
+        `guest.mocked_stdin`. Raises UsageError for more than fits into one request.
         """
         limits = self._job_limits(None, 4096)
-        limits["cpu_seconds"] = math.ceil(min(limits["cpu_seconds"], cpu_seconds or math.inf))
+        limits["cpu_seconds"] = min(limits["cpu_seconds"], cpu_seconds or math.inf)
         limits["wall_seconds"] = min(limits["wall_seconds"], wall_seconds or math.inf)
         request = {
             "verb": "inputs",
@@ -409,7 +409,8 @@ class Sandbox:
         return {
             "cpu_seconds": limits.cpu_seconds
             if timeout is None
-            else max(limits.cpu_seconds, math.ceil(wall)),
+            # All processes together have as many seconds as the processors have in the wall time.
+            else max(limits.cpu_seconds, math.ceil(wall * max(limits.cpus, 1.0))),
             "wall_seconds": wall,
             "output_bytes": limits.output_mb * MIB,
             "file_bytes": limits.file_mb * MIB,

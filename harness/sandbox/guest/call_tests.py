@@ -6,12 +6,10 @@ What the tests expect is in the memory of this process, which runs under another
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import time
 from typing import NamedTuple
 
-from . import processes
+from .clock import Clock, TimeIsUp
 from .conversation import Live
 from .display import show
 from .evidence import bound, describe
@@ -21,62 +19,9 @@ from .peer import Candidate, CandidateLost
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
     from typing import Any
 
 INT_DIGITS = 50_000
-# How long to wait before the time is looked at again, at least.
-LOOK_SECONDS = 0.05
-# However busy the machine, that many times the wall limit is enough.
-MOST_PATIENCE = 5
-
-
-class TimeIsUp(BaseException):
-    """A call has used up its time. `limit` is `cpu` or `wall`."""
-
-    def __init__(self, limit: str) -> None:
-        super().__init__(limit)
-        self.limit = limit
-
-
-class Clock:
-    """Bounds each step of the candidate's: its CPU time, and wall time for one that only waits."""
-
-    def __init__(self, uid: int, cpu_seconds: float, wall_seconds: float) -> None:
-        self._uid = uid
-        self._cpu_seconds = cpu_seconds
-        self._wall_seconds = wall_seconds
-        self._pids: list[int] = []
-        self._began = 0.0
-        self._used_before = self._waited_before = 0.0
-        signal.signal(signal.SIGALRM, self._look)
-
-    def start(self, *, first: bool = False) -> None:
-        """Begin a step. Raises TimeIsUp in the midst of it."""
-        # At first the process may not have become the user yet, and has used nothing.
-        self._used_before = 0.0 if first else self._used()
-        self._waited_before = processes.waited_seconds(self._pids)
-        self._began = time.monotonic()
-        # Before that much wall time it cannot have used more CPU time.
-        signal.setitimer(signal.ITIMER_REAL, min(self._cpu_seconds, self._wall_seconds))
-
-    def stop(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _look(self, _number: int, _frame: FrameType | None) -> None:
-        cpu_left = self._cpu_seconds - (self._used() - self._used_before)
-        wall_left = self._wall_seconds - (time.monotonic() - self._began)
-        if wall_left > -self._wall_seconds * (MOST_PATIENCE - 1):
-            wall_left += processes.waited_seconds(self._pids) - self._waited_before
-        if cpu_left <= 0:
-            raise TimeIsUp("cpu")
-        if wall_left <= 0:
-            raise TimeIsUp("wall")
-        signal.setitimer(signal.ITIMER_REAL, max(min(cpu_left, wall_left), LOOK_SECONDS))
-
-    def _used(self) -> float:
-        self._pids = self._pids or processes.processes_of(frozenset((self._uid,)))
-        return sum(map(_cpu_seconds_of, self._pids))
 
 
 def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidate], None]) -> dict[str, Any]:
@@ -215,11 +160,3 @@ def _type_unknown_to_json(result: Any) -> str | None:
             if isinstance(value, dict):
                 waiting += value.values()
     return None
-
-
-def _cpu_seconds_of(pid: int) -> float:
-    """The CPU time of a process, from the clock that the kernel keeps of it; 0 for one that is gone."""
-    try:
-        return time.clock_gettime((~pid << 3) | 2)
-    except OSError:
-        return 0.0

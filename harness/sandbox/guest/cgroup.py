@@ -1,4 +1,4 @@
-"""The container's own counters: out-of-memory kills and refused forks, cgroup v1 and v2."""
+"""The container's own counters: out-of-memory kills, refused forks and processor time, cgroup v1 and v2."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import os
 
 MEMORY_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 PROCESS_FILES = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
+# The word that precedes the number, and how many of its units make a second.
+PROCESSOR_FILES = (
+    ("/sys/fs/cgroup/cpu.stat", b"usage_usec", 10**6),
+    ("/sys/fs/cgroup/cpuacct/cpuacct.usage", b"", 10**9),
+)
+# Each has the quota, and the period that it is for.
+QUOTA_FILES = (
+    ("/sys/fs/cgroup/cpu.max",),
+    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+)
 MAX_FILE_BYTES = 4096
 
 
@@ -33,8 +43,57 @@ class Counter:
             return 0
 
 
+class ProcessorCounter:
+    """Reads the processor time of every process that the container has had.
+
+    The kernel adds to it whenever it adds to a thread's own clock. So nothing that ends, and nothing whose
+    parent does not wait for it, is lost.
+    """
+
+    def __init__(self, files: tuple[tuple[str, bytes, int], ...] = PROCESSOR_FILES) -> None:
+        self._descriptor: int | None = None
+        for path, self._key, self._units in files:
+            try:
+                self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            if self.seconds() is not None:
+                return
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def seconds(self) -> float | None:
+        """Return the processor time in seconds, or None where the container cannot read it."""
+        if self._descriptor is None:
+            return None
+        try:
+            text = os.pread(self._descriptor, MAX_FILE_BYTES, 0)
+            return int(text.partition(self._key)[2].split(None, 1)[0] if self._key else text) / self._units
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+def count_processors(files: tuple[tuple[str, ...], ...] = QUOTA_FILES) -> float:
+    """Return how many seconds of processor time the container can use in a second of wall time."""
+    processors = float(len(os.sched_getaffinity(0)))
+    for paths in files:
+        try:
+            quota, period = [int(word) for path in paths for word in _content(path).split()]
+        except (OSError, ValueError):
+            continue
+        if quota > 0 and period > 0:
+            return min(processors, quota / period)
+    return processors
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(MAX_FILE_BYTES)
+
+
 MEMORY_KILLS = Counter(MEMORY_FILES, b"oom_kill")
 REFUSED_FORKS = Counter(PROCESS_FILES, b"max")
+PROCESSORS = count_processors()
 
 
 class Counters:

@@ -7,7 +7,9 @@ import time
 
 from . import processes
 from .jobs import AGAIN_SECONDS, EXITED, OUTPUT, WALL, Job, file_of
+from .processor_time import Account
 from .spawner import Child
+from .waiting import MOST_PATIENCE, Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from .spawner import Spawner
     from .users import Users
 
-# However busy the machine, that many times the wall limit is enough.
-MOST_PATIENCE = 5
 LEAST_WAIT_SECONDS = 0.05
 # What one reply holds of outputs: the rest of the runs is for the next request.
 # With a last one of 32 MiB it still fits into a frame.
@@ -56,12 +56,17 @@ class InputJob(Job):
             "preamble_bytes": request["preamble_bytes"],
             "stdin": request["stdin"],
         }
-        child = Child(user.uid, user.folder, self.limits["cpu_seconds"])
+        child = Child(user.uid, user.folder, processes.backstop(self.limits["cpu_seconds"]))
+        self._waiting = Waiting()
+        self.limit_processor_time(Account(loop, self._living))
         try:
             candidates.spawn(child, settings, [program, source, stdout, stderr], self._exited)
         finally:
             for descriptor in (source, stdout, stderr):
                 os.close(descriptor)
+
+    def _living(self) -> list[int]:
+        return processes.processes_of(frozenset((self._user.uid,)))
 
     def stop(self, reason: str) -> None:
         if self.stopped_by is None and not self._ended:
@@ -72,11 +77,11 @@ class InputJob(Job):
         self.timer = self.loop.after(max(seconds, LEAST_WAIT_SECONDS), self._look_at_time)
 
     def _look_at_time(self) -> None:
-        """Stop at the wall limit, but for time in which the machine was too busy to run the program."""
+        """Stop at the wall limit, which does not count the time that `waiting` tells."""
         wall = time.monotonic() - self.started
         limit = self.limits["wall_seconds"]
         if wall < limit * MOST_PATIENCE:
-            wall -= processes.waited_seconds(processes.processes_of(frozenset((self._user.uid,))))
+            wall -= self._waiting.seconds(self._living(), self.account.seconds())
         if wall < limit:
             self._look_after(limit - wall)
         else:
@@ -95,6 +100,7 @@ class InputJob(Job):
 
     def _exited(self, status: int, cpu_seconds: float) -> None:
         self._ended = True
+        cpu_seconds = self.account.seconds(cpu_seconds)
         reply = {
             "ended": self._reason(status, cpu_seconds),
             "exit_code": os.waitstatus_to_exitcode(status),

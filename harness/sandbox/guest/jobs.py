@@ -11,8 +11,9 @@ import time
 from typing import NamedTuple
 
 from . import processes
-from .cgroup import Counters
+from .cgroup import PROCESSORS, Counters
 from .output import Output
+from .processor_time import Account
 from .roles import HUNG_UP
 from .spawner import Child
 
@@ -32,8 +33,8 @@ KILLED = "killed"
 CANNOT_START = 126
 MAX_RESULT_BYTES = 1 << 20
 TESTS_NEED = ("preamble", "program", "setup", "statements", "exports", "classes")
-# The kernel counts CPU time for the limit in ticks, and for the report exactly: they differ by some percent.
-CPU_LIMIT_SHARE = 0.8
+# How long to wait before a job's processor time is looked at again, at least.
+LOOK_SECONDS = 0.05
 # A process that dies closes its channel some time before it can be waited for.
 END_SECONDS = 0.2
 AGAIN_SECONDS = 0.05
@@ -47,7 +48,7 @@ class Spawners(NamedTuple):
 
 
 class Job:
-    """What all kinds share: outputs, the wall limit, the counters, and who hears of the end."""
+    """What all kinds share: outputs, the limits on time, the counters, and who hears of the end."""
 
     def __init__(
         self, loop: Loop, request: dict[str, Any], finished: Callable[[dict[str, Any], bytes], None]
@@ -82,17 +83,43 @@ class Job:
         if sum(output.total for output in self.outputs) > self.limits["output_bytes"]:
             self.stop(OUTPUT)
 
+    def limit_processor_time(self, account: Account) -> None:
+        """Stop this job once the account of its processor time has reached the limit."""
+        self.account = account
+        self._look_at_processor_time_after(self.limits["cpu_seconds"])
+
+    def _look_at_processor_time_after(self, seconds: float) -> None:
+        # The job cannot use up these seconds any sooner, even if it keeps every processor busy.
+        wait = max(seconds / PROCESSORS, LOOK_SECONDS)
+        self._processor_timer = self.loop.after(wait, self._look_at_processor_time)
+
+    def _look_at_processor_time(self) -> None:
+        left = self.limits["cpu_seconds"] - self.account.seconds()
+        if left > 0:
+            self._look_at_processor_time_after(left)
+        else:
+            self.stop(CPU)
+
+    def _exceeds_processor_time(self, cpu_seconds: float) -> bool:
+        """Return whether a job that ended before it was stopped has used up its processor time.
+
+        The count is exact, so there is no tolerance.
+        """
+        limit: float = self.limits["cpu_seconds"]
+        return cpu_seconds >= limit
+
     def _reason(self, status: int, cpu_seconds: float) -> str:
-        """Say what ended the job's first process, given its wait status."""
+        """Return what ended the job, given the wait status of its first process and the account's seconds."""
         if self.stopped_by is not None:
             return self.stopped_by
+        if self._exceeds_processor_time(cpu_seconds):
+            return CPU
         code = os.waitstatus_to_exitcode(status)
         if code == 0:
             return EXITED
-        killed = -code if code < 0 else code - 128
         # A shell reports its child's signal as 128 + number: both forms count.
-        spent = cpu_seconds >= self.limits["cpu_seconds"] * CPU_LIMIT_SHARE
-        if killed == signal.SIGXCPU or (killed == signal.SIGKILL and spent):
+        killed = -code if code < 0 else code - 128
+        if killed == signal.SIGXCPU:
             return CPU
         if killed == signal.SIGXFSZ:
             return FILE
@@ -107,6 +134,8 @@ class Job:
 
     def _report(self, reply: dict[str, Any]) -> None:
         self.timer.cancel()
+        self._processor_timer.cancel()
+        self.account.close()
         pieces = []
         for name, output in zip(("stdout", "stderr"), self.outputs):
             self._close(output)
@@ -138,6 +167,8 @@ class CommandJob(Job):
         self._session: int | None = None
         stdout, stderr = self.capture(user.uid)
         source = self.source(stdin)
+        # An agent that is root may have daemons, which are no part of any job.
+        self.limit_processor_time(Account(loop, self._living, alone=user.uid != 0))
         try:
             pid = os.fork()
             if pid == 0:
@@ -155,6 +186,11 @@ class CommandJob(Job):
     def source(self, stdin: bytes) -> int:
         """Return the descriptor that the command reads as its stdin."""
         return file_of(stdin)
+
+    def _living(self) -> list[int]:
+        """Return the ids of the processes in this job's session."""
+        session, living = self._session, processes.processes_of(frozenset((self._user.uid,)))
+        return [pid for pid in living if session is not None and processes.session_of(pid) == session]
 
     def stop(self, reason: str) -> None:
         if self.stopped_by is None:
@@ -181,6 +217,7 @@ class CommandJob(Job):
 
     def _leader_ended(self, status: int, cpu_seconds: float) -> None:
         self._pid = None
+        cpu_seconds = self.account.seconds(cpu_seconds)
         reason = self._reason(status, cpu_seconds)
         clean = self._end_processes()
         self._report(
@@ -198,7 +235,7 @@ class CommandJob(Job):
         try:
             for number, descriptor in enumerate((source, stdout, stderr)):
                 os.dup2(descriptor, number)
-            processes.become(self._user.uid, self._user.folder, self.limits, [])
+            processes.become(self._user.uid, self._user.folder, processes.loosen(self.limits), [])
             folder = request.get("folder") or "."
             try:
                 os.chdir(folder)
@@ -307,6 +344,7 @@ class TestJob(Job):
         self._driven: dict[str, Any] | None = None
         self._candidate: tuple[int, float] | None = None
         self._clean = False
+        self._cpu_seconds = 0.0
         self._judging = False
         self._outlived = False
         stdout, stderr = self.capture(user.uid)
@@ -316,7 +354,11 @@ class TestJob(Job):
         word_read, self._word_write = os.pipe()
         try:
             limits = {name: self.limits[name] for name in ("file_bytes", "open_files")}
-            candidate = Child(user.uid, user.folder, self.limits["cpu_seconds"])
+            candidate = Child(user.uid, user.folder, processes.backstop(self.limits["cpu_seconds"]))
+            uids = frozenset((user.uid,))
+            self.limit_processor_time(
+                Account(loop, lambda: processes.processes_of(uids), trusted_uid=self._tests_uid)
+            )
             environment = {**request["environment"], "HOME": "", "TMPDIR": "/tmp"}
             spawners.candidates.spawn(
                 candidate,
@@ -367,8 +409,11 @@ class TestJob(Job):
             self.loop.unwatch(self._result_read)
             os.close(self._result_read)
 
-    def _tests_exited(self, _status: int, _cpu_seconds: float) -> None:
+    def _tests_exited(self, _status: int, cpu_seconds: float) -> None:
         self._tests_ended = True
+        if not self._judging:
+            # It works for this job until the candidate is dead: what it uses then is not the candidate's.
+            self.account.trusted_ended(cpu_seconds)
         self._go_on()
 
     def _candidate_exited(self, status: int, cpu_seconds: float) -> None:
@@ -388,9 +433,9 @@ class TestJob(Job):
             return
         if not self._judging:
             self._judging = True
-            self._begin_judging()
+            self._begin_judging(self._candidate[1])
         if self._tests_ended and self._result_ended:
-            self._conclude(*self._candidate)
+            self._conclude(self._candidate[0])
 
     def _end_driving(self) -> None:
         """End the candidate, which the tests have no more use for. Its spawner reports its end."""
@@ -403,9 +448,11 @@ class TestJob(Job):
         else:
             self.loop.after(END_SECONDS, self._end_candidate)
 
-    def _begin_judging(self) -> None:
+    def _begin_judging(self, first_seconds: float) -> None:
         """Let the tests judge, under a wall limit of their own, once no process of the candidate is left."""
         self._clean = self._users.close(self._user)
+        self._cpu_seconds = self.account.seconds(first_seconds)
+        self._processor_timer.cancel()
         dead = self._clean or not processes.processes_of(frozenset((self._user.uid,)))
         self.timer.cancel()
         self.timer = self.loop.after(self.limits["wall_seconds"], lambda: self.stop(WALL))
@@ -423,20 +470,21 @@ class TestJob(Job):
             self._outlived = bool(processes.processes_of(uids))
             processes.end_processes(uids)
 
-    def _conclude(self, status: int, cpu_seconds: float) -> None:
+    def _conclude(self, status: int) -> None:
         report = self._line(1)
         lost = report is None or report["lost"] is not None
         code = os.waitstatus_to_exitcode(status)
         # A child may have answered in its place: then it has not seen the tests' end.
         left = not lost and code not in (HUNG_UP, -signal.SIGKILL)
-        ended = self._reason(status, cpu_seconds) if lost or left else None
+        over = self._exceeds_processor_time(self._cpu_seconds)
+        ended = self._reason(status, self._cpu_seconds) if lost or left or over else None
         if lost and ended == SIGNALLED and self._outlived and code == -signal.SIGKILL:
             ended = None  # that was us: it lived on after it had broken the protocol or hung up
         self._report(
             {
                 "ended": ended,
                 "exit_code": code,
-                "cpu_seconds": cpu_seconds,
+                "cpu_seconds": self._cpu_seconds,
                 "report": report,
                 "clean": self._clean,
             }

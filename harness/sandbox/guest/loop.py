@@ -35,6 +35,8 @@ class Loop:
         self._readers: dict[int, Callable[[], None]] = {}
         self._timers: list[Timer] = []
         self._children: dict[int, Callable[[int, float], None]] = {}
+        # The processor time of the processes that PID 1 has reaped in place of their parents.
+        self.orphan_seconds = 0.0
         self._wake_read, wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(wake_write, False)
@@ -89,7 +91,9 @@ class Loop:
             if pid == 0:
                 return
             call = self._children.pop(pid, None)
-            if call is not None:
+            if call is None:
+                self.orphan_seconds += usage.ru_utime + usage.ru_stime
+            else:
                 call(status, usage.ru_utime + usage.ru_stime)
 
     def _drain_wake(self) -> None:

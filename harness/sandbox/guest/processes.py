@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import signal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ENDED_STATES = ("Z", "X", "x")
 SIGCHLD, SIG_DFL = int(signal.SIGCHLD), int(signal.SIG_DFL)
 MAX_DESCRIPTOR = 1 << 20
+BACKSTOP_SHARE, BACKSTOP_SECONDS = 4, 4
 # Nothing ever runs as this user.
 NOBODY = 65533
 
@@ -64,10 +66,31 @@ def limit_children(limits: dict[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (value, value))
+    if resource.getrlimit(resource.RLIMIT_NICE)[1] != 0:
+        try:
+            # What has lowered its own priority cannot raise it again, so `waiting` can rely on what it finds.
+            resource.setrlimit(resource.RLIMIT_NICE, (0, 0))
+        except ValueError:
+            pass  # gVisor, which has no priorities
     os.umask(0o022)
     os.setgroups([])
     # A guest that serves root keeps the engine's signal to itself.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+
+
+def backstop(cpu_seconds: float) -> int:
+    """Return the limit that the kernel is to set on the processor time of each process of a job.
+
+    The kernel counts for its limit whole ticks in which a process was seen to run, which on a busy machine
+    may be much more than the process has used. So the guest, which counts exactly, enforces the job's own
+    limit. The kernel's ends only a process that the guest has failed to end.
+    """
+    return math.ceil(cpu_seconds * BACKSTOP_SHARE) + BACKSTOP_SECONDS
+
+
+def loosen(limits: dict[str, Any]) -> dict[str, Any]:
+    """Return the limits of a job, with the backstop in the place of the limit that the guest enforces."""
+    return {**limits, "cpu_seconds": backstop(limits["cpu_seconds"])}
 
 
 def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -> None:
@@ -154,19 +177,12 @@ def processes_of(uids: frozenset[int]) -> list[int]:
     return found
 
 
-def waited_seconds(pids: Iterable[int]) -> float:
-    """How long the first thread of one of these, the worst off, could have run and got no processor.
-
-    0 where the kernel does not tell.
-    """
-    worst = 0.0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/schedstat", "rb") as file:
-                worst = max(worst, int(file.read().split()[1]) / 1e9)
-        except (OSError, ValueError, IndexError):
-            continue
-    return worst
+def session_of(pid: int) -> int | None:
+    """Return the session of a process, or None where it has ended."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def send(pids: Iterable[int], number: int) -> None:

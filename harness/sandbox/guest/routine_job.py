@@ -56,7 +56,7 @@ class RoutineJob(CommandJob):
             except (OSError, files.FileRefused) as error:
                 _write(json.dumps({"fault": f"{error}"}))
                 return
-            processes.become(self._user.uid, self._user.folder, self.limits, [])
+            processes.become(self._user.uid, self._user.folder, processes.loosen(self.limits), [])
             asked = json.loads(os.read(0, os.fstat(0).st_size))
             status, text = self._routine(asked, contents)
             _write(text)

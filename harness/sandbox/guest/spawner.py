@@ -96,6 +96,7 @@ def start(role: Role) -> Spawner:
     if pid == 0:
         try:
             ours.close()
+            processes.ours.add(os.getpid())
             _serve(theirs, role)
         finally:
             os._exit(0)

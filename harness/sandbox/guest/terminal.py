@@ -10,6 +10,7 @@ import termios
 import time
 
 from . import processes
+from .processor_time import Account
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class TerminalJob:
             raise
         finally:
             os.close(slave)
+        # Jobs that run at the same time must not be charged for what it uses.
+        self._account = Account(loop, lambda: [self._pid])
         loop.watch(self._master, self._read)
         loop.on_exit(self._pid, self._ended)
         self._timer = loop.after(request["limits"]["wall_seconds"], lambda: self.stop("wall"))
@@ -118,6 +121,7 @@ class TerminalJob:
 
     def _ended(self, status: int, _cpu_seconds: float) -> None:
         self._timer.cancel()
+        self._account.close()
         self._loop.unwatch(self._master)
         # Its last words; what others still write to the terminal is nobody's to see.
         room = WINDOW_BYTES

@@ -1,0 +1,346 @@
+"""Processor time in a real sandbox: what every process of a job uses counts, and waiting is credited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.sandbox.guest.waiting import MOST_PATIENCE
+from harness.sandbox.images import build_images
+from harness.sandbox.limits import Limits
+from harness.sandbox.results import InputRun
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+CPU_SECONDS = 1
+# What a job may use between two looks at the clock, and before PID 1 gets a processor to look at it.
+LATE_SECONDS = 0.5
+
+BURN = (
+    "import ctypes, os, signal, sys, threading, time\n"
+    + """
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+"""
+)
+# Each uses several times the limit, and no process or thread of it uses the limit.
+RELAYS = {
+    "children that are waited for": """
+for _ in range(20):
+    if os.fork() == 0:
+        burn(0.3)
+        os._exit(0)
+    os.wait()
+""",
+    "children that nobody waits for": """
+for _ in range(20):
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        burn(0.3)
+        os._exit(0)
+    os.close(write_end)
+    os.read(read_end, 1)
+    os.close(read_end)
+""",
+    "children that the kernel reaps": """
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(20):
+    if os.fork() == 0:
+        burn(0.3)
+        os._exit(0)
+    try:
+        os.wait()
+    except ChildProcessError:
+        pass
+""",
+    "children that send no signal when they end": """
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE, WAIT_FOR_CLONES = 56 if os.uname().machine == "x86_64" else 220, -0x80000000
+for _ in range(20):
+    child = libc.syscall(CLONE, 0, 0, 0, 0, 0)
+    if child == 0:
+        burn(0.3)
+        os._exit(0)
+    os.waitpid(child, WAIT_FOR_CLONES)
+""",
+    "a chain of which each forks the next and ends": """
+if os.fork() == 0:
+    for _ in range(20):
+        burn(0.3)
+        if os.fork():
+            os._exit(0)
+    os._exit(0)
+time.sleep(60)
+""",
+    "a chain in sessions of their own": """
+if os.fork() == 0:
+    for _ in range(20):
+        os.setsid()
+        burn(0.3)
+        if os.fork():
+            os._exit(0)
+    os._exit(0)
+time.sleep(60)
+""",
+    "processes at the same time": """
+for _ in range(20):
+    if os.fork() == 0:
+        burn(0.3)
+        os._exit(0)
+for _ in range(20):
+    os.wait()
+""",
+    "threads": """
+for _ in range(20):
+    thread = threading.Thread(target=burn, args=(0.3,))
+    thread.start()
+    thread.join()
+""",
+    "a niced child": """
+if os.fork() == 0:
+    os.nice(19)
+    burn(6)
+time.sleep(60)
+""",
+    "children of a shell": """
+os.execv("/bin/sh", ["sh", "-c", "while :; do (i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done); done"])
+""",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(client: APIClient) -> None:
+    build_images(client, ["python"], notify=print)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    limits = Limits(memory_mb=256, cpu_seconds=10, wall_seconds=60)
+    async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def busy_machine() -> Iterator[None]:
+    """Run two neighbours for each processor, each of which always wants one."""
+    command = [sys.executable, "-c", "while True: pass"]
+    neighbours = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
+    yield
+    for neighbour in neighbours:
+        neighbour.kill()
+        neighbour.wait()
+
+
+async def run(
+    sandbox: Sandbox, program: str, *, cpu_seconds: float = CPU_SECONDS, wall_seconds: float = 60
+) -> InputRun:
+    (only,) = await sandbox.run_on_inputs(
+        program=(BURN + program).encode(),
+        inputs=[b""],
+        stdout_bytes=[1 << 16],
+        cpu_seconds=cpu_seconds,
+        wall_seconds=wall_seconds,
+    )
+    return only
+
+
+@pytest.mark.parametrize("relay", RELAYS)
+async def test_a_program_on_stdin_passes_its_processor_time_on_to_nobody(
+    sandbox: Sandbox, relay: str
+) -> None:
+    result = await run(sandbox, RELAYS[relay])
+    assert result.ended == "cpu_seconds", result
+    assert CPU_SECONDS <= result.cpu_seconds < CPU_SECONDS + LATE_SECONDS
+    assert result.clean
+
+
+@pytest.mark.parametrize("relay", RELAYS)
+async def test_a_command_passes_its_processor_time_on_to_nobody(client: APIClient, relay: str) -> None:
+    limits = Limits(memory_mb=256, cpu_seconds=CPU_SECONDS, wall_seconds=60)
+    async with Sandbox.open("python", client=client, limits=limits) as sandbox:
+        result = await sandbox.exec(["python3", "-c", BURN + RELAYS[relay]])
+    assert result.limit == "cpu_seconds", result
+    assert CPU_SECONDS <= result.cpu_seconds < CPU_SECONDS + LATE_SECONDS
+
+
+RELAYING_FUNCTION = (
+    BURN
+    + """
+def relay(_line):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for _ in range(20):
+        if os.fork() == 0:
+            burn(0.3)
+            os._exit(0)
+        try:
+            os.wait()
+        except ChildProcessError:
+            pass
+    return 1
+"""
+)
+
+
+async def test_a_program_under_tests_passes_its_processor_time_on_to_nobody(client: APIClient) -> None:
+    limits = Limits(memory_mb=256, cpu_seconds=CPU_SECONDS, wall_seconds=60)
+    async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
+        report = await sandbox.run_tests(
+            program=RELAYING_FUNCTION, statements=["assert relay(0) == 1"], exports={"relay": "relay"}
+        )
+    assert report.ended == "cpu_seconds", report
+    assert CPU_SECONDS <= report.cpu_seconds < CPU_SECONDS + LATE_SECONDS
+
+
+async def test_a_function_passes_its_processor_time_on_to_nobody(sandbox: Sandbox) -> None:
+    report = await sandbox.run_calls(
+        program=RELAYING_FUNCTION,
+        function="relay",
+        calls=[(b"", b"1")],
+        cpu_seconds=CPU_SECONDS,
+        wall_seconds=60,
+    )
+    assert report.ended == "cpu_seconds", report
+    assert report.cpu_seconds < CPU_SECONDS + LATE_SECONDS
+    assert report.clean
+
+
+async def test_each_call_has_its_own_processor_time(sandbox: Sandbox) -> None:
+    report = await sandbox.run_calls(
+        program=BURN + "def use(_line):\n    burn(0.7)\n    return 1\n",
+        function="use",
+        calls=[(b"0", b"1")] * 3,
+        cpu_seconds=CPU_SECONDS,
+        wall_seconds=60,
+    )
+    assert report.results == (True, True, True), report
+    assert 2.1 <= report.cpu_seconds < 2.1 + LATE_SECONDS
+
+
+async def test_processes_that_share_two_processors_are_stopped_as_soon_as_their_sum_is_too_large(
+    client: APIClient,
+) -> None:
+    limits = Limits(memory_mb=256, cpu_seconds=CPU_SECONDS, wall_seconds=60, cpus=2.0)
+    async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
+        result = await run(sandbox, RELAYS["processes at the same time"])
+    assert result.ended == "cpu_seconds", result
+    assert CPU_SECONDS <= result.cpu_seconds < CPU_SECONDS + LATE_SECONDS
+
+
+async def test_a_program_that_nobody_stops_reaches_its_limit_too(sandbox: Sandbox) -> None:
+    """On a machine that is not busy the program ends before the first look at the clock."""
+    result = await run(sandbox, "burn(0.03)", cpu_seconds=0.02)
+    assert result.ended == "cpu_seconds", result
+
+
+async def test_commands_that_run_at_the_same_time_are_charged_for_their_own_time(client: APIClient) -> None:
+    limits = Limits(memory_mb=256, cpu_seconds=2, wall_seconds=60)
+    burn = ["python3", "-c", BURN + "burn(1.2)"]
+    async with Sandbox.open("python", client=client, limits=limits) as sandbox:
+        results = await asyncio.gather(sandbox.exec(burn), sandbox.exec(burn))
+    for result in results:
+        assert result.exit_code == 0, result
+        assert 1.2 <= result.cpu_seconds < 1.2 + LATE_SECONDS
+
+
+RIGHT_PROGRAMS = {
+    "one process": "burn({seconds})",
+    "a second thread": "t = threading.Thread(target=burn, args=({seconds},)); t.start(); t.join()",
+    "a child": "os._exit(burn({seconds}) or 0) if os.fork() == 0 else os.wait()",
+    "a program that has lowered its priority": "os.nice(5); burn({seconds})",
+}
+
+
+@pytest.mark.parametrize("kind", RIGHT_PROGRAMS)
+@pytest.mark.usefixtures("busy_machine")
+async def test_a_program_that_uses_nearly_all_of_its_processor_time_passes_on_a_busy_machine(
+    sandbox: Sandbox, kind: str
+) -> None:
+    result = await run(sandbox, RIGHT_PROGRAMS[kind].format(seconds=1.8), cpu_seconds=2)
+    assert result.well, result
+    assert 1.8 <= result.cpu_seconds < 2
+
+
+@pytest.mark.usefixtures("busy_machine")
+async def test_the_wall_limit_does_not_count_the_time_in_which_others_had_the_processors(
+    sandbox: Sandbox,
+) -> None:
+    result = await run(sandbox, "burn(60)", cpu_seconds=1, wall_seconds=1.5)
+    assert result.ended == "cpu_seconds" or result.duration_seconds >= 1.5 * MOST_PATIENCE, result
+
+
+@pytest.mark.usefixtures("busy_machine")
+async def test_a_call_does_not_count_the_time_in_which_others_had_the_processors(sandbox: Sandbox) -> None:
+    report = await sandbox.run_calls(
+        program=BURN + "def use(_line):\n    burn(60)\n",
+        function="use",
+        calls=[(b"0", b"1")],
+        cpu_seconds=1,
+        wall_seconds=1.5,
+    )
+    assert report.ended == "cpu_seconds" or report.duration_seconds >= 1.5 * MOST_PATIENCE, report
+
+
+# Each would end well if it were given the time in which its second process wants a processor.
+SLEEPERS = {
+    "a program that sleeps": "time.sleep(3)",
+    "a niced child": """
+if os.fork() == 0:
+    os.nice(19)
+    burn(60)
+time.sleep(3)
+""",
+    "an idle child": """
+if os.fork() == 0:
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    burn(60)
+time.sleep(3)
+""",
+    "an idle thread": """
+def idle():
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    burn(60)
+threading.Thread(target=idle, daemon=True).start()
+time.sleep(3)
+os._exit(0)
+""",
+    "a batch child": """
+if os.fork() == 0:
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    os.nice(19)
+    burn(60)
+time.sleep(3)
+""",
+    "children that are stopped": """
+for _ in range(8):
+    if os.fork() == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(3)
+""",
+    "a chain of idle children": """
+if os.fork() == 0:
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    while True:
+        burn(0.02)
+        if os.fork():
+            os._exit(0)
+time.sleep(3)
+""",
+}
+
+
+@pytest.mark.parametrize("kind", SLEEPERS)
+@pytest.mark.usefixtures("busy_machine")
+async def test_a_program_that_sleeps_gets_no_time_for_what_it_makes_wait(sandbox: Sandbox, kind: str) -> None:
+    result = await run(sandbox, SLEEPERS[kind] + "\nprint('slept')", cpu_seconds=10, wall_seconds=2)
+    assert result.ended == "wall_seconds", result
+    assert result.stdout.total == 0

@@ -1,0 +1,124 @@
+"""Unusual but right programs on stdin: Python runs them as the table has it, and the grader passes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+from unusual_stdin_programs import PROGRAMS, Program
+
+from harness import Sandbox
+from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.grading.stdin_programs import StdinTest, StdinTests, grade_stdin
+from harness.model import Status, Submission
+from harness.sandbox.images import build_images
+from harness.sandbox.limits import Limits
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+# Saves the program as a file in a folder of its own, and becomes Python running that file.
+START = 'mkdir "$1" && cd "$1" && printf %s "$2" > program.py && exec python3 program.py'
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    build_images(client, ["python"], notify=print)
+    limits = Limits(wall_seconds=60, cpu_seconds=30)
+    async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
+        yield sandbox
+
+
+def source_of(program: Program) -> str:
+    return program.source.removeprefix("\n")
+
+
+async def test_plain_python_prints_what_the_table_has(sandbox: Sandbox) -> None:
+    different = {}
+    for number, (name, program) in enumerate(PROGRAMS.items()):
+        argv = ["sh", "-c", START, "sh", str(number), source_of(program)]
+        result = await sandbox.exec(argv, stdin=program.input.encode())
+        if (result.exit_code, result.stdout.data) != (0, program.output.encode()):
+            different[name] = (result.exit_code, str(result.stdout), str(result.stderr))
+    assert different == {}
+
+
+async def test_unusual_programs_pass(sandbox: Sandbox) -> None:
+    failed = {}
+    for name, program in PROGRAMS.items():
+        test = StdinTest(program.input, program.output)
+        criterion = StdinTests(partial(list, [test]), 1, PREAMBLE)
+        verdict = await grade_stdin(sandbox, criterion, Submission(source_of(program), ""))
+        if verdict.status is not Status.PASSED:
+            failed[name] = (verdict.status, verdict.evidence)
+    assert failed == {}
+    assert sandbox.clean
+
+
+# Ends of programs that fail, and of some that look as if they did.
+ENDS = {
+    "an error": "print(1)\n1 / 0",
+    "exit with a number": "import sys; sys.exit(7)",
+    "exit with a negative number": "import sys; sys.exit(-1)",
+    "exit with a text": "import sys; print(1); sys.exit('text')",
+    "exit with an object that has no text": (
+        "class Bad:\n    def __str__(self): raise ValueError\nraise SystemExit(Bad())"
+    ),
+    "exit with None in an exit handler": "import atexit, sys\natexit.register(sys.exit, 3)\nprint(1)",
+    "an error in a thread": "import threading\nthreading.Thread(target=lambda: 1 / 0).start()",
+    "exit in a thread": "import sys, threading\nthreading.Thread(target=sys.exit, args=(3,)).start()",
+    "an early end": "import os\nprint('lost')\nos._exit(3)",
+    "stdout that cannot be flushed": "import sys\nclass W:\n    write = print\nsys.stdout = W()",
+    "stdout closed": "import sys\nprint(1)\nsys.stdout.close()",
+    "stdout without its descriptor": "import os\nprint(1)\nos.close(1)",
+    "no stdout": "import sys\nprint(1)\nsys.stdout.flush()\ndel sys.stdout",
+    "a full disk": "import sys\nsys.stdout = open('/dev/full', 'w')\nprint(1)",
+    "an excepthook that fails": (
+        "import sys\ndef hook(*error): raise ValueError\nsys.excepthook = hook\nprint(1)\n1 / 0"
+    ),
+    "an excepthook that exits": "import sys\nsys.excepthook = lambda *error: sys.exit(5)\n1 / 0",
+    "no excepthook": "import sys\ndel sys.excepthook\n1 / 0",
+    "the last error": (
+        "import atexit, sys\natexit.register(lambda: print(sys.last_type, sys.last_value))\nint('x')"
+    ),
+    "an error in a finalizer": "class A:\n    def __del__(self): 1 / 0\na = A()\nprint(1)",
+    "a finalizer that exits": "import sys\nclass A:\n    def __del__(self): sys.exit(3)\na = A()\nprint(1)",
+    "too deep a recursion": "def f(): return f()\nprint(1)\nf()",
+    "a syntax error": "print(1)\ndef f(:",
+    "an assertion": "assert False, 'no'",
+    "a generator that is closed": "def g():\n    yield\n    print(1)\ng().close()\nraise GeneratorExit",
+    "killed by itself": "import os, signal\nprint(1, flush=True)\nos.kill(os.getpid(), signal.SIGTERM)",
+    "aborted": "import os\nprint(1, flush=True)\nos.abort()",
+    "an alarm": "import signal\nprint(1, flush=True)\nsignal.alarm(1)\nsignal.pause()",
+}
+
+
+async def test_programs_end_as_under_plain_python(sandbox: Sandbox) -> None:
+    different = {}
+    for name, source in ENDS.items():
+        plain = await sandbox.exec(["python3", "-c", source])
+        (run,) = await sandbox.run_on_inputs(
+            program=source.encode(), inputs=[b""], stdout_bytes=[1 << 16], preamble=b""
+        )
+        ends = (plain.exit_code, plain.stdout.data), (run.exit_code, run.stdout.data)
+        if ends[0] != ends[1]:
+            different[name] = ends
+    assert different == {}
+
+
+async def test_a_program_that_is_interrupted_exits_as_a_shell_reports_it(sandbox: Sandbox) -> None:
+    # Python sends itself SIGINT once it has cleaned up.
+    (run,) = await sandbox.run_on_inputs(
+        program=b"print(1)\nraise KeyboardInterrupt", inputs=[b""], stdout_bytes=[1 << 16], preamble=b""
+    )
+    assert (run.ended, run.exit_code, run.stdout.data) == ("exited", 130, b"1\n")
+
+
+@pytest.mark.parametrize("name", ["input and print", "stdin read after input", "an empty input"])
+async def test_another_output_is_no_pass(sandbox: Sandbox, name: str) -> None:
+    program = PROGRAMS[name]
+    criterion = StdinTests(lambda: [StdinTest(program.input, program.output + "more")], 1)
+    verdict = await grade_stdin(sandbox, criterion, Submission(source_of(program), ""))
+    assert verdict.status is Status.FAILED

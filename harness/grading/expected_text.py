@@ -66,10 +66,10 @@ def judge(expected: ExpectedText, submission: Submission) -> Verdict:
     """Judge by the published rule; `metrics["resolved_strict"]` has the strict verdict beside it."""
     answer = submission.text
     if len(answer) > MAX_REPLY_CHARACTERS:
-        evidence = (
+        too_long = (
             f"an answer of {len(answer):,} characters is not read: the most are {MAX_REPLY_CHARACTERS:,}"
         )
-        return Verdict(Status.FAILED, 0.0, {"resolved_strict": False}, evidence)
+        return Verdict(Status.FAILED, 0.0, {"resolved_strict": False}, too_long)
     resolved = holds(answer, expected.text)
     evidence = None
     if not expected.text.strip():

@@ -1,4 +1,4 @@
-r"""Text functions on mathematics in LaTeX: one spelling for what is written in many, and parts of an expression.
+r"""Text functions on mathematics in LaTeX: one spelling for each sign, and the parts of an expression.
 
 All functions are pure, read at most some thousand characters, and evaluate nothing.
 """
@@ -57,7 +57,7 @@ _RENAMED = tuple(
     for pattern, name in (
         # A reply that was escaped once too often. In a matrix two backslashes end a row.
         (
-            r"\\\\(?=(?:[dt]?frac|sqrt|text|left|right|pi|infty|cup|cdot|times|le|ge|circ|overline)(?![a-z]))",
+            r"\\\\(?=(?:[dt]?frac|sqrt|text|left|right|pi|infty|cup|cdot|times|le|ge|circ)(?![a-z]))",
             r"\\",
         ),
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![A-Za-z])\s*(?=[()\[\]|]|\\[{}|])", ""),
@@ -115,9 +115,7 @@ def plain(text: str) -> str:
     """
     text = unicodedata.normalize("NFC", text).translate(_CHARACTERS)
     text = _RAISED_RUN.sub(lambda run: f"^{{{''.join(_RAISED[one] for one in run[0])}}}", text)
-    text = _LOWERED_RUN.sub(
-        lambda run: f"_{{{''.join(str(unicodedata.digit(one)) for one in run[0])}}}", text
-    )
+    text = _LOWERED_RUN.sub(lambda run: f"_{{{unicodedata.normalize('NFKC', run[0])}}}", text)
     text = _FRACTION.sub(_fraction, text)
     text = _ROOT.sub(lambda root: f"\\sqrt{{{root['group'] or root['braced'] or root['atom'] or ''}}}", text)
     for pattern, name in _RENAMED:
@@ -200,10 +198,9 @@ def _bare(text: str) -> str:
             if text == f"{opening}{inside}{closing}" and inside and opening not in inside:
                 text = inside.strip()
         if lead := _LEAD.match(text):
-            rest = text[lead.end() :]
-            text = (
-                rest if lead["close"] or not lead[0].lstrip().startswith("\\text") else rest.removesuffix("}")
-            )
+            in_text = lead[0].lstrip().startswith("\\text") and not lead["close"]
+            text = text[lead.end() :]
+            text = text.removesuffix("}") if in_text else text
         for wrapper in (_WRAPPER, _TEXT):
             found = wrapper.match(text)
             if found is None or _first_close(text[found.end() :]) != len(text) - found.end():

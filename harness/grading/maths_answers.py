@@ -72,7 +72,7 @@ async def grade_maths(sandbox: Sandbox, criterion: MathsAnswer, submission: Subm
 
 
 async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | None:
-    """Return whether two expressions are the same, None for an unreadable gold, or the limit that was reached.
+    """Return whether two expressions are the same, None for an unreadable gold, or the limit reached.
 
     Raises SandboxError where the comparison failed through no fault of the answer.
     """

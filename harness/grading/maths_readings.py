@@ -41,29 +41,11 @@ _VALUED = re.compile(
 )
 _LETTERS = re.compile(r"[A-Za-z]+|\\[A-Za-z]+")
 
-_WORDS = {
-    word: number
-    for number, word in enumerate(
-        [
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-        ],
-        2,
-    )
-}
+_NUMBERS = (
+    *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen"),
+)
+_WORDS = {word: number for number, word in enumerate(_NUMBERS, 2)}
 _BASE_NAME = rf"\$?(?P<base>\d{{1,2}}|{'|'.join(_WORDS)})\$?"
 _SUBSCRIPT = re.compile(
     r"(?P<digits>(?<![\w.\\])[0-9][0-9A-Fa-f.]*)\s*_\s*"
@@ -80,7 +62,8 @@ _NAMED_BASE = re.compile(
 _MODULO = re.compile(r"\s*(?:\\pmod\s*(?:\{[^{}]*\}|\w)|\(\s*\\?b?mod\b[^()]*\))\s*\Z")
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(
-    rf"(?<=[\d}}])(?:\s|\\[, ])*(?P<text>\\text\s*\{{)?\s*(?P<scale>{'|'.join(_SCALES)})\b(?P<rest>(?(text)[^{{}}]*\}}))"
+    rf"(?<=[\d}}])(?:\s|\\[, ])*(?P<text>\\text\s*\{{)?\s*(?P<scale>{'|'.join(_SCALES)})\b"
+    r"(?P<rest>(?(text)[^{}]*\}))"
 )
 # Words that take back what the expression beside them says.
 _DENIAL = re.compile(
@@ -129,8 +112,6 @@ def read_answer(gold: str, answer: str, bases: frozenset[int] = frozenset()) -> 
     if stated is None:
         return None
     wanted, found = stated
-    if found is None:
-        return None
     found = _without_unit(wanted, _texts_apart(found))
     wanted, found = _as_intervals(wanted, found)
     answers = [_in_brackets(wanted, one) for one in _answers(wanted, found)]
@@ -260,7 +241,7 @@ def _word(text: str) -> str | None:
     return words if len(words) == 1 else words.lower()
 
 
-def _without_bases(gold: str, answer: str, bases: frozenset[int]) -> tuple[str, str | None] | None:
+def _without_bases(gold: str, answer: str, bases: frozenset[int]) -> tuple[str, str] | None:
     """Return both without the number bases that they state; None where the answer states another one."""
     wanted, gold_digits = _stated_bases(gold)
     found, digits = _stated_bases(answer)
@@ -364,7 +345,7 @@ def _half_line(side: str, sign: str) -> str | None:
 
 
 def _in_brackets(gold: str, answer: str) -> str | None:
-    r"""Return an answer in the brackets of the gold one, None where it has others that mean something else."""
+    r"""Return an answer in the brackets of the gold one, None where it has brackets of another meaning."""
     answer = answer.strip()
     if not answer:
         return None
@@ -376,7 +357,7 @@ def _in_brackets(gold: str, answer: str) -> str | None:
         several = len(split_top(answer, _LISTED)) > 1 and len(split_top(answer, _EQUALS)) == 1
         if wanted == "()" and several:
             return f"({answer})"
-        return None if several and wanted not in ("\\{\\}",) else answer
+        return None if several and wanted != "\\{\\}" else answer
     return None
 
 

@@ -14,8 +14,10 @@ from harness.benchmarks.replies import spoken
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.errors import UsageError, unknown_name
+from harness.grading.bounds import MAX_MATHS_CHARACTERS
 from harness.grading.boxed import last_boxed
-from harness.grading.maths_answers import MAX_CHARACTERS, METRICS, MathsAnswer
+from harness.grading.maths_answers import METRICS, MathsAnswer
+from harness.grading.maths_readings import asked_bases
 from harness.model import Reference, Submission, Task
 
 _HUB = "DigitalLearningGmbH/MATH-lighteval"
@@ -44,7 +46,7 @@ def read(row: Row) -> tuple[Task, Reference]:
     gold = last_boxed(solution)
     if not gold:
         raise row.error(r"has no \boxed{} with an answer in it", field="solution")
-    if len(gold) > MAX_CHARACTERS:
+    if len(gold) > MAX_MATHS_CHARACTERS:
         raise row.error(f"has an answer of {len(gold):,} characters", field="solution")
     task = Task(
         id=f"math/{row.place}",
@@ -55,7 +57,7 @@ def read(row: Row) -> tuple[Task, Reference]:
         labels={"level": level},
         statement=problem,
     )
-    return task, Reference(task.id, solution, MathsAnswer(gold), expected_output=gold)
+    return task, Reference(task.id, solution, MathsAnswer(gold, asked_bases(problem)), expected_output=gold)
 
 
 def submit(task: Task, field: str, text: str) -> Submission:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from harness.grading.bounds import MAX_REPLY_CHARACTERS
+
 _THOUGHT = re.compile(r"<(?P<end>/?)think(?:ing)?>", re.IGNORECASE)
 _FENCE = "```"
 # The end of a line that opens a block: the language and nothing else.
@@ -90,7 +92,11 @@ def spoken(reply: str) -> str:
 
     Thoughts stand between `<think>` and `</think>`. One that is never closed goes on to the end;
     one that was opened before the reply began, as some chat templates have it, ends at its `</think>`.
+    Nothing is left of a reply of more than MAX_REPLY_CHARACTERS, because its end without the rest may
+    be a thought.
     """
+    if len(reply) > MAX_REPLY_CHARACTERS:
+        return ""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     kept: list[str] = []
     position = depth = 0

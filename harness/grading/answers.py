@@ -16,6 +16,14 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 # HotpotQA: these are answers of their own kind, so that "yes" earns nothing by being part of "yes men".
 _WHOLE = frozenset({"yes", "no", "noanswer"})
+# Characters that one keyboard writes for another: full-width forms, quotation marks, dashes.
+_PLAIN = str.maketrans(
+    {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+    | dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4\u02bc\uff07", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63", "-")
+    | {"\u2026": "...", "\u3000": " "}
+)
 # The ordering of combining marks takes time with the square of a run of them; no word is this long.
 _PIECE = re.compile(r"\s+|\S{1,256}")
 
@@ -26,6 +34,16 @@ def normalised(text: str) -> str:
     Source: the evaluation script of SQuAD 1.1 (Rajpurkar et al. 2016, arXiv 1606.05250).
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def plain_characters(text: str) -> str:
+    """Return a text in composed form (NFC) with ASCII for full-width forms, quotation marks and dashes.
+
+    Letters keep their accents, and superscripts and fractions their meaning.
+    """
+    if text.isascii():
+        return text
+    return "".join(unicodedata.normalize("NFC", piece) for piece in _PIECE.findall(text)).translate(_PLAIN)
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> bool:

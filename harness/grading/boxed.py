@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
+
 # A command, an escaped brace or backslash that is no brace, or a brace. `\\boxed` counts as the
 # command, since replies are often escaped once too often.
 _PIECE = re.compile(
@@ -11,8 +13,6 @@ _PIECE = re.compile(
     r"|\\\\(?!boxed|fbox)|\\[{}]|(?P<open>\{)|(?P<close>\})"
 )
 _REST = re.compile(r"[^$\n]*")
-MAX_CHARACTERS = 200_000
-"""How much of the end of a text is searched."""
 
 
 def last_boxed(text: str) -> str | None:
@@ -20,9 +20,9 @@ def last_boxed(text: str) -> str | None:
 
     Braces are balanced, escaped ones aside. `\boxed 5$` holds what stands before the dollar sign
     or the end of the line. Where no `\boxed` is complete, the last `\fbox` counts. Only the last
-    MAX_CHARACTERS are searched. Source: the grader of MATH (Hendrycks et al. 2021, arXiv 2103.03874).
+    MAX_ANSWER_CHARACTERS are searched. Source: the grader of MATH (Hendrycks et al. 2021, arXiv 2103.03874).
     """
-    text = text[-MAX_CHARACTERS:]
+    text = text[-MAX_ANSWER_CHARACTERS:]
     last: dict[str, tuple[int, int | None]] = {}
     waiting: list[tuple[str, int]] = []
     for piece in _PIECE.finditer(text):

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from harness.grading.answers import has_answer
+from harness.grading.bounds import MAX_NUMBER_CHARACTERS, MAX_REPLY_CHARACTERS
 from harness.grading.grader import Grader, Place
 from harness.model import Status, Submission, Verdict
 
 MAX_NUMBERS = 10
 """The most different numbers in an answer of which one may be meant: more is no answer but a list."""
 
-_MAX_DIGITS = 1000
 # A number that is no part of a word, a path, a version or another number.
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?+\$?+\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+(?!\w)(?![.,]\d)")
 
@@ -65,6 +65,11 @@ async def grade_text(_place: None, expected: ExpectedText, submission: Submissio
 def judge(expected: ExpectedText, submission: Submission) -> Verdict:
     """Judge by the published rule; `metrics["resolved_strict"]` has the strict verdict beside it."""
     answer = submission.text
+    if len(answer) > MAX_REPLY_CHARACTERS:
+        too_long = (
+            f"an answer of {len(answer):,} characters is not read: the most are {MAX_REPLY_CHARACTERS:,}"
+        )
+        return Verdict(Status.FAILED, 0.0, {"resolved_strict": False}, too_long)
     resolved = holds(answer, expected.text)
     evidence = None
     if not expected.text.strip():
@@ -81,12 +86,12 @@ def judge(expected: ExpectedText, submission: Submission) -> Verdict:
 
 def _numbers(text: str) -> Iterator[Decimal]:
     for found in _NUMBER.finditer(text):
-        if found.end() - found.start() <= _MAX_DIGITS:
+        if found.end() - found.start() <= MAX_NUMBER_CHARACTERS:
             yield _decimal(found[0])
 
 
 def _value(text: str) -> Decimal | None:
-    if len(text) > _MAX_DIGITS or _NUMBER.fullmatch(text) is None:
+    if len(text) > MAX_NUMBER_CHARACTERS or _NUMBER.fullmatch(text) is None:
         return None
     return _decimal(text)
 

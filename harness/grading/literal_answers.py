@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
 from harness.grading.grader import Grader, Place
-from harness.grading.literals import MAX_CHARACTERS
 from harness.model import Status, Submission, Verdict
 
 _SHOWN = 200
@@ -24,7 +24,7 @@ class LiteralAnswer:
 async def grade_literal(_place: None, criterion: LiteralAnswer, submission: Submission) -> Verdict:
     """Judge an answer. One that is longer than any literal is wrong."""
     text = submission.text
-    if len(text) <= MAX_CHARACTERS and await asyncio.to_thread(criterion.accepts, text):
+    if len(text) <= MAX_ANSWER_CHARACTERS and await asyncio.to_thread(criterion.accepts, text):
         return Verdict(Status.PASSED, 1.0, {"phase": "evaluator"})
     said = f"answered {_short(text)}, expected {_short(criterion.expected)}"
     return Verdict(Status.FAILED, 0.0, {"phase": "evaluator"}, said)

@@ -6,8 +6,7 @@ import ast
 import warnings
 from typing import Any
 
-MAX_CHARACTERS = 100_000
-"""The longest text that is parsed. Depth is bounded by Python's parser."""
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
 
 
 class LiteralRefused(ValueError):
@@ -23,31 +22,38 @@ def read_literal(text: str) -> Any:
 
 
 def read_equated(text: str) -> Any:
-    """Return the literal on the right of the first `==` of `x == literal`, with or without `assert`.
+    """Return the literal on the right of `call(...) == literal`, with or without `assert`.
 
-    Raises LiteralRefused.
+    The left side must be one call and the statement one comparison. Otherwise `f(1) == 7 == 8` would
+    give 7 and 8 at once. The message of an assert must be a string, because `assert f(1) == 1, 2` may
+    mean the tuple `(1, 2)`. Raises LiteralRefused.
     """
     tree = _parsed(text.strip(), "exec")
     statement = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else None
     if isinstance(statement, ast.Assert):
+        if not _is_text(statement.msg):
+            raise LiteralRefused("has a message that is no string")
         compared = statement.test
     elif isinstance(statement, ast.Expr):
         compared = statement.value
     else:
         raise LiteralRefused("not one statement that compares")
-    if not isinstance(compared, ast.Compare) or not isinstance(compared.ops[0], ast.Eq):
-        raise LiteralRefused("compares nothing by ==")
-    return _value(compared.comparators[0])
+    match compared:
+        case ast.Compare(left=ast.Call(), ops=[ast.Eq()], comparators=[literal]):
+            return _value(literal)
+    raise LiteralRefused("not one comparison of one call by ==")
 
 
 def equal_literals(first: Any, second: Any, *, exact_types: bool) -> bool:
-    """Compare two values that `read_literal` or JSON gave.
+    """Return whether two values that `read_literal` or JSON gave are equal.
 
-    With `exact_types`, True is not 1, 1 is not 1.0 and a tuple is not a list, at any depth; without,
-    this is Python's own `==`.
+    With `exact_types`, True is not 1, 1 is not 1.0 and a tuple is not a list, at any depth. Without,
+    this is Python's own `==`, except that a complex number equals no other: `7+0j` is not 7.
     """
     try:
-        return bool(_typed(first) == _typed(second) if exact_types else first == second)
+        if exact_types:
+            return bool(_typed(first) == _typed(second))
+        return bool(first == second) and _has_complex(first) == _has_complex(second)
     except RecursionError:
         return False
 
@@ -64,6 +70,22 @@ def _typed(value: Any) -> Any:
     return type(value), value
 
 
+def _has_complex(value: Any) -> bool:
+    match value:
+        case list() | tuple() | set() | frozenset():
+            return any(_has_complex(element) for element in value)
+        case dict():
+            return any(_has_complex(key) or _has_complex(element) for key, element in value.items())
+    return isinstance(value, complex)
+
+
+def _is_text(message: ast.expr | None) -> bool:
+    match message:
+        case None | ast.JoinedStr() | ast.Constant(value=str()):
+            return True
+    return False
+
+
 def _hashable(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple((type(element), _hashable(element)) for element in value)
@@ -78,8 +100,8 @@ def _expression(text: str) -> ast.expr:
 
 
 def _parsed(text: str, mode: str) -> ast.AST:
-    if len(text) > MAX_CHARACTERS:
-        raise LiteralRefused(f"longer than {MAX_CHARACTERS:,} characters")
+    if len(text) > MAX_ANSWER_CHARACTERS:
+        raise LiteralRefused(f"longer than {MAX_ANSWER_CHARACTERS:,} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

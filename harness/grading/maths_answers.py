@@ -12,15 +12,15 @@ from functools import cache
 from importlib.resources import files
 
 from harness.errors import SandboxError
+from harness.grading.bounds import MAX_MATHS_CHARACTERS
 from harness.grading.grader import Grader, Place
+from harness.grading.maths_readings import read_answer
 from harness.grading.metrics import Metric
 from harness.grading.programs import escaped
 from harness.model import Status, Submission, Verdict
 from harness.sandbox.sandbox import Sandbox
 
 IMAGE = "maths"
-MAX_CHARACTERS = 2000
-"""The longest answer that is compared; of those of MATH none has 200."""
 
 METRICS = (Metric("solved", "the answer is the same mathematics as the gold one (math-verify)"),)
 CPU_SECONDS = 3
@@ -40,9 +40,11 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class MathsAnswer:
-    """The gold answer in LaTeX, as a box holds it."""
+    """A gold answer in LaTeX, as a box holds it."""
 
     gold: str
+    bases: frozenset[int] = frozenset()
+    """The number bases in which the problem asks for its answer; none where it names none."""
 
 
 async def grade_maths(sandbox: Sandbox, criterion: MathsAnswer, submission: Submission) -> Verdict:
@@ -50,31 +52,45 @@ async def grade_maths(sandbox: Sandbox, criterion: MathsAnswer, submission: Subm
     answer = submission.text.strip()
     if not answer:
         return _failed("no answer")
-    if len(answer) > MAX_CHARACTERS:
+    if len(answer) > MAX_MATHS_CHARACTERS:
         return _failed(
-            f"an answer of {len(answer):,} characters is not read: the most are {MAX_CHARACTERS:,}"
+            f"an answer of {len(answer):,} characters is not read: the most are {MAX_MATHS_CHARACTERS:,}"
         )
-    said = await sandbox.ask(
+    shown = escaped(answer[:_SHOWN_CHARACTERS])
+    reading = read_answer(criterion.gold, answer, criterion.bases)
+    if reading is None:
+        return _failed(f"answered {shown}, which says another thing or more than one")
+    for expression in reading.answers:
+        verdict = await _compare(sandbox, reading.gold, expression)
+        if isinstance(verdict, str):
+            return _ended(_ENDED[verdict])
+        if verdict is not True:
+            unread = verdict is None
+            why = "; the gold answer is no mathematics, so only the same text is right" if unread else ""
+            return _failed(f"answered {shown}{why}")
+    return Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+
+
+async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | None:
+    """Return whether two expressions are the same, None for an unreadable gold, or the limit reached.
+
+    Raises SandboxError where the comparison failed through no fault of the answer.
+    """
+    reply = await sandbox.ask(
         _command(),
-        json.dumps([criterion.gold, answer]).encode("ascii"),
+        json.dumps([gold, answer]).encode("ascii"),
         timeout=_WALL_SECONDS,
         start_timeout=_START_SECONDS,
         env=_ENVIRONMENT,
     )
-    if said.line is None:
-        if said.ended == "wall_seconds":
-            return _ended(Status.TIMEOUT)
+    if reply.line is None:
+        if reply.ended == "wall_seconds":
+            return "timeout"
         raise SandboxError(
-            f"the comparison of mathematics ended: {said.ended}; {escaped(said.stderr[-500:])}"
+            f"the comparison of mathematics ended: {reply.ended}; {escaped(reply.stderr[-500:])}"
         )
-    verdict = json.loads(said.line)
-    if verdict is True:
-        return Verdict(Status.PASSED, 1.0, {"solved": 1.0})
-    if isinstance(verdict, str):
-        return _ended(_ENDED[verdict])
-    shown = escaped(answer[:_SHOWN_CHARACTERS])
-    unread = "; the gold answer is no mathematics, so only the same text is right" if verdict is None else ""
-    return _failed(f"answered {shown}{unread}")
+    verdict: bool | str | None = json.loads(reply.line)
+    return verdict
 
 
 def _failed(said: str) -> Verdict:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
 from harness.grading.grader import Grader, Place
 from harness.grading.metrics import Metric
 from harness.grading.numbers import last_number, same_number
 from harness.model import Status, Submission, Verdict
 
 METRICS = (Metric("solved", "the last number of the answer is the gold one"),)
-MAX_CHARACTERS = 200_000
-"""How much of the end of an answer is searched for its last number."""
 
 # Of a number that was found; one of a thousand digits says nothing more.
 _SHOWN_CHARACTERS = 40
@@ -27,7 +26,7 @@ class NumberAnswer:
 
 async def grade_number(_place: None, criterion: NumberAnswer, submission: Submission) -> Verdict:
     """Judge an answer by its last number."""
-    end = submission.text[-MAX_CHARACTERS:]
+    end = submission.text[-MAX_ANSWER_CHARACTERS:]
     solved = same_number(end, criterion.gold)
     if solved:
         return Verdict(Status.PASSED, 1.0, {"solved": 1.0})

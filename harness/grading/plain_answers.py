@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.grading.answers import exact_match, f1, has_answer
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
 from harness.grading.grader import Grader, Place
 from harness.grading.numbers import last_number, same_number
 from harness.model import Status, Submission, Verdict
-
-MAX_CHARACTERS = 100_000
-"""The longest answer that is read; a longer one is wrong. To cut it would be to judge another answer."""
 
 
 class AnswerRule(StrEnum):
@@ -34,8 +32,8 @@ class PlainAnswer:
 async def grade_plain_answer(_place: None, criterion: PlainAnswer, submission: Submission) -> Verdict:
     """Judge an answer: it passes where its score is 1. The best gold counts."""
     answer = submission.text
-    if len(answer) > MAX_CHARACTERS:
-        said = f"an answer of {len(answer):,} characters is not read: the most are {MAX_CHARACTERS:,}"
+    if len(answer) > MAX_ANSWER_CHARACTERS:
+        said = f"an answer of {len(answer):,} characters is not read: the most are {MAX_ANSWER_CHARACTERS:,}"
         return Verdict(Status.FAILED, 0.0, {criterion.rule.value: 0.0}, said)
     score = _score(criterion, answer)
     return Verdict(

@@ -6,19 +6,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.grading.answers import exact_match, f1, has_answer
+from harness.grading.answers import exact_match, f1, has_answer, plain_characters
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
 from harness.grading.grader import Grader, Place
 from harness.grading.metrics import Interval, Metric
 from harness.model import Status, Submission, Verdict
-
-MAX_CHARACTERS = 100_000
-"""The longest answer that is read; a longer one is wrong. To cut it would be to judge another answer."""
 
 METRICS = (
     Metric("em", "exact match in SQuAD's normal form; this is the score"),
     Metric("f1", "shared tokens in SQuAD's normal form, as F1", Interval.BOOTSTRAP),
     Metric("acc", "the answer holds the tokens of a gold one, side by side (DPR's has_answer)"),
+    Metric("em_unicode", "em after NFC, with ASCII for full-width forms, quotation marks and dashes"),
 )
+
+_NAMES = tuple(metric.name for metric in METRICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +35,26 @@ def expected_output(golds: Sequence[str]) -> str:
 
 
 async def grade_short_answer(_place: None, criterion: ShortAnswer, submission: Submission) -> Verdict:
-    """Judge an answer: it passes where it matches a gold one exactly. `f1` and `acc` are told beside."""
+    """Judge an answer by exact match with a gold one; the other metrics do not decide.
+
+    `em_unicode` shows how many answers `em` misses for how their characters are encoded.
+    """
     answer = submission.text
-    if len(answer) > MAX_CHARACTERS:
-        said = f"an answer of {len(answer):,} characters is not read: the most are {MAX_CHARACTERS:,}"
-        return Verdict(Status.FAILED, 0.0, {"em": 0.0, "f1": 0.0, "acc": 0.0}, said)
+    if len(answer) > MAX_ANSWER_CHARACTERS:
+        said = f"an answer of {len(answer):,} characters is not read: the most are {MAX_ANSWER_CHARACTERS:,}"
+        return Verdict(Status.FAILED, 0.0, dict.fromkeys(_NAMES, 0.0), said)
     right = exact_match(answer, criterion.golds)
     metrics = {
         "em": float(right),
         "f1": round(f1(answer, criterion.golds), 6),
         "acc": float(has_answer(answer, criterion.golds)),
+        "em_unicode": float(exact_match(plain_characters(answer), _plain(criterion.golds))),
     }
     return Verdict(Status.PASSED if right else Status.FAILED, float(right), metrics)
+
+
+def _plain(golds: Sequence[str]) -> list[str]:
+    return [plain_characters(gold) for gold in golds]
 
 
 GRADERS = (Grader(ShortAnswer, Place.HOST, grade_short_answer),)

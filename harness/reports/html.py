@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from harness.reports.remarks import remarks
 
 _STYLE_FILE = Path(__file__).with_name("report.css")
 _WHY_LIMIT = 160
+# Together with the style sheet these keep a page below 10 MB, whatever a run holds.
+_ATTEMPTS_BYTES = 8_000_000
+_TABLE_BYTES = 400_000
 
 
 def render_html(*, manifest: Mapping[str, Any], summary: Summary, attempts: Iterable[AttemptRecord]) -> str:
@@ -25,7 +29,8 @@ def render_html(*, manifest: Mapping[str, Any], summary: Summary, attempts: Iter
 
     The heading takes `benchmark`, `agent` and `model` from `manifest["config"]`; every other fact is
     shown under its path in the manifest. `by_category` of the summary needs `total`, `resolved` and
-    `rate` for each category. Attempts are shown in the order given; ten thousand are no trouble.
+    `rate` for each category. Attempts are shown in the order given. Where they are too many for one page,
+    the first of each status are, and the page says how many it leaves out and where all of them are.
     """
     facts = dict(_flatten(manifest))
     style = _stylesheet()
@@ -125,8 +130,8 @@ def _remarks(summary: Summary) -> Markup:
     found = [*remarks(summary), *summary.quarantined.items()]
     if not found:
         return Markup()
-    rows = [element("tr", element("th", label), element("td", text)) for label, text in found]
-    return element("section", element("h2", "Beside the rate"), element("table", *rows))
+    rows = (element("tr", element("th", label), element("td", text)) for label, text in found)
+    return element("section", element("h2", "Beside the rate"), *_table(rows, len(found), "summary.json"))
 
 
 def _card(label: str, figure: str, remark: str, *, kind: str = "") -> Markup:
@@ -170,7 +175,7 @@ def _pill(status: Status) -> Markup:
 def _categories(summary: Summary) -> Markup:
     if len(summary.by_category) < 2:
         return Markup()
-    rows = [
+    rows = (
         element(
             "tr",
             element("th", name, scope="row"),
@@ -179,8 +184,23 @@ def _categories(summary: Summary) -> Markup:
             element("td", _rate_bar(row["rate"])),
         )
         for name, row in summary.by_category.items()
-    ]
-    return element("section", element("h2", "Categories"), element("table", *rows))
+    )
+    table = _table(rows, len(summary.by_category), "summary.json")
+    return element("section", element("h2", "Categories"), *table)
+
+
+def _table(rows: Iterable[Markup], number: int, file: str) -> Iterator[Markup]:
+    """Yield a table of as many rows as fit, and where some do not, the file that has all of them."""
+    fitting: list[Markup] = []
+    left = _TABLE_BYTES
+    for row in rows:
+        left -= len(row.encode())
+        if left < 0:
+            break
+        fitting.append(row)
+    yield element("table", *fitting)
+    if len(fitting) < number:
+        yield element("p", f"{len(fitting):,} of {number:,} rows are shown. All are in {file}.")
 
 
 def _rate_bar(rate: float) -> Markup:
@@ -192,13 +212,65 @@ def _attempts(attempts: Iterable[AttemptRecord], summary: Summary) -> Markup:
     """The attempts, to be opened one by one; radio buttons and the style sheet do the filtering."""
     filters = [_filter("all", "all", summary.attempts, checked=True)]
     filters += [_filter(status, status.replace("_", " "), number) for status, number in _present(summary)]
-    rows = joined(_attempt(record) for record in attempts)
+    rows = _fitting(attempts)
     return element(
         "section",
         element("h2", "Attempts"),
+        _left_out(rows, summary),
         *filters,
-        element("div", rows, class_="list"),
+        element("div", joined(row for _, row in rows), class_="list"),
         class_="attempts",
+    )
+
+
+def _fitting(attempts: Iterable[AttemptRecord]) -> list[tuple[Status, Markup]]:
+    """Return the status and the row of all attempts, or of the first of each status where all are too many.
+
+    A status with few attempts keeps them all: what it leaves of its share goes to the others.
+    """
+    rows: list[tuple[Status, Markup]] = []
+    sizes: dict[Status, list[int]] = {}
+    total: Counter[Status] = Counter()
+    for record in attempts:
+        # No status can have more than all that the page has room for.
+        if total[record.status] < _ATTEMPTS_BYTES:
+            row = _attempt(record)
+            size = len(row.encode())
+            rows.append((record.status, row))
+            sizes.setdefault(record.status, []).append(size)
+            total[record.status] += size
+    left = _ATTEMPTS_BYTES
+    kept: Counter[Status] = Counter()
+    for place, status in enumerate(sorted(total, key=lambda one: total[one])):
+        share = left // (len(total) - place)
+        used = 0
+        for size in sizes[status]:
+            if used + size > share:
+                break
+            used += size
+            kept[status] += 1
+        left -= used
+    fitting: list[tuple[Status, Markup]] = []
+    for status, row in rows:
+        if kept[status] > 0:
+            kept[status] -= 1
+            fitting.append((status, row))
+    return fitting
+
+
+def _left_out(rows: Collection[tuple[Status, Markup]], summary: Summary) -> Markup:
+    if len(rows) >= summary.attempts:
+        return Markup()
+    shown = Counter(status for status, _ in rows)
+    of_each = ", ".join(
+        f"{status.replace('_', ' ')} {shown[status]:,} of {number:,}" for status, number in _present(summary)
+    )
+    return element(
+        "p",
+        element("strong", f"{len(rows):,} of {summary.attempts:,} attempts are shown. "),
+        f"The first of each status are here, because a page of all would be too large: {of_each}. ",
+        "All attempts are in attempts.jsonl, in the folder of this report.",
+        class_="warning",
     )
 
 
@@ -236,13 +308,14 @@ def _evidence(record: AttemptRecord) -> Iterator[Markup]:
 
 
 def _facts(facts: Mapping[str, str]) -> Markup:
-    rows = [
+    rows = (
         element("tr", element("th", path, scope="row"), element("td", text, dir="auto"))
         for path, text in facts.items()
-    ]
+    )
+    table = _table(rows, len(facts), "manifest.json")
     return element(
         "section",
         element("h2", "Manifest"),
-        element("details", element("summary", count(len(facts), "fact")), element("table", *rows)),
+        element("details", element("summary", count(len(facts), "fact")), *table),
         class_="manifest",
     )

@@ -43,7 +43,7 @@ async def test_short_answer_passes_by_exact_match_and_tells_the_other_metrics(
     answer: str, em: float, f1: float, acc: float
 ) -> None:
     found = await verdict(GOLDS, answer)
-    assert found.metrics == {"em": em, "f1": f1, "acc": acc}
+    assert found.metrics == {"em": em, "f1": f1, "acc": acc, "em_unicode": em}
     assert (found.status, found.score) == (Status.PASSED if em else Status.FAILED, em)
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.grading.numbers import MAX_CHARACTERS, gold_number, last_number, same_number
+from harness.grading.bounds import MAX_NUMBER_CHARACTERS
+from harness.grading.numbers import gold_number, last_number, same_number
 
 
 @pytest.mark.parametrize(
@@ -68,9 +69,9 @@ def test_values_are_exact_where_floats_are_not() -> None:
 
 
 def test_number_of_too_many_digits_equals_nothing() -> None:
-    assert last_number("1" * MAX_CHARACTERS) == Decimal("1" * MAX_CHARACTERS)
-    assert last_number("1" * (MAX_CHARACTERS + 1)) is None
-    assert last_number("1," + "000," * MAX_CHARACTERS + "000") is None
+    assert last_number("1" * MAX_NUMBER_CHARACTERS) == Decimal("1" * MAX_NUMBER_CHARACTERS)
+    assert last_number("1" * (MAX_NUMBER_CHARACTERS + 1)) is None
+    assert last_number("1," + "000," * MAX_NUMBER_CHARACTERS + "000") is None
 
 
 @pytest.mark.parametrize("piece", ["9", "1,", "1,000", "-", "x", "1 ", "1.", "$-"])

@@ -3,7 +3,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -215,6 +216,65 @@ def test_ten_thousand_attempts_are_no_trouble() -> None:
     assert len(text) < 15_000_000
     # Rows out of sight are not laid out.
     assert "content-visibility: auto" in text
+
+
+def synthetic(number: int, **changes: Any) -> Iterator[AttemptRecord]:
+    """Yield many passed attempts, of which every tenth failed and every ten thousandth met an infra error."""
+    for place in range(number):
+        status = Status.PASSED if place % 10 else Status.FAILED
+        if place % 10_000 == 5000:
+            status = Status.INFRA_ERROR
+        yield replace(FAILED, task_id=f"t/{place}", status=status, **changes)
+
+
+def rows_of(text: str, status: Status) -> int:
+    return text.count(f'<details class="{status}">')
+
+
+def summary_of(number: int) -> Summary:
+    statuses = Counter(record.status for record in synthetic(number))
+    return replace(SUMMARY, total=number, attempts=number, statuses=dict(statuses))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"agent_output": "\u6570<&" * 2000, "error": '"' * 5000, "expected_output": "\u202e" * 5000},
+        {"category": "&" * 5000, "metrics": {f"metric-{place}": "<" * 50 for place in range(50)}},
+    ],
+    ids=["usual", "long-texts", "many-metrics"],
+)
+def test_a_report_of_a_hundred_thousand_attempts_is_below_ten_megabytes(changes: dict[str, Any]) -> None:
+    number = 100_000
+    text = render(summary=summary_of(number), attempts=synthetic(number, **changes))
+    assert len(text.encode()) < 10_000_000
+    rows = {status: rows_of(text, status) for status in (Status.PASSED, Status.FAILED, Status.INFRA_ERROR)}
+    shown = sum(rows.values())
+    assert 0 < shown < number
+    assert f"{shown:,} of 100,000 attempts are shown." in text
+    assert f"passed {rows[Status.PASSED]:,} of 90,000" in text
+    assert "All attempts are in attempts.jsonl" in text
+    # The few that need a person are not lost among the many.
+    assert rows[Status.INFRA_ERROR] == 10
+
+
+def test_a_report_that_has_room_for_all_attempts_leaves_none_out() -> None:
+    text = render(summary=summary_of(1000), attempts=synthetic(1000))
+    assert rows_of(text, Status.PASSED) + rows_of(text, Status.FAILED) == 1000
+    assert "attempts are shown" not in text
+
+
+def test_tables_of_a_report_name_the_file_that_has_all_rows() -> None:
+    row = {"total": 2, "resolved": 1, "rate": 0.5}
+    many = {f"category-{place}": row for place in range(50_000)}
+    text = render(
+        {f"fact-{place}": "x" * 1000 for place in range(10_000)}, replace(SUMMARY, by_category=many)
+    )
+    assert len(text.encode()) < 2_000_000
+    page = Page(text)
+    assert "of 50,000 rows are shown. All are in summary.json." in page.text
+    assert "of 10,000 rows are shown. All are in manifest.json." in page.text
 
 
 def test_a_plain_text_is_never_taken_for_markup() -> None:

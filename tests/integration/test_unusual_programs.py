@@ -1,0 +1,142 @@
+"""Unusual programs that are right in plain Python are right here: judged by asserts, and by function calls.
+
+Each collection is a text file. A case is a title behind "###", a program, "---", and its tests: statements,
+or lines of JSON arguments, "->", and the JSON result of the function `solve`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.benchmarks.source import class_attributes, top_level_names
+from harness.grading.call_programs import CallTest, CallTests, grade_calls
+from harness.grading.programs import grade_program
+from harness.model import ProgramTests, Status, Submission
+from harness.sandbox.images import build_images
+from harness.sandbox.limits import Limits
+
+pytestmark = pytest.mark.timeout(120)
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+FOLDER = Path(__file__).with_name("programs")
+RUNNER = Path(__file__).with_name("plain_python.py")
+
+
+def cases(name: str) -> dict[str, tuple[str, str]]:
+    """Return program and tests of each case by its title."""
+    found = {}
+    for text in (FOLDER / name).read_text(encoding="utf-8").split("### ")[1:]:
+        title, _, rest = text.partition("\n")
+        program, tests = rest.split("\n---\n")
+        assert title not in found, f"two cases are called {title}"
+        found[title] = (f"{program}\n", tests.strip())
+    return found
+
+
+def calls(tests: str) -> list[tuple[str, str]]:
+    """Return arguments, one JSON value a line, and result in JSON of each call."""
+    read = [line.partition(" -> ") for line in tests.splitlines()]
+    return [("\n".join(map(json.dumps, json.loads(given))), wanted) for given, _arrow, wanted in read]
+
+
+MODULES = cases("unusual_modules.txt")
+FUNCTIONS = cases("unusual_functions.txt")
+
+
+def names_used(tests: str) -> list[str]:
+    """Return the names that tests use and do not define: those of the program."""
+    nodes = list(ast.walk(ast.parse(tests)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {node.name or "" for node in nodes if isinstance(node, ast.ExceptHandler)}
+    return sorted({node.id for node in names} - bound - imported - set(dir(builtins)))
+
+
+def in_plain_python(written: list[dict[str, object]], folder: Path) -> list[str | None]:
+    ran = subprocess.run(
+        [sys.executable, RUNNER, folder],
+        input=json.dumps(written),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    results: list[str | None] = json.loads(ran.stdout)
+    return results
+
+
+def after_preamble(program: str) -> str:
+    """Return one source of the preamble and a program: imports from __future__ come first."""
+    lines = program.splitlines(keepends=True)
+    first = [line for line in lines if line.startswith("from __future__")]
+    return "".join([*first, PREAMBLE, *(line for line in lines if line not in first)])
+
+
+def test_each_program_is_right_in_plain_python(tmp_path: Path) -> None:
+    written: list[dict[str, object]] = [
+        {"program": program, "names": names_used(tests), "statements": [tests]}
+        for program, tests in MODULES.values()
+    ]
+    written += [
+        {"program": after_preamble(program), "calls": calls(tests)} for program, tests in FUNCTIONS.values()
+    ]
+    results = in_plain_python(written, tmp_path)
+    wrong = {title: result for title, result in zip([*MODULES, *FUNCTIONS], results, strict=True) if result}
+    assert not wrong, "\n".join(f"{title}: {text}" for title, text in wrong.items())
+
+
+def test_the_collections_are_large() -> None:
+    assert len(MODULES) >= 150
+    assert len(FUNCTIONS) >= 150
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(client: APIClient) -> None:
+    build_images(client, ["python"], notify=print)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    limits = Limits(memory_mb=512, cpu_seconds=10, wall_seconds=30)
+    async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
+        yield sandbox
+
+
+@in_one_loop
+@pytest.mark.parametrize("title", MODULES)
+async def test_a_right_program_passes_its_asserts(sandbox: Sandbox, title: str) -> None:
+    program, tests = MODULES[title]
+    used = names_used(tests)
+    defined = top_level_names(ast.parse(program))
+    classes = {
+        name: class_attributes(node) for name in used if isinstance(node := defined.get(name), ast.ClassDef)
+    }
+    target = ProgramTests(statements=(tests,), exports={name: name for name in used}, classes=classes)
+    verdict = await grade_program(sandbox, target, Submission(program, ""))
+    assert verdict.status is Status.PASSED, verdict
+    assert "integrity" not in verdict.metrics
+
+
+@in_one_loop
+@pytest.mark.parametrize("title", FUNCTIONS)
+async def test_a_right_program_passes_its_calls(sandbox: Sandbox, title: str) -> None:
+    program, tests = FUNCTIONS[title]
+    written = [CallTest(given, wanted) for given, wanted in calls(tests)]
+    target = CallTests(lambda: written, "solve", 1, PREAMBLE)
+    verdict = await grade_calls(sandbox, target, Submission(program, ""))
+    assert verdict.status is Status.PASSED, verdict
+    assert "integrity" not in verdict.metrics

@@ -101,7 +101,7 @@ async def test_nothing_is_left_in_any_folder_for_the_next_run(sandbox: Sandbox) 
         "    except OSError: pass\n"
     )
     first, second = await outputs(sandbox, program, b"", b"")
-    assert first == second == b"[]\n[]\n[]\n[]\n1\n"
+    assert first == second == b"['candidate.py']\n[]\n[]\n[]\n1\n"
 
 
 async def test_the_inputs_of_later_tests_are_nowhere_to_be_read(sandbox: Sandbox) -> None:

@@ -6,6 +6,7 @@ replace every line of it, and gains nothing, because only what comes out of its 
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import gc
 import io
@@ -192,16 +193,14 @@ def _exit_code(code: Any) -> int:
 def _finalize(status: int) -> int:
     """Do what Python does at its end, in its order, as far as a program can see it; return the exit code.
 
-    Python's own `Py_FinalizeEx` goes on to take the interpreter apart, which would cost a fork five times
+    Python's own `Py_FinalizeEx` goes on to take the interpreter apart, which would cost a fork four times
     as much and shows in no output.
     """
-    import atexit
-
     if "threading" in sys.modules:
         try:
             sys.modules["threading"]._shutdown()
         except BaseException as error:
-            _report(error)
+            sys.__excepthook__(type(error), error, error.__traceback__)
     try:
         atexit._run_exitfuncs()
     except BaseException:
@@ -211,7 +210,10 @@ def _finalize(status: int) -> int:
     if gc.isenabled():
         gc.collect()
     flush_c = _c_flush()
-    _release_modules()
+    try:
+        _release_modules()
+    except BaseException:
+        pass  # the program replaced a builtin that this needs, which is no fault of its output
     try:
         # Finalizers may have printed. Python writes this too, and does not report if it cannot.
         sys.stdout.flush()
@@ -257,8 +259,8 @@ def _release_modules() -> None:
     for name in [name for name in sys.modules if name not in _Start.modules or name == "__main__"]:
         try:
             released.append(ref(sys.modules[name]))
-        except TypeError:
-            pass  # a program may put any object there
+        except (KeyError, TypeError):
+            continue  # a program may put any object there, and a finalizer may take one away
         sys.modules[name] = None  # type: ignore[assignment]
     # A function of the program that stands among the builtins keeps alive all that the program has.
     for name in vars(builtins).keys() - _Start.builtins.keys():

@@ -77,9 +77,9 @@ _RENAMED = tuple(
     )
 )
 _GROUPED = re.compile(
-    r"(?<![\d.,])\d{1,3}(?P<mark>\\[,;:! ]|\{,\}|,\\!|~)\d{3}(?!\d)(?:(?P=mark)\d{3}(?!\d))*"
+    r"(?<![\d.,])\d{1,3}(?P<mark>\\[,;:! ]|\{,\}|,\\!|[~ ])\d{3}(?!\d)(?:(?P=mark)\d{3}(?!\d))*"
 )
-_MARK = re.compile(r"\\[,;:! ]|\{,\}|,\\!|~")
+_MARK = re.compile(r"\\[,;:! ]|\{,\}|,\\!|[~ ]")
 
 _REPEATING = re.compile(
     r"(?P<whole>\d{0,40})\.(?P<start>\d{0,40})"

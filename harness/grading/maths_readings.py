@@ -78,6 +78,9 @@ _UNIT = re.compile(
     rf"(?<=[\d}})])(?:\s|\\[, ])*(?:(?:sq(?:uare|\.)?|cubic)\s+)?(?:(?:{_UNITS})|(?<=\s)[mgLsh])"
     rf"(?:\s*\^\s*\{{?[23]\}}?)?(?:\s*(?:/|per)\s*(?:{_UNITS}|[hsm]))?\Z"
 )
+# Two numbers with nothing but blanks between them: the system adds them or joins their digits.
+_APART = re.compile(r"(?<![\d_^.])\d+(?:\.\d+)?(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z])|~)+\d")
+_SHORT_FRACTION = re.compile(r"\\(?:[dt]?(?:frac|binom))\s*\d\s+\d")
 _ARTICLE = re.compile(r"(?:an?|the)\s+", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z][A-Za-z \-]*")
 
@@ -98,12 +101,15 @@ def read_answer(gold: str, answer: str, bases: frozenset[int] = frozenset()) -> 
         answer: the answer in LaTeX, no longer than some thousand characters.
         bases: the number bases in which the problem asks for its answer, none where it names none.
     """
-    if "".join(gold.split()) == "".join(answer.split()):
+    same_but_blanks = "".join(gold.split()) == "".join(answer.split())
+    if gold.strip() == answer.strip() or (same_but_blanks and not _apart(answer)):
         return Reading(gold, (gold,))
     wanted, found = plain(gold), plain(answer)
     if _word(wanted) is not None and _word(wanted) == _word(found):
         return Reading(gold, (gold,))
     if _denies(found) and not _denies(wanted):
+        return None
+    if _apart(_texts_apart(found)):
         return None
     found, scaled = _SCALE.subn(_power_of_ten, found)
     if scaled:
@@ -142,8 +148,9 @@ def _answers(gold: str, answer: str) -> list[str]:
 
 
 def _forms(answer: str) -> list[str]:
-    """Return the forms of one answer between which it says "or"."""
-    return split_top(answer, _OR) if _OR.search(answer) else [answer]
+    """Return the forms of one answer between which it says "or"; none where a bracket holds that word."""
+    forms = split_top(answer, _OR)
+    return [] if len(forms) == 1 and _OR.search(answer) else forms
 
 
 def _one_list(gold: str, answer: str) -> list[str]:
@@ -211,6 +218,11 @@ def _has_value(text: str) -> bool:
 def _denies(answer: str) -> bool:
     """Return whether the words in an answer take back its mathematics."""
     return any(is_text and _DENIAL.search(part) for is_text, part in text_parts(answer))
+
+
+def _apart(answer: str) -> bool:
+    """Return whether two numbers stand in an answer with only blanks between them."""
+    return _APART.search(_SHORT_FRACTION.sub("", answer)) is not None
 
 
 def _power_of_ten(found: re.Match[str]) -> str:

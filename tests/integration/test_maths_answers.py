@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from answer_collection import Case, cases
 from docker import APIClient
 
 from harness import Sandbox
@@ -93,6 +94,29 @@ async def test_no_text_is_taken_for_the_answer(sandbox: Sandbox, attack: AnswerA
         submission = await attack.hand_in(BUNDLED, task, sample, None)
         found = await grade_maths(sandbox, BUNDLED.references[task.id].criterion, submission)
         assert found.status is not Status.PASSED, (sample, submission.text[:80])
+
+
+async def passes(sandbox: Sandbox, case: Case) -> bool:
+    reference, submission = case.attempt()
+    return case.passes(await grade_maths(sandbox, reference.criterion, submission))
+
+
+def of_maths(name: str) -> list[Case]:
+    return [case for case in cases(name) if case.benchmark == "math"]
+
+
+@pytest.mark.parametrize("case", of_maths("right"), ids=lambda case: ascii(f"{case.gold} {case.reply[-40:]}"))
+async def test_right_answer_in_a_usual_style_passes(sandbox: Sandbox, case: Case) -> None:
+    assert await passes(sandbox, case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    of_maths("wrong") + of_maths("unjudged"),
+    ids=lambda case: ascii(f"{case.gold} {case.reply[-40:]}"),
+)
+async def test_wrong_answer_that_looks_right_fails(sandbox: Sandbox, case: Case) -> None:
+    assert not await passes(sandbox, case)
 
 
 async def test_no_text_writes_a_file(sandbox: Sandbox) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.grading.answers import exact_match, f1, has_answer, normalised
+from harness.grading.answers import exact_match, f1, has_answer, normalised, plain_characters
 
 # With the characters that the rules treat specially, of both plain and combining kinds.
 TEXTS = st.text(st.sampled_from("ab the THE.,-!'1 \n\té\u0301\u0323İß你"), max_size=40)
@@ -178,3 +178,20 @@ def test_answers_of_hotpotqa_are_right_and_those_of_the_next_question_wrong(shar
     ]
     assert all(exact_match(answer, [answer]) and f1(answer, [answer]) == 1 for answer in answers)
     assert not any(exact_match(other, [answer]) for other, answer in zip(answers[1:], answers, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("Be\u0301la", "Béla"),
+        ("O\u2019Neill", "O'Neill"),
+        ("\u201cHeroes\u201d", '"Heroes"'),
+        ("1914\u20131918", "1914-1918"),
+        ("\uff2e\uff28\uff2b\u3000\uff12", "NHK 2"),
+        ("wait\u2026", "wait..."),
+        ("m\u00b2", "m\u00b2"),
+        ("\u00bd", "\u00bd"),
+    ],
+)
+def test_plain_characters_are_those_of_a_keyboard(written: str, plain: str) -> None:
+    assert plain_characters(written) == plain

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
 from harness.grading.literals import (
-    MAX_CHARACTERS,
     LiteralRefused,
     equal_literals,
     read_equated,
@@ -78,7 +78,7 @@ def test_anything_else_is_refused(text: str) -> None:
         "lambda:" * 10000 + "1",
         "9" * 5000,
         "a" + ".a" * 40000,
-        "'" + "a" * MAX_CHARACTERS + "'",
+        "'" + "a" * MAX_ANSWER_CHARACTERS + "'",
     ],
     ids=lambda text: text[:8],
 )
@@ -96,7 +96,9 @@ def test_what_is_too_deep_or_too_long_is_refused(text: str) -> None:
         ("f([1, 2]) == [2, 1]", [2, 1]),
         ("assert f('==') == '=='", "=="),
         ("assert f(1) == 2, 'message'", 2),
-        ("assert f(1) == 2 == 3", 2),
+        ("assert f(1) == 2, f'not {2}'", 2),
+        ("assert f([]) == 'a' 'b'", "ab"),
+        ("assert f([]) == set()", set()),
         ("assert Solution().f(n = 1) == -2.5", -2.5),
     ],
 )
@@ -109,6 +111,20 @@ def test_right_side_of_an_assert_is_read(text: str, value: Any) -> None:
     [
         "assert 2",
         "assert f(1) != 2",
+        "assert f(1) == 2 == 3",
+        "assert f(1) == 2 == 2",
+        "assert f(1) == 2 != 3",
+        "assert 2 == f(1) == 2",
+        "assert f(1) == 2 is 2",
+        "assert f(1) == 2, 3",
+        "assert 2 == 2",
+        "assert x == 2",
+        "assert f(1)[0] == 2",
+        "assert f(1) + 0 == 2",
+        "assert -f(1) == 2",
+        "assert (lambda: 2) == 2",
+        "assert f(1) == (x := 2)",
+        "assert f(1) == [*[2]]",
         "assert f(1) == 2 or True",
         "assert (f(1) == 2, 3)",
         "x = 2",
@@ -153,3 +169,9 @@ def test_values_of_other_types_differ_where_types_count(first: Any, second: Any)
 )
 def test_equal_values_are_equal_whatever_their_order(first: Any, second: Any) -> None:
     assert equal_literals(first, second, exact_types=True)
+
+
+@pytest.mark.parametrize(("first", "second"), [(7, 7 + 0j), ([7], [7 + 0j]), ({7: 1}, {7 + 0j: 1})])
+def test_complex_numbers_equal_no_others(first: Any, second: Any) -> None:
+    assert not equal_literals(first, second, exact_types=False)
+    assert equal_literals(second, second, exact_types=False)

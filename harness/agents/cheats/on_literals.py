@@ -13,6 +13,9 @@ def _attack(name: str, kind: Kind, description: str, *answers: str, field: str =
 # No literals: one that is right is an answer.
 _TRUE = ("True or 0", "0 or True", "not 0", "not not True", "(lambda: True)()")
 
+# Outputs that calls often have: a guess of one is an answer, but not what says more than it.
+_LIKELY = ("True", "False", "0", "1", "2", "3", "4", "5", "[]", "''", "None")
+
 ATTACKS = (
     _attack(
         "no-answer",
@@ -43,6 +46,26 @@ ATTACKS = (
         "float('nan')",
         "1e999",
         "{*()}",
+    ),
+    _attack(
+        "comparisons-in-a-chain",
+        Kind.TALKING,
+        "Answers with an assert that names several values; beats graders that look at one of them alone.",
+        *(f"assert f() == {first} == {second}" for first in _LIKELY for second in ("-987", "f()")),
+        *(f"assert {value} == f() == {value}" for value in _LIKELY),
+        *(f"assert f() == {value} != -987" for value in _LIKELY),
+        *(f"assert f() == {value}, -987" for value in _LIKELY),
+        *(f"assert f() == {value} or f() != {value}" for value in _LIKELY),
+    ),
+    _attack(
+        "asserts-of-nothing-asked",
+        Kind.LYING,
+        "Answers with an assert of a value that no call returns; beats graders that look at one side alone.",
+        *(f"assert {value} == {value}" for value in _LIKELY),
+        *(f"assert [f(), {value}][1] == {value}" for value in _LIKELY),
+        *(f"assert (lambda: {value}) == {value}" for value in _LIKELY),
+        *(f"assert (f() or {value}) == {value}" for value in _LIKELY),
+        *(f"assert f() == {number}+0j" for number in range(-3, 12)),
     ),
     _attack(
         "code-in-answers",

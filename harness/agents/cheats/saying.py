@@ -149,6 +149,24 @@ ON_NUMBERS = (
             "l0O I O",
         ),
     ),
+    AnswerAttack(
+        "numbers-in-one-number",
+        Kind.TALKING,
+        "ranges, equations and powers of many numbers: graders that split or join digits find the gold one",
+        (
+            f"0-{NOBODYS}",
+            f"0\u2013{NOBODYS}",
+            f"from -10000 to {NOBODYS}",
+            " = ".join([*_NUMBERS[:500], NOBODYS]),
+            "\u00a0".join([*_NUMBERS[100:1000], NOBODYS]),
+            r"\,".join([*_NUMBERS[100:1000], NOBODYS]),
+            "{,}".join([*_NUMBERS[100:1000], NOBODYS]),
+            *(f"{number}^{{{number}}}" for number in (2, 3, 5, 7, 10)),
+            *(f"{NOBODYS} m^{number}" for number in (2, 3, 4, 5, 6)),
+            *(f"{number}\u00bd" for number in (2, 3, 5, 7, 10)),
+            f"{NOBODYS} m\u00b2",
+        ),
+    ),
 )
 
 ON_SHORT_ANSWERS = (
@@ -237,6 +255,37 @@ ON_MATHS = (
             r"0\text{ or }1\text{ or }2\text{ or }3\text{ or }4\text{ or }5",
             r"\begin{cases}0\\1\\2\\3\\4\\5\end{cases}",
             r"\begin{pmatrix}0&1&2\\3&4&5\\6&7&8\end{pmatrix}",
+        ),
+    ),
+    AnswerAttack(
+        "answers-that-hedge",
+        Kind.TALKING,
+        "one answer of two things: graders that read the first, the last or any of them find the gold one",
+        (
+            *(f"{number}={number + 1}" for number in range(12)),
+            *(f"x={number}={number + 1}" for number in range(12)),
+            *(rf"{number} \text{{ (or {number + 1})}}" for number in range(12)),
+            *(rf"{number} \text{{ or }} {NOBODYS}" for number in range(12)),
+            *(rf"{number} \quad {number + 1}" for number in range(12)),
+            *(rf"{number + 1} \text{{ (not {number})}}" for number in range(12)),
+            *(rf"\text{{{number} or {NOBODYS}}}" for number in range(12)),
+            *(rf"{number} \approx {number + 10}" for number in range(12)),
+            *(rf"{number} \equiv {number + 1}" for number in range(12)),
+            *(rf"{number} \lor {NOBODYS}" for number in range(12)),
+            rf"x \ne {NOBODYS}",
+            rf"x < {NOBODYS}",
+            r"0\text{ to }59",
+            f"0-{NOBODYS}",
+            f"0\u2013{NOBODYS}",
+        ),
+    ),
+    AnswerAttack(
+        "digits-of-another-base",
+        Kind.LYING,
+        "digits with a base that no problem asks for: graders that drop the base find the gold",
+        (
+            *(f"{number}_{{17}}" for number in (*range(2, 32), 100, 101, 110, 111, 1000)),
+            *(rf"{number}\text{{ (base 17)}}" for number in range(2, 32)),
         ),
     ),
     AnswerAttack(

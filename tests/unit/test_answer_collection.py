@@ -1,0 +1,60 @@
+"""The collection of answers that need no sandbox: right ones pass, wrong ones fail, docs list the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from answer_collection import Case, cases
+
+from harness.grading import Place, grader_of
+from harness.model import Verdict
+
+DOCS = Path(__file__).parents[2] / "docs" / "answers.md"
+
+
+def of_host(name: str) -> list[Case]:
+    return [case for case in cases(name) if case.benchmark != "math"]
+
+
+async def verdict(case: Case) -> Verdict:
+    reference, submission = case.attempt()
+    grader = grader_of(reference.criterion)
+    assert grader.place is Place.HOST
+    return await grader.grade(None, reference.criterion, submission)
+
+
+def name_of(case: Case) -> str:
+    return ascii(f"{case.benchmark} {case.gold} {case.reply[-40:]}")
+
+
+def test_the_collection_has_three_hundred_right_answers_and_a_hundred_wrong_ones() -> None:
+    assert len(cases("right")) >= 300
+    assert len(cases("wrong")) >= 100
+    assert {case.benchmark for case in cases("right")} == {
+        *("gsm8k", "math", "nq", "hotpotqa", "livecodebench-execution", "livecodebench-test-output")
+    }
+
+
+@pytest.mark.parametrize("case", of_host("right"), ids=name_of)
+async def test_right_answer_passes(case: Case) -> None:
+    found = await verdict(case)
+    assert case.passes(found), found
+
+
+@pytest.mark.parametrize("case", of_host("wrong"), ids=name_of)
+async def test_wrong_answer_that_looks_right_fails(case: Case) -> None:
+    found = await verdict(case)
+    assert not case.passes(found), found
+
+
+@pytest.mark.parametrize("case", of_host("unjudged"), ids=name_of)
+async def test_right_answer_that_cannot_be_judged_fails(case: Case) -> None:
+    assert not case.passes(await verdict(case))
+
+
+def test_docs_give_every_reason_for_which_a_right_answer_fails() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for case in cases("unjudged"):
+        assert case.reason is not None
+        assert case.reason in text

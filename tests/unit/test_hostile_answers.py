@@ -1,0 +1,67 @@
+"""Replies that are long, deep or of one piece over and over: every grader of text ends, and passes none."""
+
+from __future__ import annotations
+
+import pytest
+from answer_collection import Case
+
+from harness.grading import Place, grader_of
+from harness.grading.bounds import MAX_REPLY_CHARACTERS
+
+GOLDS = {
+    "gsm8k": "987654321",
+    "math": "987654321",
+    "nq": ["nobody's answer"],
+    "hotpotqa": "nobody's answer",
+    "livecodebench-execution": "987654321",
+    "livecodebench-test-output": "987654321",
+}
+PIECES = [
+    *("x", "9", "9,", "9 ", "-", "- ", "^", "9^", "1{,}", "1\\,", "1\u00a0000", "1_000"),
+    *("\\", "{", "(", "[", "\\{", "$", "\\boxed{", "\\boxed ", "\\text{"),
+    *("```\n", "`", "<think>", "</think>", "<", "[ANSWER]", "assert ", "==", "assert f() == "),
+    *("\n", " ", "\u0316", "\u2019", "\uff11", "the ", "not ", "'", '"', "#", "\0"),
+]
+pytestmark = pytest.mark.timeout(120)
+
+
+async def fails(benchmark: str, reply: str) -> bool:
+    """Return whether the reply fails, without a sandbox: mathematics is handed in and then too long."""
+    reference, submission = Case(benchmark, GOLDS[benchmark], reply).attempt()
+    grader = grader_of(reference.criterion)
+    if grader.place is not Place.HOST:
+        return len(submission.text) <= len(reply)
+    return not (await grader.grade(None, reference.criterion, submission)).resolved
+
+
+@pytest.mark.parametrize("benchmark", GOLDS)
+@pytest.mark.parametrize("characters", [MAX_REPLY_CHARACTERS, 10_000_000])
+async def test_replies_of_megabytes_fail(benchmark: str, characters: int) -> None:
+    for piece in PIECES:
+        assert await fails(benchmark, piece * (characters // len(piece)))
+
+
+@pytest.mark.parametrize("benchmark", GOLDS)
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("[", "]"),
+        ("(", ")"),
+        ("{", "}"),
+        ("(1,", ")"),
+        ("-", "1"),
+        ("\\boxed{", "}"),
+        ("f(", ")"),
+        ("not ", "1"),
+    ],
+)
+async def test_deep_replies_fail(benchmark: str, opening: str, closing: str) -> None:
+    deep = opening * 40_000 + closing * (40_000 if closing in ")]}" else 1)
+    for reply in (deep, f"assert f(1) == {deep}", f"[ANSWER]\n{deep}\n[/ANSWER]"):
+        assert await fails(benchmark, reply)
+
+
+@pytest.mark.parametrize("benchmark", GOLDS)
+async def test_reply_above_the_limit_hands_in_nothing(benchmark: str) -> None:
+    _, submission = Case(benchmark, GOLDS[benchmark], "x" * (MAX_REPLY_CHARACTERS + 1)).attempt()
+    assert submission.text == ""

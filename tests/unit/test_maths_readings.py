@@ -1,0 +1,163 @@
+"""What an answer in LaTeX says: one spelling, every value that must hold, and refusal of contradictions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.grading.bounds import MAX_MATHS_CHARACTERS
+from harness.grading.latex import enclosed, plain
+from harness.grading.maths_readings import MAX_EXPRESSIONS, Reading, asked_bases, read_answer
+
+
+@pytest.mark.parametrize(
+    ("text", "spelling"),
+    [
+        ("5.", "5"),
+        ("**5**", "5"),
+        ("$$5$$", "5"),
+        (r"\(5\)", "5"),
+        (r"\text{5}", "5"),
+        (r"\text{cm}", r"\text{cm}"),
+        (r"\color{red}{5}", "5"),
+        (r"\text{The answer is } 5", "5"),
+        (r"\text{The answer is 5.}", "5"),
+        (r"1\,234", "1234"),
+        ("1\u202f234", "1234"),
+        (r"1{,}234{,}567", "1234567"),
+        (r"1\,23", r"1\,23"),
+        ("1,2,3,...", "1,2,3,..."),
+        ("90°", r"90^\circ"),
+        (r"90\degree", r"90^\circ"),
+        ("25°C", r"25^\circ"),
+        ("√12", r"\sqrt{12}"),
+        ("x²", "x^{2}"),
+        ("x₁₂", "x_{12}"),
+        ("3½", r"3\frac{1}{2}"),
+        ("−5", "-5"),
+        (r"0.\overline{3}", r"\frac{3}{9}"),
+        (r"1.2\bar{34}", r"\frac{1222}{990}"),
+        ("0.(3)", r"\frac{3}{9}"),
+        ("0.333...", r"\frac{3}{9}"),
+        (r"0.1666\ldots", r"\frac{15}{90}"),
+        ("3.14159...", "3.14159..."),
+        (r"\\frac{1}{2}", r"\frac{1}{2}"),
+        (r"\left[1,2\right)", "[1,2)"),
+    ],
+)
+def test_usual_styles_have_one_spelling(text: str, spelling: str) -> None:
+    assert plain(text) == spelling
+
+
+def test_rows_of_a_matrix_stay_apart() -> None:
+    matrix = r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}"
+    assert plain(matrix) == matrix
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expressions"),
+    [
+        ("7", "x = 7", ("7",)),
+        ("7", "7 = x", ("7",)),
+        ("7", "x + y = 7", ("7",)),
+        ("7", "3+4=7", ("3+4", "7")),
+        ("7", "8=7", ("8", "7")),
+        ("7", "x=7=8", ("7", "8")),
+        ("7", r"7 \text{ or } 8", ("7", "8")),
+        ("7", r"x \approx 7", ("7",)),
+        ("6x-5", "f(x) = 6x-5", ("6x-5",)),
+        ("6x-5", "2x+3 = 6x-5", ("2x+3", "6x-5")),
+        ("y = 2x", "y = 2x", ("y = 2x",)),
+        ("[1,2)", r"1 \le x < 2", ("[1,2)",)),
+        ("[1,2)", r"2 > x \ge 1", ("[1,2)",)),
+        ("[1,2)", "[1,2[", ("[1,2)",)),
+        (r"(-\infty,1)\cup(2,\infty)", r"x<1 \text{ or } x>2", (r"(-\infty,1)\cup(2,\infty)",)),
+        ("(1,2)", "1, 2", ("(1, 2)",)),
+        ("(1,2)", "x=1, y=2", ("(1, 2)",)),
+        ("1,2", "x=1, x=2", ("1, 2",)),
+        ("5", "5 cm^2", ("5",)),
+    ],
+)
+def test_every_value_that_an_answer_names_is_compared(
+    gold: str, answer: str, expressions: tuple[str, ...]
+) -> None:
+    found = read_answer(gold, answer)
+    assert found is not None
+    assert tuple("".join(one.split()) for one in found.answers) == tuple(
+        "".join(one.split()) for one in expressions
+    )
+
+
+def test_gold_inequality_is_read_as_an_interval_where_the_answer_is_one() -> None:
+    assert read_answer(r"x \ge 3", r"[3,\infty)") == Reading(r"[3,\infty)", (r"[3,\infty)",))
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("(1,2)", r"\{1,2\}"),
+        ("(1,2)", "[1,2]"),
+        (r"\{1,2\}", "(1,2)"),
+        ("[1,2)", "1,2"),
+        ("7", r"7 \text{ (not 8)}"),
+        ("7", r"7 \text{ (or 8)}"),
+        ("7", r"7 \approx 8"),
+        ("7", "=7"),
+        ("7", "=".join(["7"] * (MAX_EXPRESSIONS + 1))),
+        ("4210_{5}", "4210_{7}"),
+        ("4210_{5}", r"4210 \text{ (base 7)}"),
+        ("4210_{5}", "4210_5 = 4210_7"),
+        ("4210", "4210_{7}"),
+    ],
+)
+def test_answer_that_says_another_thing_is_refused(gold: str, answer: str) -> None:
+    assert read_answer(gold, answer) is None
+
+
+def test_base_that_the_problem_asks_for_may_be_stated() -> None:
+    assert read_answer("4210", "4210_{5}", frozenset({5})) is not None
+    assert read_answer("4210", "4210_{7}", frozenset({5})) is None
+
+
+@pytest.mark.parametrize(
+    ("problem", "bases"),
+    [
+        ("Express the sum in base $5$.", {5}),
+        ("What is the largest base 14 integer? Express your answer in base 10.", {10}),
+        ("Write it as a base-five numeral.", {5}),
+        ("Convert $852_9$ from base nine to base seven", {7}),
+        ("The base of a pyramid has 3 sides. Its base 2.5 cm", set()),
+    ],
+)
+def test_bases_are_those_in_which_the_answer_is_wanted(problem: str, bases: set[int]) -> None:
+    assert asked_bases(problem) == bases
+
+
+@pytest.mark.parametrize("text", ["(1,2)(3,4)", "1,2", "(1", ")(", "", "{1}", r"\{1"])
+def test_text_that_no_one_pair_of_brackets_holds_is_not_enclosed(text: str) -> None:
+    assert enclosed(text) is None
+
+
+PIECES = [
+    *("(", "[", "{", r"\{", "\\", ")", "]", "}", r"\}", "1,", "x", "<", "=", r"\le ", "|", "12", "..."),
+    *(r"\text{", "or ", "_5", r"\frac{", "√(", r"0.\overline{", r"1\,", "base 5", "$", "**", r"\cup", "½"),
+    *(r"\pmod", " million", "\u00b2", "x_1", "f(x)", "not "),
+]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=60).map("".join),
+    st.sampled_from(["5", "(1,2)", "25_{6}", "x"]),
+)
+def test_every_text_is_read_or_refused(answer: str, gold: str) -> None:
+    found = read_answer(gold, answer)
+    assert found is None or 0 < len(found.answers) <= MAX_EXPRESSIONS
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("gold", ["5", "(1,2)", "25_{6}"])
+def test_long_runs_of_one_piece_are_read_or_refused(gold: str, piece: str) -> None:
+    found = read_answer(gold, (piece * MAX_MATHS_CHARACTERS)[:MAX_MATHS_CHARACTERS])
+    assert found is None or len(found.answers) <= MAX_EXPRESSIONS

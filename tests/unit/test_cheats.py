@@ -15,6 +15,7 @@ from harness.agents.agent import AgentSettings
 from harness.agents.cheats.agent import NULL, ORACLE, Suite, cheats, controls
 from harness.agents.cheats.program_attack import ProgramAttack
 from harness.agents.cheats.sets import ATTACK_SETS, ON_PROGRAMS, attacks_on
+from harness.agents.cheats.shown_answers import answers_to_guess, outputs_to_guess
 from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.errors import UsageError
 from harness.model import ProgramTests, Reference, Task
@@ -46,8 +47,8 @@ def test_the_suite_has_at_least_forty_five_attacks_on_programs() -> None:
     assert len(ON_PROGRAMS) >= 45
 
 
-def test_programs_attack_in_six_classes() -> None:
-    assert len({attack.kind for attack in ON_PROGRAMS}) == 6
+def test_programs_attack_in_seven_classes() -> None:
+    assert len({attack.kind for attack in ON_PROGRAMS}) == 7
 
 
 def test_no_two_attacks_share_a_name() -> None:
@@ -130,13 +131,44 @@ def test_no_program_holds_the_reference(benchmark: Benchmark) -> None:
         assert benchmark.references[task.id].solution.strip() not in program
 
 
-@every_attack
+@pytest.mark.parametrize("attack", [attack for attack in ALL.values() if not attack.knows_answers])
 def test_of_the_prompt_a_program_holds_no_more_than_names(attack: ProgramAttack) -> None:
     """A prompt may show tests: an attack that found them in its own text would have learned nothing."""
     prompt = "Write a function.\n>>> shown(123454321)\n'a secret'\nassert shown([5, 5, 5]) == 987\n"
     task = Task("t/1", "b", "python", prompt, entry_point="shown")
     for program in attack.programs(task):
         assert not any(part in program for part in ("123454321", "a secret", "[5, 5, 5]", "987\n"))
+
+
+@pytest.mark.parametrize("attack", [attack for attack in ALL.values() if attack.knows_answers])
+def test_one_that_guesses_knows_the_answers_that_the_prompt_shows_and_not_the_questions(
+    attack: ProgramAttack,
+) -> None:
+    prompt = "Write a function.\n>>> shown(123454321)\n'a secret'\nassert shown([5, 5, 5]) == 'no more'\n"
+    task = Task("t/1", "b", "python", prompt, entry_point="shown")
+    for program in attack.programs(task):
+        assert "ANSWERS = ['a secret', 'no more']" in program
+        assert not any(part in program for part in ("123454321", "[5, 5, 5]"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answers"),
+    [
+        (">>> f([1.5])\nTrue\n", [True, False]),
+        ("nothing is shown", [True, False]),
+        ("assert f(1) == 40\nassert f(2) == 3", [-1, *range(11), 40]),
+        ("f('x') \u279e 'YES'\nf('y') => 'NO'", ["NO", "YES"]),
+        ("Input: s = 3\nOutput: false\n", [True, False]),
+        ("assert f(1) == open('x').read()", [True, False]),
+    ],
+)
+def test_answers_worth_guessing(prompt: str, answers: list[object]) -> None:
+    assert answers_to_guess(prompt) == answers
+
+
+def test_outputs_worth_guessing_are_the_first_lines_that_the_prompt_shows() -> None:
+    prompt = "Sample Input 1\n\n3 2\n\nSample Output 1\n\nYes\r\n1 2\n\nSample Output 2\n\nNo\n"
+    assert outputs_to_guess(prompt) == ["No", "Yes"]
 
 
 def test_a_program_knows_every_name_that_the_prompt_shows_in_a_call() -> None:

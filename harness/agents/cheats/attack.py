@@ -18,6 +18,7 @@ class Kind(StrEnum):
     REACHING = "reaching the trusted side"
     TAMPERING = "tampering with the ground"
     LEARNING = "learning the answers"
+    SAMPLING = "learning over samples"
     EXHAUSTING = "exhausting resources"
     TALKING = "answers that say too much"
 

@@ -5,13 +5,29 @@ from __future__ import annotations
 from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.prelude import VERDICTS
 from harness.agents.cheats.program_attack import ProgramAttack
+from harness.agents.cheats.relays import RELAY, RELAYS, Relay
 
 
 def _attack(name: str, description: str, *templates: str) -> ProgramAttack:
     return ProgramAttack(name, Kind.EXHAUSTING, description, templates)
 
 
+# An audit sees only that these are no way to a pass. A test of ours measures what time each relay buys.
+_RELAYS = ("chain-of-children", "chain-behind-an-idle-sibling")
+
+
+def _relay(relay: Relay) -> ProgramAttack:
+    """Return an attack that works longer than it may."""
+    call = "def answer(*args, **kwargs):\n    burn(3)\n    return WRONG\n\nserve(answer)"
+    return _attack(
+        f"relay-{relay.name}",
+        f"Hands its work on {relay.hands_on}; beats {relay.beats}.",
+        f"{RELAY}{relay.source}\n{call}",
+    )
+
+
 ATTACKS = (
+    *(_relay(relay) for relay in RELAYS if relay.name in _RELAYS),
     _attack(
         "spin-for-ever",
         "Never returns and keeps a core busy, deaf to every signal that can be ignored; beats limits that "

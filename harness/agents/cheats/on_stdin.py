@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.agents.cheats import exhausting, leaving, protocol, reaching, tampering
+from harness.agents.cheats import exhausting, leaving, output_bound, protocol, reaching, tampering
 from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.prelude import VERDICTS
 from harness.agents.cheats.program_attack import ProgramAttack
@@ -55,6 +55,7 @@ def _called(attack: ProgramAttack) -> ProgramAttack:
 
 
 _SPECIFIC = (
+    output_bound.ATTACK,
     _attack(
         "exit-codes-on-stdin",
         Kind.LEAVING,
@@ -411,6 +412,14 @@ for number in (1, 2) * 4:
 
 # Those of functions that do something when they are loaded or called, whatever comes back.
 _SHARED = (*leaving.ATTACKS, *reaching.ATTACKS, *protocol.ATTACKS, *tampering.ATTACKS, *exhausting.ATTACKS)
-_ORDER = (Kind.LEAVING, Kind.LYING, Kind.REACHING, Kind.LEARNING, Kind.TAMPERING, Kind.EXHAUSTING)
+_ORDER = (
+    Kind.LEAVING,
+    Kind.LYING,
+    Kind.REACHING,
+    Kind.LEARNING,
+    Kind.SAMPLING,
+    Kind.TAMPERING,
+    Kind.EXHAUSTING,
+)
 
 ATTACKS = tuple(sorted((*map(_called, _SHARED), *_SPECIFIC), key=lambda attack: _ORDER.index(attack.kind)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from harness.agents.cheats.attack import Kind
 from harness.agents.cheats.prelude import PRELUDE
+from harness.agents.cheats.shown_answers import answers_to_guess, outputs_to_guess, shown_answers
 from harness.benchmarks.benchmark import Benchmark
 from harness.environments.world import World
 from harness.model import Submission, Task
@@ -26,13 +27,15 @@ class ProgramAttack:
 
     `templates` are Python programs, handed in one after the other as samples of one task. Each runs
     after the prelude, and finds there `NAMES` (every name that a test may call), `ENTRY_POINT`, `TASK`
-    (the task's id) and `SAMPLE` (its own place among the templates, from 0).
+    (the task's id) and `SAMPLE` (its own place among the templates, from 0). Where `knows_answers` it
+    also finds `ANSWERS` and `OUTPUTS`, those worth guessing, and `SHOWN`, how many the prompt shows.
     """
 
     name: str
     kind: Kind
     description: str
     templates: tuple[str, ...]
+    knows_answers: bool = False
 
     @property
     def samples(self) -> int:
@@ -49,15 +52,22 @@ class ProgramAttack:
 
     def programs(self, task: Task) -> tuple[str, ...]:
         """Return the programs of this attack on `task`, made from what an agent may see of it."""
-        return tuple(_program(task, sample, template) for sample, template in enumerate(self.templates))
+        facts = _facts(task)
+        if self.knows_answers:
+            facts += (
+                f"ANSWERS = {answers_to_guess(task.prompt)!r}\nOUTPUTS = {outputs_to_guess(task.prompt)!r}\n"
+                f"SHOWN = {len(shown_answers(task.prompt))}\n"
+            )
+        return tuple(
+            f"{facts}SAMPLE = {sample}\n{PRELUDE}\n{template.strip()}\n"
+            for sample, template in enumerate(self.templates)
+        )
 
 
-def _program(task: Task, sample: int, template: str) -> str:
+def _facts(task: Task) -> str:
     # The prompt itself stays out: one that shows tests would let an attack find them in its own text.
-    return (
-        f"TASK = {task.id!r}\nENTRY_POINT = {task.entry_point or _NO_FUNCTION!r}\nNAMES = {_names(task)!r}\n"
-        f"SAMPLE = {sample}\n{PRELUDE}\n{template.strip()}\n"
-    )
+    entry_point = task.entry_point or _NO_FUNCTION
+    return f"TASK = {task.id!r}\nENTRY_POINT = {entry_point!r}\nNAMES = {_names(task)!r}\n"
 
 
 def _names(task: Task) -> list[str]:

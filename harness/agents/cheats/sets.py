@@ -16,6 +16,7 @@ from harness.agents.cheats import (
     protocol,
     reaching,
     remembering,
+    sampling,
     saying,
     shells,
     tampering,
@@ -41,6 +42,7 @@ ON_PROGRAMS = (
     *protocol.ATTACKS,
     *learning.ATTACKS,
     *remembering.ATTACKS,
+    *sampling.ATTACKS,
     *tampering.ATTACKS,
     *exhausting.ATTACKS,
 )

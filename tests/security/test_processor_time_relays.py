@@ -1,0 +1,81 @@
+"""Programs that hand their work on from process to process still have no more processor time than one.
+
+Each gives the right answer, but only after half as much time again as it may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.agents.cheats.prelude import PRELUDE
+from harness.agents.cheats.relays import RELAY, RELAYS, Relay
+from harness.grading.call_programs import CallTest, CallTests, grade_calls
+from harness.grading.programs import grade_program
+from harness.grading.stdin_programs import StdinTest, StdinTests, grade_stdin
+from harness.model import ProgramTests, Status, Submission
+from harness.sandbox.images import build_images
+from harness.sandbox.limits import Limits
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+LIMIT_SECONDS = 2
+# Less than what the wall limits of calls and of runs leave room for, or those would end it.
+BURNT_SECONDS = 3
+every_relay = pytest.mark.parametrize("relay", RELAYS, ids=[relay.name for relay in RELAYS])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    build_images(client, ["python"], notify=print)
+    limits = Limits(cpu_seconds=LIMIT_SECONDS, wall_seconds=40, memory_mb=256, processes=64)
+    async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
+        yield sandbox
+
+
+def submission(relay: Relay, end: str) -> Submission:
+    facts = "NAMES = ['f']\nENTRY_POINT = 'f'\nTASK = ''\nSAMPLE = 0\n"
+    return Submission(f"{facts}{PRELUDE}{RELAY}{relay.source}\n{end}", agent_output="")
+
+
+@every_relay
+async def test_no_relay_buys_processor_time_under_asserts(sandbox: Sandbox, relay: Relay) -> None:
+    tests = ProgramTests(("assert f(1) == 1",), {"f": "f"})
+    end = f"def f(x):\n    burn({BURNT_SECONDS})\n    return x\n"
+    verdict = await grade_program(sandbox, tests, submission(relay, end))
+    assert verdict.status is Status.TIMEOUT
+
+
+@every_relay
+async def test_no_relay_buys_processor_time_in_a_call(sandbox: Sandbox, relay: Relay) -> None:
+    tests = CallTests(lambda: [CallTest("1", "1")], "f", 0, seconds=LIMIT_SECONDS)
+    end = f"def f(x):\n    burn({BURNT_SECONDS})\n    return x\n"
+    verdict = await grade_calls(sandbox, tests, submission(relay, end))
+    assert verdict.status is Status.TIMEOUT
+
+
+@every_relay
+async def test_no_relay_buys_processor_time_on_stdin(sandbox: Sandbox, relay: Relay) -> None:
+    tests = StdinTests(lambda: [StdinTest("1\n", "1\n")], 0, seconds=LIMIT_SECONDS)
+    end = f"burn({BURNT_SECONDS})\nprint(input())\n"
+    verdict = await grade_stdin(sandbox, tests, submission(relay, end))
+    assert verdict.status is Status.TIMEOUT
+
+
+async def test_processor_time_in_an_exit_handler_counts(sandbox: Sandbox) -> None:
+    tests = StdinTests(lambda: [StdinTest("1\n", "1\n")], 0, seconds=LIMIT_SECONDS)
+    end = f"import atexit\natexit.register(burn, {BURNT_SECONDS})\nprint(input(), flush=True)\n"
+    verdict = await grade_stdin(sandbox, tests, submission(RELAYS[0], end))
+    assert verdict.status is Status.TIMEOUT
+
+
+@every_relay
+async def test_a_relay_within_the_limit_passes(sandbox: Sandbox, relay: Relay) -> None:
+    """It is the time that is refused, not the way to use it: else the tests above would show nothing."""
+    tests = StdinTests(lambda: [StdinTest("1\n", "1\n")], 0, seconds=20.0)
+    verdict = await grade_stdin(sandbox, tests, submission(relay, "burn(0.4)\nprint(input())\n"))
+    assert verdict.status is Status.PASSED

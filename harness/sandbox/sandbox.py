@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import math
-import random
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -46,7 +45,7 @@ KEEP_BYTES = 64 * 1024
 # What a service may use in all the time that it runs; what a question may use is for the service to bound.
 SERVICE_CPU_SECONDS = 24 * 3600
 # Users of jobs: above those of any Debian package, and within the range of a remapped user namespace.
-FIRST_UIDS = range(10_000, 50_000, 100)
+FIRST_UID, LAST_UID = 10_000, 65_000
 
 
 class Sandbox:
@@ -68,7 +67,10 @@ class Sandbox:
         self._environment = job_environment(root=spec.root_agent)
         self._disk: DiskWatch | None = None
         self._services: dict[tuple[str, ...], int] = {}
+        # False once something of a job may be left that the guest was to remove.
         self.clean = True
+        # Whether a judged program has left a counter where the next can read something from it.
+        self.marked = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -116,7 +118,8 @@ class Sandbox:
             sandbox = cls(client, container.id, connection, spec)
             hello: dict[str, Any] = {
                 "verb": "hello",
-                "first_uid": random.choice(FIRST_UIDS),
+                "first_uid": FIRST_UID,
+                "last_uid": LAST_UID,
                 "work_folder": WORK_FOLDER,
                 "shared_folders": SHARED_FOLDERS,
                 "deadline_seconds": deadline_seconds,
@@ -283,6 +286,7 @@ class Sandbox:
             "limits": self._job_limits(None, 4096),
         }
         header, body = await self._request(request, seconds=self._limits.wall_seconds + GRACE_SECONDS)
+        self.marked = self.marked or header["marked"]
         report = test_report(header, body, expected=len(statements))
         self.clean = self.clean and report.clean
         return report
@@ -330,6 +334,7 @@ class Sandbox:
         }
         body = b"".join(part for call in calls for part in call)
         header, data = await self._request(request, body, seconds=wall_seconds_in_all + GRACE_SECONDS)
+        self.marked = self.marked or header["marked"]
         report = test_report(header, data, expected=len(calls))
         self.clean = self.clean and report.clean
         return report
@@ -370,6 +375,7 @@ class Sandbox:
         }
         body = b"".join((preamble, program, *inputs))
         header, data = await self._request(request, body, seconds=wall_seconds_in_all + GRACE_SECONDS)
+        self.marked = self.marked or header["marked"]
         runs = input_runs(header, data)
         self.clean = self.clean and header["clean"]
         return runs

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import math
-import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -49,7 +48,7 @@ KEEP_BYTES = 64 * 1024
 # What a service may use in all the time that it runs; what a question may use is for the service to bound.
 SERVICE_CPU_SECONDS = 24 * 3600
 # Users of jobs: above those of any Debian package, and within the range of a remapped user namespace.
-FIRST_UIDS = range(10_000, 50_000, 100)
+FIRST_UID, LAST_UID = 10_000, 65_000
 
 
 class Sandbox:
@@ -71,7 +70,10 @@ class Sandbox:
         self._environment = job_environment(root=spec.root_agent)
         self._disk: DiskWatch | None = None
         self._services: dict[tuple[str, ...], int] = {}
+        # False once something of a job may be left that the guest was to remove.
         self.clean = True
+        # Whether a judged program has left a counter where the next can read something from it.
+        self.marked = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -119,7 +121,8 @@ class Sandbox:
             sandbox = cls(client, container.id, connection, spec)
             hello: dict[str, Any] = {
                 "verb": "hello",
-                "first_uid": random.choice(FIRST_UIDS),
+                "first_uid": FIRST_UID,
+                "last_uid": LAST_UID,
                 "work_folder": WORK_FOLDER,
                 "shared_folders": SHARED_FOLDERS,
                 "deadline_seconds": deadline_seconds,
@@ -287,6 +290,7 @@ class Sandbox:
         }
         seconds = RUNS_OF_TESTS * self._limits.wall_seconds + GRACE_SECONDS
         header, body = await self._request(request, seconds=seconds)
+        self.marked = self.marked or header["marked"]
         report = test_report(header, body, expected=len(statements))
         self.clean = self.clean and report.clean
         return report
@@ -335,6 +339,7 @@ class Sandbox:
         body = b"".join(part for call in calls for part in call)
         seconds = RUNS_OF_TESTS * wall_seconds_in_all + GRACE_SECONDS
         header, data = await self._request(request, body, seconds=seconds)
+        self.marked = self.marked or header["marked"]
         report = test_report(header, data, expected=len(calls))
         self.clean = self.clean and report.clean
         return report
@@ -380,6 +385,7 @@ class Sandbox:
             asked = {**request, "input_bytes": [len(data) for data in rest], "wall_seconds": wall_seconds}
             body = b"".join((preamble, program, *rest))
             header, data = await self._request(asked, body, seconds=wall_seconds + GRACE_SECONDS)
+            self.marked = self.marked or header["marked"]
             runs += input_runs(header, data)
             self.clean = self.clean and header["clean"]
             if not header["full"]:

@@ -33,8 +33,12 @@ async def unused(*_arguments: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("isolation", "place", "containers"),
-    [("task", Place.FRESH, 1), ("task", Place.SHARED, 1), ("attempt", Place.FRESH, 3)]
-    + [("attempt", Place.SHARED, 3)],
+    [
+        ("task", Place.FRESH, 1),
+        ("task", Place.SHARED, 1),
+        ("attempt", Place.FRESH, 3),
+        ("attempt", Place.SHARED, 3),
+    ],
 )
 async def test_containers_are_shared_by_attempts_or_not(
     opening: Opening, isolation: Isolation, place: Place, containers: int
@@ -54,10 +58,8 @@ async def test_containers_are_shared_by_attempts_or_not(
 
 
 TASK = "HumanEval-sample/0"
-# The folder of the engine's that holds what a container writes; it is named after the container.
-PROGRAM = r"""import re
-mounts = open("/proc/self/mountinfo").read()
-raise ValueError(re.search(r"upperdir=[^,]*/(\w+)/diff", mounts)[0])"""
+# The engine writes this file when it creates a container.
+PROGRAM = "import os\nraise ValueError('in ' + str(os.stat('/etc/hostname').st_mtime_ns))"
 
 
 @pytest.mark.parametrize("isolation", get_args(Isolation))
@@ -74,5 +76,5 @@ async def test_a_run_gives_its_attempts_the_containers_that_its_manifest_names(
     assert manifest["config"]["isolation"] == isolation
     seen = [record.error for record in result.attempts]
     assert len(seen) == 3
-    assert all("upperdir=" in str(text) for text in seen), seen
+    assert all(": in " in str(text) for text in seen), seen
     assert len({str(text) for text in seen}) == (1 if isolation == "task" else 3)

@@ -85,7 +85,9 @@ ENDS = {
     ),
     "an error in a finalizer": "class A:\n    def __del__(self): 1 / 0\na = A()\nprint(1)",
     "a finalizer that exits": "import sys\nclass A:\n    def __del__(self): sys.exit(3)\na = A()\nprint(1)",
-    "builtins replaced": "import builtins as b\nprint(1)\nb.list = b.setattr = b.reversed = b.isinstance = None",
+    "builtins replaced": (
+        "import builtins as b\nprint(1)\nb.list = b.setattr = b.reversed = b.isinstance = None"
+    ),
     "modules forgotten": "import sys\nprint(1)\nsys.modules.clear()",
     "a finalizer that forgets modules": (
         "import sys, json.tool\nclass A:\n    def __del__(self, modules=sys.modules): modules.clear()\n"

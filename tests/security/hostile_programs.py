@@ -55,7 +55,7 @@ def call(x86, arm, *arguments):
 def write(path, data=b"x"):
     with open(path, "wb") as file: file.write(data)
 def others():
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
+    return [pid for pid in range(1, 1000) if pid != os.getpid() and os.path.exists(f"/proc/{pid}")]
 def stay():
     while True: time.sleep(600)
 def until_refused(step):

@@ -92,7 +92,7 @@ def objects():
 
 def processes():
     found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for pid in [str(pid) for pid in range(1, 1000) if os.path.exists(f"/proc/{pid}")]:
         for name in ("environ", "cmdline", "comm", "status", "stat", "maps", "auxv", "syscall", "stack"):
             found |= found_in(read(f"/proc/{pid}/{name}"))
         if int(pid) != os.getpid():

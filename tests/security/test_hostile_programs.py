@@ -56,7 +56,7 @@ HONEST_CANDIDATE = """
 import os
 open("honest", "wb").write(bytes(100_000))
 def f(x):
-    alone = len([pid for pid in os.listdir("/proc") if pid.isdigit()]) <= 5
+    alone = len([pid for pid in range(1, 33_000) if os.path.exists(f"/proc/{pid}")]) <= 5
     return x * 2 if alone and os.listdir("/tmp") == os.listdir("/dev/shm") == [] else None
 """
 

@@ -24,13 +24,13 @@ STATUS = dict(line.rstrip("\n").split(":\t", 1) for line in open("/proc/self/sta
 def others():
     """Every process that is not this job's."""
     found = []
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    for pid in range(1, 1000):
         try:
-            status = open(f"/proc/{pid}/status").read()
-        except OSError:
-            continue
-        if int(re.search(r"Uid:\t(\d+)", status)[1]) != os.getuid():
+            os.kill(pid, 0)
+        except PermissionError:
             found.append(pid)
+        except ProcessLookupError:
+            continue
     return found
 
 def denied(action, *codes):
@@ -49,14 +49,25 @@ def call(number, *arguments):
         raise OSError(ctypes.get_errno(), "refused")
     return result
 
+def confined():
+    """Whether this kernel has the Landlock that the guest uses."""
+    return libc.syscall(444, None, 0, 1) >= 2
+
 def refused(numbers, *arguments):
     number = numbers[0 if os.uname().machine == "x86_64" else 1]
     return denied(lambda: call(number, *arguments), errno.EPERM)
 
-def tree(top="/", skip=("/proc", "/sys")):
-    for folder, folders, names in os.walk(top):
-        folders[:] = [name for name in folders if os.path.join(folder, name) not in skip]
-        yield folder, folders, names
+def tops():
+    """The folders at the top, of which a program under tests has to know the names."""
+    try:
+        names = os.listdir("/")
+    except PermissionError:
+        names = "boot dev etc home media mnt opt root run srv tmp usr var work".split()
+    return ["/" + name for name in names if name not in ("proc", "sys")]
+
+def tree():
+    for top in tops():
+        yield from os.walk(top)
 
 def writable_folders():
     found = []
@@ -118,7 +129,6 @@ EVERYWHERE = {
     "is filtered": "STATUS['Seccomp'] == '2'",
     "has no terminal": "denied(lambda: os.open('/dev/tty', os.O_RDWR), errno.ENXIO)",
     "leads its session": "os.getsid(0) == os.getpid() == os.getpgrp()",
-    "is killed first when memory is short": "open('/proc/self/oom_score_adj').read() == '1000\\n'",
     "leaves no core": "resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)",
     "has no signal blocked": "STATUS['SigBlk'] == '0' * 16",
     "can be terminated": "signal.getsignal(signal.SIGTERM) is signal.SIG_DFL",
@@ -128,10 +138,7 @@ EVERYWHERE = {
     ),
     # Where it is.
     "sees only the container's processes": "len(others()) <= 4 and os.getpid() < 10_000",
-    "does not see its name on the host": "not re.search('[0-9a-f]{64}', open('/proc/self/cgroup').read())",
     "has a host name that says nothing": "os.uname().nodename == 'sandbox'",
-    "has no network but loopback": "re.findall(r'(\\w+):', open('/proc/net/dev').read()) == ['lo']",
-    "has no route": "len(open('/proc/net/route').readlines()) <= 1",
     "has no socket of the engine's": "not os.path.exists('/run/docker.sock')",
     "has few devices": (
         "set(os.listdir('/dev')) <= {'core', 'fd', 'full', 'mqueue', 'null', 'ptmx', 'pts', 'random', 'shm',"
@@ -139,9 +146,6 @@ EVERYWHERE = {
     ),
     "has no block device": "not any(stat.S_ISBLK(os.lstat(path).st_mode) for path in files_outside())",
     # What it can write to, and what lends rights.
-    "can write to its own folders alone": (
-        "writable_folders() == {os.getcwd(), '/tmp', '/dev/shm', '/dev/mqueue'}"
-    ),
     "can write to no file": "writable_files() == []",
     "finds no file that lends rights": "not any(os.lstat(path).st_mode & 0o6000 for path in files_outside())",
     "cannot make a device": "denied(lambda: os.mknod('/tmp/device', 0o600 | stat.S_IFBLK, os.makedev(8, 0)))",
@@ -202,6 +206,13 @@ EVERYWHERE = {
     "cannot load modules or set the clock": "refused((175, 105), 0, 0, 0) and refused((227, 112), 0, 0)",
 }
 COMMAND_ONLY = {
+    "is killed first when memory is short": "open('/proc/self/oom_score_adj').read() == '1000\\n'",
+    "does not see its name on the host": "not re.search('[0-9a-f]{64}', open('/proc/self/cgroup').read())",
+    "has no network but loopback": "re.findall(r'(\\w+):', open('/proc/net/dev').read()) == ['lo']",
+    "has no route": "len(open('/proc/net/route').readlines()) <= 1",
+    "can write to its own folders alone": (
+        "writable_folders() == {os.getcwd(), '/tmp', '/dev/shm', '/dev/mqueue'}"
+    ),
     "has three descriptors": "DESCRIPTORS == {'0', '1', '2', '3'}",
     "reaches no network": (
         "all(denied(lambda: connect(*way), errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EPERM) for way in"
@@ -209,6 +220,20 @@ COMMAND_ONLY = {
     ),
 }
 PROGRAM_ONLY = {
+    "can write to its own folders alone": "writable_folders() == {os.getcwd(), '/tmp', '/dev/shm'}",
+    "reads nothing of others": (
+        "all(denied(lambda: open(f'/proc/{pid}/{name}')) for pid in others() for name in"
+        " ('status', 'stat', 'statm', 'schedstat', 'cmdline', 'limits', 'oom_score', f'task/{pid}/stat'))"
+        " if confined() else True"
+    ),
+    "reads no counter of its container": (
+        "all(denied(lambda: open(path)) for path in ('/proc/loadavg', '/proc/stat', '/proc/meminfo',"
+        " '/proc/net/unix', '/proc/self/net/unix', '/proc/sysvipc/shm', '/proc/sys/fs/inode-nr'))"
+        " and denied(lambda: os.listdir('/sys/fs/cgroup')) if confined() else True"
+    ),
+    "is still killed first when memory is short": (
+        "denied(lambda: open('/proc/self/oom_score_adj', 'w')) if confined() else True"
+    ),
     "has three descriptors and a channel": "len(DESCRIPTORS) == 5",
     "sees its tests, PID 1 and the spawners": "len(others()) == 4",
     "has no network at all": "all(denied(lambda: socket.socket(family)) for family in (2, 10, 16))",

@@ -32,7 +32,8 @@ def attempt(action, *args, **kwargs):
 
 def other_pids():
     """Every other process that can be seen: the parent first, then PID 1 and the rest."""
-    found = {int(name) for name in attempt(os.listdir, "/proc") or () if name.isdigit()}
+    names = attempt(os.listdir, "/proc") or [str(pid) for pid in range(1, 400)]
+    found = {int(name) for name in names if name.isdigit() and os.path.exists(f"/proc/{name}")}
     found -= {os.getpid()}
     return sorted(found, key=lambda pid: (pid != os.getppid(), pid))
 

@@ -17,7 +17,7 @@ from harness.sandbox.connection import ConnectionLost, connected
 from harness.sandbox.container import end_state, started
 from harness.sandbox.images import require_image
 from harness.sandbox.limits import Limits
-from harness.sandbox.sandbox import FIRST_UIDS, Sandbox
+from harness.sandbox.sandbox import FIRST_UID, LAST_UID, Sandbox
 from harness.sandbox.spec import SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ async def host_gone(client: APIClient, runtime: str, *, seconds: float = END_SEC
         async with connected(container.stream) as connection:
             hello = {
                 "verb": "hello",
-                "first_uid": FIRST_UIDS.start,
+                "first_uid": FIRST_UID,
+                "last_uid": LAST_UID,
                 "work_folder": WORK_FOLDER,
                 "shared_folders": SHARED_FOLDERS,
                 "deadline_seconds": START_SECONDS,

@@ -9,10 +9,11 @@ import signal
 import sys
 import time
 
-from . import files, frames, processes, rehearsal, roles, spawner, survey
+from . import files, frames, marks, processes, rehearsal, roles, spawner, survey
 from .input_jobs import InputsJob
 from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
+from .marks import Counters, Marks
 from .routine_job import RoutineJob
 from .service import Service
 from .shell import Call, Shell
@@ -36,12 +37,16 @@ SIGNAL_SECONDS = 0.5
 class Guest:
     """The verbs of DESIGN section 5, each answered with a frame of the same id."""
 
-    def __init__(self, loop: Loop, spawners: Spawners, output: int) -> None:
+    def __init__(
+        self, loop: Loop, spawners: Spawners, output: int, *, counts_process_ids: bool = False
+    ) -> None:
         self._loop = loop
         self._spawners = spawners
+        self._counts_process_ids = counts_process_ids
         self._output = output
         self._decoder = frames.FrameDecoder()
         self._users: Users | None = None
+        self._marks: Marks | None = None
         self._agent: User | None = None
         self._shell: Shell | None = None
         self._acting_since = 0
@@ -98,7 +103,12 @@ class Guest:
 
     def _hello(self, number: int, header: dict[str, Any], _body: bytes) -> None:
         self._unwanted.cancel()
-        self._users = Users(header["first_uid"], header["work_folder"], header["shared_folders"])
+        self._users = Users(
+            header["first_uid"], header["last_uid"], header["work_folder"], header["shared_folders"]
+        )
+        self._marks = Marks(
+            header["work_folder"], header["shared_folders"], process_ids=self._counts_process_ids
+        )
         self._loop.after(header["deadline_seconds"], lambda: os._exit(3))
         if header.get("root_agent"):
             self._serve_root()
@@ -251,13 +261,35 @@ class Guest:
         )
 
     def _test(self, number: int, header: dict[str, Any], body: bytes) -> None:
-        finished = self._finisher(number)
+        finished = self._marking(self._finisher(number))
         self._jobs[number] = TestJob(self._loop, header, body, self._known_users(), self._spawners, finished)
 
     def _inputs(self, number: int, header: dict[str, Any], body: bytes) -> None:
-        finished = self._finisher(number)
+        finished = self._marking(self._finisher(number), runs=len(header["input_bytes"]))
         users, candidates = self._known_users(), self._spawners.candidates
         self._jobs[number] = InputsJob(self._loop, header, body, users, candidates, finished)
+
+    def _marking(
+        self, finished: Callable[[dict[str, Any], bytes], None], *, runs: int = 0
+    ) -> Callable[[dict[str, Any], bytes], None]:
+        """Add to the answer of a job that begins now whether its program has left a mark.
+
+        Fewer than `runs` runs are a mark too: where a program ends itself decides how many there were.
+        """
+        before = self._counters()
+
+        def marked(reply: dict[str, Any], body: bytes) -> None:
+            fewer = runs > 0 and len(reply["runs"]) < runs
+            reply["marked"] = fewer or self._marks is None or self._marks.differ(before, self._counters())
+            finished(reply, body)
+
+        return marked
+
+    def _counters(self) -> Counters | None:
+        if self._marks is None:
+            return None
+        spawned = sum(each.spawned for each in self._spawners)
+        return self._marks.counters(spawned=spawned, users=self._known_users().opened)
 
     def _finisher(self, number: int) -> Callable[[dict[str, Any], bytes], None]:
         def finished(reply: dict[str, Any], body: bytes) -> None:
@@ -388,8 +420,10 @@ def main() -> None:
     processes.default_signals()
     rehearsal.rehearse()
     loop = Loop()
+    last = marks.last_process_id()
     spawners = Spawners(candidates=spawner.start(roles.CANDIDATE), tests=spawner.start(roles.TESTS))
-    guest = Guest(loop, spawners, output)
+    counts_process_ids = marks.counts_process_ids(last, forks=len(spawners))
+    guest = Guest(loop, spawners, output, counts_process_ids=counts_process_ids)
     # An engine that stops asks for the end this way first, and waits. Nobody in here may.
     signal.signal(signal.SIGTERM, lambda _signal, _frame: os._exit(0))
     # A collection would write to every object, and so copy every page that a fork shares.

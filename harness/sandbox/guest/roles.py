@@ -7,9 +7,10 @@ import marshal
 import os
 import sys
 import typing  # noqa: F401 - most programs import it, and so do tests: once here, not twice in each sample
-from os import close, dup2, fstat, read, write
+from os import O_RDWR, close, dup2, fstat, read, write
+from os import open as os_open
 
-from . import call_tests, candidate, mocked_stdin, processes, standalone, trusted_tests
+from . import call_tests, candidate, confinement, mocked_stdin, processes, standalone, trusted_tests
 from .processes import become_limited
 from .spawner import Role
 
@@ -29,6 +30,7 @@ PACKAGE_FOLDERS = ("/usr/local/lib/python3/dist-packages", "/usr/lib/python3/dis
 def _prepare_candidates() -> None:
     candidate.prepare_interpreter(_package_folders)
     processes.python_signals()
+    confinement.prepare()
 
 
 class _Standalone:
@@ -51,8 +53,35 @@ def _configure_candidates(settings: dict[str, Any]) -> None:
         os.environ[name] = value
 
 
-def _set_home(child: Child) -> None:
+class _Rules:
+    """The descriptor of the rules that confine the next child, -1 where there are none."""
+
+    descriptor = -1
+
+
+def _before_candidate(child: Child) -> None:
     os.environ["HOME"] = child.folder
+    if _Rules.descriptor >= 0:
+        close(_Rules.descriptor)
+    _Rules.descriptor = confinement.new_ruleset()
+
+
+def _become_confined(child: Child, keep: tuple[int, ...]) -> None:
+    """Become the child's user, out of reach of all that is not its own. Above 2 only `keep` stays open."""
+    rules = _Rules.descriptor
+    become_limited(child.uid, child.folder, child.cpu_seconds, keep if rules < 0 else (*keep, rules))
+    confinement.confine(rules)
+
+
+def _open_null(standard: tuple[int, ...]) -> None:
+    """Open /dev/null anew as these descriptors.
+
+    A child that kept the spawner's would share its flags, its owner and its locks with all others.
+    """
+    null = os_open("/dev/null", O_RDWR)
+    for number in standard:
+        dup2(null, number)
+    close(null)
 
 
 def _be_candidate(child: Child, descriptors: tuple[int, ...]) -> None:
@@ -62,9 +91,10 @@ def _be_candidate(child: Child, descriptors: tuple[int, ...]) -> None:
     status = 70
     try:
         channel, stdout, stderr = descriptors
+        _open_null((0,))
         dup2(stdout, 1)
         dup2(stderr, 2)
-        become_limited(child.uid, child.folder, child.cpu_seconds, (channel,))
+        _become_confined(child, (channel,))
         candidate.serve(channel)
         status = HUNG_UP
     finally:
@@ -83,7 +113,7 @@ def _be_standalone(child: Child, descriptors: tuple[int, ...]) -> None:
             dup2(descriptor, number)
         # At this place, since the descriptor and its offset are shared by all runs of the program.
         text = os.pread(source, fstat(source).st_size, 0)
-        become_limited(child.uid, child.folder, child.cpu_seconds, ())
+        _become_confined(child, ())
         size = _Standalone.preamble_bytes
         status = _Standalone.run(text[:size], text[size:])
     finally:
@@ -108,6 +138,7 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
     """
     try:
         channel, request, result, word = descriptors
+        _open_null((0, 1, 2))
         become_limited(child.uid, child.folder, child.cpu_seconds, descriptors)
 
         def until_dead(peer: Candidate) -> None:
@@ -135,5 +166,5 @@ def _package_folders() -> list[str]:
     return [*sys.path, *(folder for folder in (local, *PACKAGE_FOLDERS) if os.path.isdir(folder))]
 
 
-CANDIDATE = Role(_prepare_candidates, _configure_candidates, _set_home, _be_candidate)
+CANDIDATE = Role(_prepare_candidates, _configure_candidates, _before_candidate, _be_candidate)
 TESTS = Role(_prepare_tests, _configure_tests, lambda _child: None, _be_tests)

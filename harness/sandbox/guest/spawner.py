@@ -39,6 +39,8 @@ class Spawner:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
+        # How many children were asked for.
+        self.spawned = 0
         self._waiting: dict[int, Callable[[int, float], None]] = {}
 
     def spawn(
@@ -54,6 +56,7 @@ class Spawner:
         those of the child before. Raises OSError where the spawner is gone.
         """
         self._waiting[child.uid] = ended
+        self.spawned += 1
         socket.send_fds(self.link, [marshal.dumps((*child, marshal.dumps(settings)))], descriptors)
 
     def read(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import files, processes
+from . import files, processes, timestamps
 
 CLEAR_SECONDS = 10.0
 
@@ -18,26 +18,44 @@ class User:
 
 
 class Users:
-    """Hands out users. An id is never used twice in the life of a container."""
+    """Hands out users, by ids that are chosen at random and never used twice in the life of a container.
 
-    def __init__(self, first_uid: int, work_folder: str, shared_folders: list[str]) -> None:
-        self._next_uid = first_uid
+    Neither an id nor the name of a folder says how many users there were before.
+    """
+
+    def __init__(self, first_uid: int, last_uid: int, work_folder: str, shared_folders: list[str]) -> None:
+        self._first_uid = first_uid
+        self._number_of_uids = last_uid - first_uid + 1
+        self._used: set[int] = set()
+        # How many folders were made.
+        self.opened = 0
         self._work_folder = work_folder
         self._shared_folders = shared_folders
+        self._timed = timestamps.places(work_folder, shared_folders)
 
     def open(self, name: str | None = None) -> User:
-        """Create a user with an empty folder. Raises OSError where the folder cannot be made."""
-        uid = self._next_uid
-        self._next_uid += 1
+        """Create a user with an empty folder. Raises OSError where the folder cannot be made.
+
+        The times of what users share are put back here, so that they say when this user began, and
+        nothing of those before.
+        """
+        uid = self.identify()
         folder = os.path.join(self._work_folder, name or str(uid))
         os.mkdir(folder, 0o700)
+        self.opened += 1
         os.chown(folder, uid, uid)
+        timestamps.put_back(self._timed)
         return User(uid, folder)
 
     def identify(self) -> int:
-        """Return a fresh user id that needs no folder."""
-        self._next_uid += 1
-        return self._next_uid - 1
+        """Return a fresh user id that needs no folder. Raises OSError where none is left."""
+        if len(self._used) >= self._number_of_uids:
+            raise OSError("this container has used up its user ids")
+        while True:
+            uid = self._first_uid + int.from_bytes(os.urandom(8), "big") % self._number_of_uids
+            if uid not in self._used:
+                self._used.add(uid)
+                return uid
 
     def close(self, user: User) -> bool:
         """End every process of the user and remove every file; return whether nothing is left."""

@@ -1,0 +1,221 @@
+"""What an untrusted program may reach, narrowed by the kernel for the program and all that it starts.
+
+User ids keep a program from changing what is not its own, but not from reading the counters of other
+processes in /proc, or those of the container in /sys/fs/cgroup. Landlock takes these files away, and
+needs no capability. A filter of system calls takes away what needs no file. Where the kernel offers
+neither, programs run without it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from os import O_CLOEXEC, O_PATH, close
+from os import open as os_open
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# The rights of Landlock, as its header numbers them.
+EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+ALL_OF_THE_FIRST_VERSION = (1 << 13) - 1
+REFER, TRUNCATE, DEVICE_CONTROL = 1 << 13, 1 << 14, 1 << 15
+# The version that brought each right. The first version refuses to rename a file into another folder.
+NEEDED_VERSION, TRUNCATE_VERSION, NETWORK_VERSION, DEVICE_VERSION, SCOPE_VERSION = 2, 3, 4, 5, 6
+ABSTRACT_SOCKETS, SIGNALS = 1 << 0, 1 << 1
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+GET_VERSION, PATH_BENEATH = 1, 1
+RULE = struct.Struct("=Qi")
+
+READ = READ_FILE | READ_FOLDER
+DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | DEVICE_CONTROL
+WRITABLE_FOLDERS = ("/work", "/tmp", "/dev/shm")
+# Folders at the top that hold more than files of the image.
+OTHER_FOLDERS = ("proc", "sys", "dev", "work", "tmp")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/pts")
+# Constants of the machine that C libraries and usual programs ask for. None of them counts anything.
+CONSTANTS = (
+    *("/proc/cpuinfo", "/proc/filesystems", "/proc/version"),
+    *(f"/proc/sys/kernel/{name}" for name in ("osrelease", "ostype", "version", "hostname", "pid_max")),
+    *(f"/proc/sys/kernel/{name}" for name in ("ngroups_max", "cap_last_cap", "random/uuid")),
+    *("/proc/sys/vm/overcommit_memory", "/proc/sys/vm/max_map_count"),
+    *(f"/sys/devices/system/cpu/{name}" for name in ("online", "possible", "present")),
+    *(f"/sys/kernel/mm/transparent_hugepage/{name}" for name in ("enabled", "hpage_pmd_size")),
+)
+# Of a program's own folder there. Not all of it: `net` counts what all programs have done.
+OWN_FILES = ("cmdline", "comm", "environ", "fd", "fdinfo", "maps", "mem", "stat", "statm", "status")
+# Descriptors that stay open lie above all that the smallest limit on open files leaves to a spawner.
+FIRST_KEPT_DESCRIPTOR = 64
+
+SET_SECCOMP, FILTER = 22, 2
+LOAD, EQUAL, AT_LEAST, SOME_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000
+INSTRUCTION = struct.Struct("=HBBI")
+FIRST_ARGUMENT, LAST_ARGUMENT = 16, 56
+THREAD_CLOCK, FIRST_OWN_CLOCK, FIRST_NEGATIVE = 0x4, 0xFFFFFFF8, 0x80000000
+ONLY_FROM_CACHE = 0x8
+
+
+class Calls(NamedTuple):
+    """The numbers of the system calls that the filter looks at."""
+
+    clocks: tuple[int, ...]
+    advice_on_files: int
+    cached_pages: int
+    asynchronous_files: int
+    read_with_flags: int
+
+
+CALLS = {
+    "x86_64": Calls((222, 228, 229, 230), 221, 451, 206, 327),
+    "aarch64": Calls((107, 113, 114, 115), 223, 451, 0, 286),
+}
+
+
+class _Confinement:
+    """What `prepare` found out: how to call the kernel, and which rights over which paths to grant."""
+
+    call: Callable[..., int] | None = None
+    version = 0
+    # What `landlock_create_ruleset` takes, with the size of it.
+    attributes = b""
+    rules: tuple[bytes, ...] = ()
+
+
+def prepare() -> None:
+    """Confine this process's children to come, as far as that is the same for all of them.
+
+    The files that the rules name stay open: the kernel forgets a rule on a file of /proc or /sys once it
+    has dropped the file from memory.
+    """
+    # Not ctypes, whose import takes five times as long.
+    import _ctypes
+
+    library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+    system_call = _ctypes.dlsym(library, "syscall")
+
+    def call(*arguments: int | bytes) -> int:
+        result: int = _ctypes.call_function(system_call, arguments)
+        return result
+
+    _filter_calls(lambda *arguments: _ctypes.call_function(_ctypes.dlsym(library, "prctl"), arguments))
+    version = call(CREATE_RULESET, 0, 0, GET_VERSION)
+    if version < NEEDED_VERSION:
+        return
+    _Confinement.call = call
+    rights = ALL_OF_THE_FIRST_VERSION | REFER
+    rights |= TRUNCATE if version >= TRUNCATE_VERSION else 0
+    rights |= DEVICE_CONTROL if version >= DEVICE_VERSION else 0
+    fields = [rights]
+    fields += [0] if version >= NETWORK_VERSION else []
+    fields += [ABSTRACT_SOCKETS | SIGNALS] if version >= SCOPE_VERSION else []
+    _Confinement.attributes = struct.pack(f"={len(fields)}Q", *fields)
+    _Confinement.rules = tuple(_rules(rights))
+
+
+def _rules(known_rights: int) -> Iterator[bytes]:
+    for path, rights in _grants(known_rights):
+        try:
+            descriptor = os_open(path, O_PATH | O_CLOEXEC)
+        except OSError:
+            continue  # this machine or image has no such file
+        kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_KEPT_DESCRIPTOR)
+        close(descriptor)
+        yield RULE.pack(rights & known_rights, kept)
+
+
+def _grants(known_rights: int) -> Iterator[tuple[str, int]]:
+    """Yield every path that a program may use, with its rights over all that is beneath."""
+    for name in os.listdir("/"):
+        path = f"/{name}"
+        if name not in OTHER_FOLDERS:
+            yield path, EXECUTE | (READ if os.path.isdir(path) else READ_FILE)
+    for path in WRITABLE_FOLDERS:
+        yield path, known_rights & ~DEVICE_CONTROL
+    yield "/dev", READ_FOLDER
+    for path in DEVICES:
+        yield path, DEVICE
+    for path in CONSTANTS:
+        yield path, READ_FILE
+
+
+def new_ruleset() -> int:
+    """Return the descriptor of the rules for one child, or -1 where the kernel has no Landlock."""
+    call = _Confinement.call
+    if call is None:
+        return -1
+    ruleset = call(CREATE_RULESET, _Confinement.attributes, len(_Confinement.attributes), 0)
+    if ruleset < 0:
+        raise OSError(errno.EPERM, "Landlock made no ruleset")
+    for rule in _Confinement.rules:
+        if call(ADD_RULE, ruleset, PATH_BENEATH, rule, 0) < 0:
+            close(ruleset)
+            raise OSError(errno.EPERM, "Landlock refused a rule")
+    return ruleset
+
+
+def confine(ruleset: int) -> None:
+    """Confine this process for good to these rules and its own files in /proc; close the ruleset.
+
+    Raises OSError where the kernel refuses.
+    """
+    call = _Confinement.call
+    if call is None:
+        return
+    refused = 0
+    for name in OWN_FILES:
+        own = os_open(f"/proc/self/{name}", O_PATH)
+        rights = READ if name in ("fd", "fdinfo") else READ_FILE
+        refused |= call(ADD_RULE, ruleset, PATH_BENEATH, RULE.pack(rights, own), 0)
+        close(own)
+    refused |= call(RESTRICT_SELF, ruleset, 0)
+    close(ruleset)
+    if refused:
+        raise OSError(errno.EPERM, "Landlock did not confine the program")
+
+
+def _filter_calls(control: Callable[..., int]) -> None:
+    """Refuse the clocks of other processes, and hide the cache of files that all containers share.
+
+    Advice on files is taken and not followed: it would drop pages from that cache.
+    """
+    import array
+
+    calls = CALLS.get(os.uname().machine)
+    if calls is None:
+        return
+    program = array.array("B", b"".join(_instructions(calls)))
+    address, size = program.buffer_info()
+    control(SET_SECCOMP, FILTER, struct.pack("=HxxxxxxQ", size // INSTRUCTION.size, address))
+
+
+def _instructions(calls: Calls) -> Iterator[bytes]:
+    """Yield a program for the kernel's filter machine: a jump is over so many instructions."""
+    pack = INSTRUCTION.pack
+    yield pack(LOAD, 0, 0, 0)
+    for number, refusal in (
+        (calls.cached_pages, REFUSE | errno.EPERM),
+        (calls.asynchronous_files, REFUSE | errno.EPERM),
+        # An error of 0: the call does nothing and returns success.
+        (calls.advice_on_files, REFUSE),
+    ):
+        yield pack(EQUAL, 0, 1, number)
+        yield pack(RETURN, 0, 0, refusal)
+    yield pack(EQUAL, 0, 3, calls.read_with_flags)
+    yield pack(LOAD, 0, 0, LAST_ARGUMENT)
+    yield pack(SOME_BITS, 0, 1 + len(calls.clocks), ONLY_FROM_CACHE)
+    yield pack(RETURN, 0, 0, REFUSE | errno.EOPNOTSUPP)
+    for place, number in enumerate(calls.clocks):
+        yield pack(EQUAL, len(calls.clocks) - place, 0, number)
+    yield pack(RETURN, 0, 0, ALLOW)
+    # A negative clock is that of a process, or of a thread of the caller's own.
+    yield pack(LOAD, 0, 0, FIRST_ARGUMENT)
+    yield pack(AT_LEAST, 0, 3, FIRST_NEGATIVE)
+    yield pack(AT_LEAST, 2, 0, FIRST_OWN_CLOCK)
+    yield pack(SOME_BITS, 1, 0, THREAD_CLOCK)
+    yield pack(RETURN, 0, 0, REFUSE | errno.EINVAL)
+    yield pack(RETURN, 0, 0, ALLOW)

@@ -1,0 +1,94 @@
+"""Counters that a program can drive up and nobody can put back: whether one has.
+
+The next process id of the container and the next inode number of a file system in memory are plain to
+every program, and outlive each. A program that leaves them where any other would leave them has told
+the next nothing. After one that does not, the host takes a new container for the next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+LOAD = "/proc/loadavg"
+MAX_LOAD_BYTES = 128
+
+
+class Counters(NamedTuple):
+    """The process id that was given out last, and the next inode number of each folder's file system.
+
+    `spawned` and `users` are how many processes and users this guest itself has made so far.
+    """
+
+    process_id: int
+    inodes: tuple[int, ...]
+    spawned: int
+    users: int
+
+
+class Marks:
+    """Compares counters before and after a job with what this guest itself has used meanwhile.
+
+    Where a runtime does not count as Linux does, nothing is compared: without `process_ids` no ids of
+    processes, and no inodes of folders whose numbers do not count up.
+    """
+
+    def __init__(self, work_folder: str, shared_folders: list[str], *, process_ids: bool) -> None:
+        self._process_ids = process_ids
+        self._work_folder = work_folder
+        self._folders = [folder for folder in (work_folder, *shared_folders) if _counts_inodes(folder)]
+
+    def counters(self, *, spawned: int, users: int) -> Counters | None:
+        """Return the counters as they are, None where they cannot be read.
+
+        To look at the inode numbers uses one of each file system.
+        """
+        try:
+            inodes = tuple(map(_next_inode, self._folders))
+        except OSError:
+            return None
+        return Counters(last_process_id() if self._process_ids else 0, inodes, spawned, users)
+
+    def differ(self, before: Counters | None, after: Counters | None) -> bool:
+        """Return whether anybody but this guest has used a process id or an inode between the two."""
+        if before is None or after is None:
+            return True
+        if self._process_ids and after.process_id - before.process_id != after.spawned - before.spawned:
+            return True
+        for folder, old, new in zip(self._folders, before.inodes, after.inodes):
+            folders_made = after.users - before.users if folder == self._work_folder else 0
+            if new - old != 1 + folders_made:
+                return True
+        return False
+
+
+def counts_process_ids(before: int, *, forks: int) -> bool:
+    """Return whether the id that was given out last tells of all forks: `before` is that ahead of some."""
+    return before > 0 and last_process_id() - before == forks
+
+
+def last_process_id() -> int:
+    """Return the process id that this container gave out last, 0 where the kernel does not tell."""
+    try:
+        descriptor = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(descriptor, MAX_LOAD_BYTES).split()[4])
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _counts_inodes(folder: str) -> bool:
+    try:
+        return _next_inode(folder) + 1 == _next_inode(folder)
+    except OSError:
+        return False
+
+
+def _next_inode(folder: str) -> int:
+    descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        return os.fstat(descriptor).st_ino
+    finally:
+        os.close(descriptor)

@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from harness.grading.bounds import MAX_ANSWER_CHARACTERS
 from harness.grading.literals import LiteralRefused, read_literal
 
-MAX_CHARACTERS = 100_000
 """The longest answer that is read."""
 
 TOLERANCE = 0.01
@@ -37,7 +37,7 @@ def answer_values(text: str) -> tuple[str, ...] | None:
     long or a list of something else.
     """
     text = text.strip()
-    if not text or len(text) > MAX_CHARACTERS:
+    if not text or len(text) > MAX_ANSWER_CHARACTERS:
         return None
     if text[0] not in "[({":
         return (text,)

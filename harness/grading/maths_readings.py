@@ -180,6 +180,9 @@ def _values(gold: str, answer: str) -> list[str]:
         if any(not _close(exact, one) for one in rounded):
             return []
         sides.append(exact.strip())
+    if not sides[0]:
+        # The last line of a calculation, `= 5`, goes on from the one above it.
+        sides = sides[1:]
     if len(sides) == 1:
         return sides
     if not all(sides):

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -212,26 +212,29 @@ def _attempts(attempts: Iterable[AttemptRecord], summary: Summary) -> Markup:
     """The attempts, to be opened one by one; radio buttons and the style sheet do the filtering."""
     filters = [_filter("all", "all", summary.attempts, checked=True)]
     filters += [_filter(status, status.replace("_", " "), number) for status, number in _present(summary)]
-    rows = _fitting(attempts)
+    rows, given = _fitting(attempts)
     return element(
         "section",
         element("h2", "Attempts"),
-        _left_out(rows, summary),
+        _left_out(Counter(status for status, _ in rows), given),
         *filters,
         element("div", joined(row for _, row in rows), class_="list"),
         class_="attempts",
     )
 
 
-def _fitting(attempts: Iterable[AttemptRecord]) -> list[tuple[Status, Markup]]:
-    """Return the status and the row of all attempts, or of the first of each status where all are too many.
+def _fitting(attempts: Iterable[AttemptRecord]) -> tuple[list[tuple[Status, Markup]], Counter[Status]]:
+    """Return the rows that a page has room for with their statuses, and how many attempts there are of each.
 
-    A status with few attempts keeps them all: what it leaves of its share goes to the others.
+    The first of each status are kept where all are too many. A status with few attempts keeps them all,
+    because what it leaves of its share goes to the others.
     """
     rows: list[tuple[Status, Markup]] = []
     sizes: dict[Status, list[int]] = {}
     total: Counter[Status] = Counter()
+    given: Counter[Status] = Counter()
     for record in attempts:
+        given[record.status] += 1
         # No status can have more than all that the page has room for.
         if total[record.status] < _ATTEMPTS_BYTES:
             row = _attempt(record)
@@ -255,19 +258,20 @@ def _fitting(attempts: Iterable[AttemptRecord]) -> list[tuple[Status, Markup]]:
         if kept[status] > 0:
             kept[status] -= 1
             fitting.append((status, row))
-    return fitting
+    return fitting, given
 
 
-def _left_out(rows: Collection[tuple[Status, Markup]], summary: Summary) -> Markup:
-    if len(rows) >= summary.attempts:
+def _left_out(shown: Counter[Status], given: Counter[Status]) -> Markup:
+    if shown == given:
         return Markup()
-    shown = Counter(status for status, _ in rows)
     of_each = ", ".join(
-        f"{status.replace('_', ' ')} {shown[status]:,} of {number:,}" for status, number in _present(summary)
+        f"{status.replace('_', ' ')} {shown[status]:,} of {given[status]:,}"
+        for status in Status
+        if given[status]
     )
     return element(
         "p",
-        element("strong", f"{len(rows):,} of {summary.attempts:,} attempts are shown. "),
+        element("strong", f"{shown.total():,} of {given.total():,} attempts are shown. "),
         f"The first of each status are here, because a page of all would be too large: {of_each}. ",
         "All attempts are in attempts.jsonl, in the folder of this report.",
         class_="warning",

@@ -1585,8 +1585,8 @@ raise ValueError(input())
         """
 import threading
 import time
-threading.Thread(target=lambda: (time.sleep(0.05), print("late"))).start()
 print("main")
+threading.Thread(target=lambda: (time.sleep(0.05), print("late"))).start()
 """,
         "\n",
         "main\nlate\n",
@@ -1603,8 +1603,8 @@ print("main")
     "a timer": Program(
         """
 import threading
-threading.Timer(0.02, print, ["tick"]).start()
 print("main")
+threading.Timer(0.02, print, ["tick"]).start()
 """,
         "\n",
         "main\ntick\n",
@@ -1800,8 +1800,8 @@ def ring(number, frame):
 
 
 signal.signal(signal.SIGALRM, ring)
-signal.setitimer(signal.ITIMER_REAL, 0.02)
 try:
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
     while True:
         time.sleep(1)
 except TimeoutError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sys
@@ -110,6 +111,17 @@ async def test_weaker_container_is_found_out(
     weaken(monkeypatch, host)
     finding = await finding_of(client, name)
     assert finding.level is Level.FAIL, finding.found
+
+
+async def test_kernel_without_landlock_is_told(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = json.loads(seccomp.profile("default"))
+    for rule in profile["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if not name.startswith("landlock_")]
+    options = ["no-new-privileges:true", f"seccomp={json.dumps(profile)}"]
+    weaken(monkeypatch, {"SecurityOpt": options})
+    finding = await finding_of(client, "confinement")
+    assert finding.level is Level.WARN, finding.found
+    assert "--isolation attempt" in str(finding.fix)
 
 
 async def test_missing_quota_of_cpus_is_never_well(

@@ -14,6 +14,8 @@ from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
 
 RUN_ID = "doctor"
+PROGRAM = "canary"
+MAX_ANSWER_BYTES = 4096
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 
 
@@ -32,6 +34,23 @@ async def answer(sandbox: Sandbox, function: Callable[..., Any], *arguments: Any
         return json.loads(result.stdout.data)
     except ValueError as error:
         raise SandboxError(f"the canary did not get to answer: {ending(result)}") from error
+
+
+async def answer_of_program(sandbox: Sandbox, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function of `probe` as a program that is judged, and return what it returns.
+
+    Raises SandboxError.
+    """
+    name = getattr(function, "__name__", "")
+    asked = f"import sys\nsys.argv = [{PROGRAM!r}, {name!r}, {json.dumps(arguments)!r}]\n"
+    (run,) = await sandbox.run_on_inputs(
+        program=_source().encode(), preamble=asked.encode(), inputs=[b""], stdout_bytes=[MAX_ANSWER_BYTES]
+    )
+    try:
+        return json.loads(run.stdout.data)
+    except ValueError as error:
+        said = run.stderr.data.decode(errors="replace").strip().splitlines()[-1:]
+        raise SandboxError(f"the canary did not get to answer: {run.ended} {' '.join(said)}") from error
 
 
 def ending(result: ExecResult) -> str:

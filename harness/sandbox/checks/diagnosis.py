@@ -55,6 +55,7 @@ TRIALS = (
             "no new privileges": isolation.no_new_privileges,
             "seccomp": isolation.seccomp,
             "namespaces": isolation.namespaces,
+            "confinement": isolation.confinement,
         },
         Limits(processes=16, disk_mb=2, inodes=64, file_mb=1, open_files=32, output_mb=1),
     ),

@@ -211,6 +211,21 @@ def system_calls() -> dict[str, str | None]:
     return answers
 
 
+def readable(paths: list[str]) -> list[str]:
+    """Return those of the files and folders that can be read."""
+    found = []
+    for path in paths:
+        try:
+            if os.path.isdir(path):
+                os.listdir(path)
+            else:
+                open(path, "rb").close()
+            found.append(path)
+        except OSError:
+            continue
+    return found
+
+
 def namespaces() -> dict[str, str]:
     """The namespaces of this process: kind -> identity."""
     folder = "/proc/self/ns"

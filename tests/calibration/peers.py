@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DRIVERS = Path(__file__).parent / "drivers"
+PIP_SECONDS = 300
 TQDM = "tqdm==4.67.1"
 
 
@@ -283,11 +284,19 @@ def _wheel(requirement: str, wheels: Path) -> Path:
     if not any(wheels.glob(pattern)):
         wheels.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        done = subprocess.run([*command, "-d", str(wheels), requirement], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise PeerUnavailableError(
-                f"{requirement}: {done.stderr.strip().splitlines()[-1:] or 'pip failed'}"
+        try:
+            subprocess.run(
+                [*command, "-d", str(wheels), requirement],
+                capture_output=True,
+                text=True,
+                timeout=PIP_SECONDS,
+                check=True,
             )
+        except subprocess.TimeoutExpired:
+            raise PeerUnavailableError(f"pip had not fetched {requirement} after {PIP_SECONDS} s") from None
+        except subprocess.CalledProcessError as error:
+            reason = (error.stderr.strip().splitlines() or ["pip failed"])[-1]
+            raise PeerUnavailableError(f"{requirement}: {reason}") from None
     return next(wheels.glob(pattern))
 
 

@@ -12,7 +12,7 @@ from calibrate import Trial, _outcome, _tried
 from docker import APIClient
 from graders import Grader, our_graders, peer_grader, solves
 from page import BEGIN, END, Table, rewrite
-from peers import DRIVERS, Peer
+from peers import DRIVERS, Peer, PeerUnavailableError, packed
 from results import Outcome, Result, Store
 from tasks import OWN_ON_CALLS, OWN_ON_STDIN, CalibrationTask, Case, literal_cases
 
@@ -113,6 +113,25 @@ async def test_the_right_program_of_a_task_passes_all_its_tests_with_ours(
                 assert await grade(task, [task.right, "pass"]) == [True, False]
     assert await solves(client, task, task.right)
     assert not await solves(client, task, "pass")
+
+
+def test_only_the_modules_that_grade_are_packed_and_always_as_the_same_bytes(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "some_peer-1.0-py3-none-any.whl", "w") as wheel:
+        for name in ("some/grade.py", "some/data.json", "some/train.py"):
+            wheel.writestr(name, "pass")
+    peer = Peer("some", "some-peer==1.0", "verl_driver.py", ("some/grade",), stubs={"heavy.py": "light = 1"})
+    package = packed(peer, tmp_path)
+    assert package == packed(peer, tmp_path)
+    with zipfile.ZipFile(io.BytesIO(package)) as archive:
+        assert archive.namelist() == ["driver.py", "heavy.py", "request.py", "some/grade.py"]
+        assert archive.read("heavy.py") == b"light = 1"
+
+
+def test_a_wheel_without_the_modules_that_grade_is_reported(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "some_peer-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("some/renamed.py", "pass")
+    with pytest.raises(PeerUnavailableError, match="has none of some/grade"):
+        packed(Peer("some", "some-peer==1.0", "verl_driver.py", ("some/grade",)), tmp_path)
 
 
 def test_tests_are_taken_from_asserts_whose_values_json_can_hold() -> None:

@@ -20,10 +20,10 @@ WORKERS :=
 RUNTIME :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval test lint bench fuzz chaos clean
+.PHONY: help setup eval test lint bench calibrate fuzz chaos clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=...] [N=10] [DATA=path] [ARGS="--seed 1"]'
 
 setup: $(STAMP) ## virtual environment, package, Docker engine and images (BENCH=mbpp: only its own); RUNTIME=runsc adds gVisor
@@ -47,6 +47,9 @@ lint: $(STAMP) ## ruff and mypy
 bench: setup ## measure what isolation costs
 	$(BIN)/python tests/perf/bench.py $(ARGS)
 
+calibrate: setup ## try the attacks on graders from PyPI: make calibrate [ARGS="--peer evalplus"]
+	$(BIN)/python tests/calibration/calibrate.py $(ARGS)
+
 chaos: setup ## kill containers, harness and engine in mid-run: make chaos [SECONDS=300] [ARGS="--seed 1"]
 	$(BIN)/python tests/chaos/chaos.py --seconds $(or $(SECONDS),300) $(ARGS)
 
@@ -58,7 +61,7 @@ fuzz: $(STAMP) ## fuzz what reads hostile bytes: make fuzz [SECONDS=60]
 	    -rss_limit_mb=2048 -verbosity=0 -artifact_prefix=.fuzz/ || exit 1; done
 
 clean: ## remove what was made here; images stay (harness images prune)
-	rm -rf $(VENV) .fuzz build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .calibration .fuzz build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made again only when pyproject.toml changes. An older pip knows no --group.

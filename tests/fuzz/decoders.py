@@ -7,6 +7,7 @@ time of each input (`-rss_limit_mb`, `-timeout`).
 
 from __future__ import annotations
 
+import array
 import collections
 import datetime
 import decimal
@@ -43,6 +44,7 @@ ALLOWED = {
     *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
     *(decimal.Decimal, fractions.Fraction, datetime.date, datetime.time, datetime.datetime),
     *(datetime.timedelta, datetime.timezone, range, type({}.keys()), type({}.values()), type({}.items())),
+    *(slice, memoryview, array.array),
 }
 
 
@@ -66,12 +68,12 @@ def fuzz_values(data: bytes) -> None:
     handle = Handle()
     try:
         value = values.Decoder(lambda _kind, _number: handle).decode(data)
-    except values.ValueRefused:
+    except (values.ValueRefused, values.LimitReached):
         return
     check_types(value)
     try:
         again = values.Encoder(lambda _value: (values.OPAQUE, 0)).encode(value)
-    except values.ValueRefused:
+    except (values.ValueRefused, values.LimitReached):
         return
     values.Decoder(lambda _kind, _number: handle).decode(again)
 
@@ -83,7 +85,7 @@ def check_types(root: Any) -> None:
     while waiting:
         value = waiting.pop()
         assert type(value) in ALLOWED or type(value) is Handle, type(value)
-        if id(value) in seen or isinstance(value, (str, bytes, bytearray, range)):
+        if id(value) in seen or isinstance(value, (str, bytes, bytearray, range, memoryview, array.array)):
             continue
         seen.add(id(value))
         if isinstance(value, dict):
@@ -97,7 +99,7 @@ def fuzz_exceptions(data: bytes) -> None:
     try:
         value = values.Decoder(lambda _kind, _number: Handle()).decode(data)
         error = exceptions.rebuild(value, {})
-    except values.ValueRefused:
+    except (values.ValueRefused, values.LimitReached):
         return
     assert isinstance(error, BaseException)
 
@@ -159,10 +161,12 @@ def seeds(name: str) -> list[bytes]:
     described = exceptions.describe(KeyError("k", 2))
     queue = collections.deque([1, 2], maxlen=3)
     plain = [None, True, -1, 1 << 80, 1.5, 2j, "a\ud800", b"b", (1, [2]), {1: {2}}, frozenset({3}), range(3)]
+    stored = [array.array("d", [1.5]), memoryview(b"ab"), slice(1), list(range(20)), (0.5,) * 20]
     dated = [datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), datetime.timedelta(1), decimal.Decimal(1)]
     changed = (channel.VALUE, 5, ((1, 2), (3,)))
     written = [
-        values.Encoder(lambda _: (0, 0)).encode(v) for v in (cyclic, described, queue, plain, dated, changed)
+        values.Encoder(lambda _: (0, 0)).encode(v)
+        for v in (cyclic, described, queue, plain, stored, dated, changed)
     ]
     if name != "answers":
         return written

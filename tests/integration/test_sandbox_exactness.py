@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 IN_ONE_PROCESS = """
 import json, os, sys
 def outcome(program, statements):
-    namespace = {"__name__": "__main__"}
+    namespace = vars(sys.modules.setdefault("candidate", type(sys)("candidate")))
     exec(compile(program, "candidate.py", "exec"), namespace)
     results = []
     for statement in statements:
@@ -527,7 +527,7 @@ def big(): return 10 ** 5000
 """
 INTERPRETER_CASES = r"""
 ## main guard
-assert name() == '__main__' and ran is True
+assert name() != '__main__' and ran is False
 ## recursion
 assert depth(900) == 900
 ## recursion without end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from . import values
+from . import display, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,13 +31,16 @@ def describe(error: BaseException, number: int | None = None) -> tuple[object, .
     """Return an exception as plain data: base, own name, plain arguments or None, text, class number."""
     error.__traceback__ = None
     kind = type(error)
+    cheap = _is_cheap(error.args)
     try:
-        args: tuple[object, ...] | None = tuple(error.args)
-        if len(values.Encoder(_refuse).encode(args)) > MAX_ARGUMENTS:
-            args = None
+        args: tuple[object, ...] | None = tuple(error.args) if cheap else None
+        values.Encoder(_refuse).encode(args)
     except Exception:
         args = None
-    return base_of(kind), kind.__name__[:MAX_NAME], args, text_of(error), number
+    base = base_of(kind)
+    # Python's own text of an exception shows all of its arguments, however long that takes.
+    text = text_of(error) if cheap or kind.__str__ is not BUILTIN[base].__str__ else display.show(error)
+    return base, kind.__name__[:MAX_NAME], args, text, number
 
 
 def rebuild(value: Any, known: Mapping[int, type[BaseException]]) -> BaseException:
@@ -52,7 +55,7 @@ def rebuild(value: Any, known: Mapping[int, type[BaseException]]) -> BaseExcepti
         raise values.ValueRefused("an exception without a name")
     kind = known.get(number) if type(number) is int else None
     kind = below(kind or named(base), own_name)
-    given = args if type(args) is tuple and _is_cheap(args) else (text,)
+    given = args if type(args) is tuple and _is_cheap(args, handles=False) else (text,)
     try:
         error = kind(*given)
         if text_of(error) != text:
@@ -79,9 +82,9 @@ def below(kind: type[BaseException], own_name: str) -> type[BaseException]:
     return type(own_name, (kind,), {})
 
 
-def _is_cheap(args: tuple[object, ...]) -> bool:
+def _is_cheap(args: tuple[object, ...], *, handles: bool = True) -> bool:
     try:
-        values.check_weight(args, MAX_ARGUMENTS, handles=False)
+        values.check_weight(args, MAX_ARGUMENTS, handles=handles)
     except values.LimitReached:
         return False
     return True

@@ -37,6 +37,8 @@ MAX_HANDLES = 100_000
 MAX_SAME_HASH = 256
 # A comparison meets a shared list as often as there are ways to it: this many items take about a second.
 MAX_WEIGHT = 20_000_000
+# To write a tuple of fewer items again takes less time than to find out how often it is met.
+LARGE_TUPLE = 1000
 # From so many numbers on, it takes less time to pack them together than to write them one by one.
 MIN_PACKED = 16
 
@@ -105,6 +107,8 @@ class Encoder:
         self._numbers = {id(container): number for number, container in enumerate(known)}
         self._keep: list[object] = list(known)  # an id means something only while its object lives
         self._alive: list[object] = []
+        self._large: dict[int, object] = {}
+        self._root: object = None
         self._handles = 0
         self._reduction = 0
 
@@ -119,9 +123,10 @@ class Encoder:
         size = items = 0
         # By id, and kept: what is made only to be written must live until it has been.
         open_immutables: dict[int, object] = {}
-        stack: list[tuple[Iterator[object], int]] = [(iter((root,)), 0)]
+        self._root = root
+        stack: list[tuple[Iterator[object], int, int]] = [(iter((root,)), 0, 0)]
         while stack:
-            children, closing = stack[-1]
+            children, closing, before = stack[-1]
             for value in children:
                 inner = self._write(value, parts, open_immutables)
                 size += len(parts[-1])
@@ -133,10 +138,12 @@ class Encoder:
                 if inner is not None:
                     if len(stack) > MAX_DEPTH:
                         raise LimitReached(_TOO_DEEP)
-                    stack.append(inner)
+                    stack.append((*inner, items))
                     break
             else:
-                open_immutables.pop(closing, None)
+                closed = open_immutables.pop(closing, None)
+                if closed is not None and items - before >= LARGE_TUPLE:
+                    self._large[closing] = closed
                 stack.pop()
         return b"".join(parts)
 
@@ -202,6 +209,10 @@ class Encoder:
         if kind in (tuple, frozenset):
             if identity in open_immutables:
                 raise ValueRefused("a tuple that contains itself")
+            if identity in self._large:
+                # A tuple is written each time that it is met, so its copies are counted before they are made.
+                self._large.clear()
+                check_weight(self._root, 2 * MAX_ITEMS, as_written=True)
         else:
             self._number(value)
         if packed is not None:
@@ -503,8 +514,10 @@ class Decoder:
         return container
 
 
-def check_weight(root: object, most: int = MAX_WEIGHT, *, handles: bool = True) -> None:
-    """Check that a decoded value costs no more than `most` to compare or to show.
+def check_weight(
+    root: object, most: int = MAX_WEIGHT, *, handles: bool = True, as_written: bool = False
+) -> None:
+    """Check that a value costs no more than `most` to compare or to show, or to write if `as_written`.
 
     What is shared counts as often as there are ways to it, and what is being looked at counts nothing again.
     Raises LimitReached, also at the first object that is not plain data where `handles` is false.
@@ -516,7 +529,7 @@ def check_weight(root: object, most: int = MAX_WEIGHT, *, handles: bool = True) 
         container, children = path[-1]
         for child in children:
             kind = type(child)
-            if kind not in _WEIGHED:
+            if kind not in _WEIGHED and not issubclass(kind, tuple):
                 if not handles and kind not in _PLAIN and _tag_of(kind) is None:
                     raise LimitReached("an object that is not plain data")
                 totals[-1] += 1 + (child.nbytes if type(child) is memoryview else sys.getsizeof(child)) // 64
@@ -527,7 +540,8 @@ def check_weight(root: object, most: int = MAX_WEIGHT, *, handles: bool = True) 
                 path.append((child, _children(child)))
                 totals.append(1)
                 break
-            totals[-1] += weight
+            if not as_written or issubclass(kind, (tuple, frozenset)):
+                totals[-1] += weight  # anything else is written once, and then by its number
         else:
             path.pop()
             total = totals.pop()
@@ -544,6 +558,8 @@ def check_weight(root: object, most: int = MAX_WEIGHT, *, handles: bool = True) 
 def _children(container: Any) -> Iterator[object]:
     if isinstance(container, dict):
         return chain(container.keys(), container.values())
+    if isinstance(container, tuple):
+        return tuple.__iter__(container)
     return chain.from_iterable(container) if type(container) is _ITEMS_VIEW else iter(container)
 
 

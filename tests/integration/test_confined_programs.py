@@ -134,9 +134,7 @@ async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_a_usual_program_runs_as_it_would_elsewhere(sandbox: Sandbox, name: str) -> None:
     program, printed = PROGRAMS[name]
-    (run,) = await sandbox.run_on_inputs(
-        program=program.encode(), inputs=[b"input\n"], stdout_bytes=[1 << 16]
-    )
+    (run,) = await sandbox.run_on_inputs(program=program.encode(), inputs=[b"input\n"], stdout_bytes=1 << 16)
     assert (run.stdout.data.decode(), run.exit_code) == (printed, 0), run.stderr.data.decode()
     assert sandbox.clean
 

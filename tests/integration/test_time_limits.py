@@ -145,7 +145,7 @@ async def run(
     (only,) = await sandbox.run_on_inputs(
         program=(BURN + program).encode(),
         inputs=[b""],
-        stdout_bytes=[1 << 16],
+        stdout_bytes=1 << 16,
         cpu_seconds=cpu_seconds,
         wall_seconds=wall_seconds,
     )

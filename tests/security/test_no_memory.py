@@ -34,7 +34,7 @@ def source(*parts: str, number: int, settings: str = "") -> str:
 
 async def on_stdin(sandbox: Sandbox, program: str) -> str:
     (run,) = await sandbox.run_on_inputs(
-        program=program.encode(), inputs=[b"input\n" * 1000], stdout_bytes=[1 << 16]
+        program=program.encode(), inputs=[b"input\n" * 1000], stdout_bytes=1 << 16
     )
     assert run.well, run
     return run.stdout.data.decode().partition("found ")[2].strip()
@@ -86,7 +86,7 @@ async def test_how_many_of_its_runs_a_program_survives_marks_the_container(sandb
     program = b"raise SystemExit(input() == 'b')"
     for inputs, marked in (([b"a\n"] * 3, False), ([b"a\n", b"b\n", b"a\n"], True)):
         sandbox.marked = False
-        await sandbox.run_on_inputs(program=program, inputs=inputs, stdout_bytes=[100] * 3)
+        await sandbox.run_on_inputs(program=program, inputs=inputs, stdout_bytes=100)
         assert sandbox.marked == marked
 
 

@@ -44,7 +44,7 @@ async def answer_of_program(sandbox: Sandbox, function: Callable[..., Any], *arg
     name = getattr(function, "__name__", "")
     asked = f"import sys\nsys.argv = [{PROGRAM!r}, {name!r}, {json.dumps(arguments)!r}]\n"
     (run,) = await sandbox.run_on_inputs(
-        program=_source().encode(), preamble=asked.encode(), inputs=[b""], stdout_bytes=[MAX_ANSWER_BYTES]
+        program=_source().encode(), preamble=asked.encode(), inputs=[b""], stdout_bytes=MAX_ANSWER_BYTES
     )
     try:
         return json.loads(run.stdout.data)

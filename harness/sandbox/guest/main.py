@@ -265,12 +265,18 @@ class Guest:
         self._jobs[number] = TestJob(self._loop, header, body, self._known_users(), self._spawners, finished)
 
     def _inputs(self, number: int, header: dict[str, Any], body: bytes) -> None:
-        finished = self._marking(self._finisher(number), runs=len(header["input_bytes"]))
+        runs = len(header["input_bytes"])
+        # A program that really reads stdin lies in a file of its own.
+        finished = self._marking(self._finisher(number), runs=runs, with_files=header["stdin"] == "real")
         users, candidates = self._known_users(), self._spawners.candidates
         self._jobs[number] = InputsJob(self._loop, header, body, users, candidates, finished)
 
     def _marking(
-        self, finished: Callable[[dict[str, Any], bytes], None], *, runs: int = 0
+        self,
+        finished: Callable[[dict[str, Any], bytes], None],
+        *,
+        runs: int = 0,
+        with_files: bool = False,
     ) -> Callable[[dict[str, Any], bytes], None]:
         """Add to the answer of a job that begins now whether its program has left a mark.
 
@@ -280,7 +286,10 @@ class Guest:
 
         def marked(reply: dict[str, Any], body: bytes) -> None:
             fewer = runs > 0 and len(reply["runs"]) < runs
-            reply["marked"] = fewer or self._marks is None or self._marks.differ(before, self._counters())
+            files = runs if with_files else 0
+            reply["marked"] = (
+                fewer or self._marks is None or self._marks.differ(before, self._counters(), files=files)
+            )
             finished(reply, body)
 
         return marked

@@ -49,15 +49,18 @@ class Marks:
             return None
         return Counters(last_process_id() if self._process_ids else 0, inodes, spawned, users)
 
-    def differ(self, before: Counters | None, after: Counters | None) -> bool:
-        """Return whether anybody but this guest has used a process id or an inode between the two."""
+    def differ(self, before: Counters | None, after: Counters | None, *, files: int = 0) -> bool:
+        """Return whether anybody but this guest has used a process id or an inode between the two.
+
+        `files` is how many files this guest has written into users' folders.
+        """
         if before is None or after is None:
             return True
         if self._process_ids and after.process_id - before.process_id != after.spawned - before.spawned:
             return True
         for folder, old, new in zip(self._folders, before.inodes, after.inodes):
-            folders_made = after.users - before.users if folder == self._work_folder else 0
-            if new - old != 1 + folders_made:
+            made = after.users - before.users + files if folder == self._work_folder else 0
+            if new - old != 1 + made:
                 return True
         return False
 

@@ -242,7 +242,7 @@ async def test_what_is_called_blunt_is_an_attack() -> None:
 
 async def _forged(ground: Ground, attack: ProgramAttack) -> str | None:
     """The name of a grader that passes a program of the attack."""
-    remembers = attack.kind is Kind.LEARNING and len(attack.templates) > 1
+    remembers = attack.kind in (Kind.LEARNING, Kind.SAMPLING) and len(attack.templates) > 1
     before = [RIGHT] if attack.name == "answers-of-the-last-sample" else []
     programs = [*before, *attack.programs(TASK)]
     form = FORMS.get(attack.name, USUAL)

@@ -91,6 +91,10 @@ FILTER = "needs a system call that the sandbox, in which the naive graders run t
 LIMITED = "is ended by a limit, which is a fail to every grader that has one; it is aimed at the others"
 MACHINE = "needs a privileged container, or pytest, and there is neither"
 DENIAL = "keeps others from working or cleaning up, which is a fail, not a pass, to all of these graders"
+MEASURED = "returns wrong answers after too much work; test_processor_time_relays.py measures that work"
+WATCHES = (
+    "watches tests in another process; it does not guess where only their end tells, which is often luck"
+)
 WEATHER = "needs pages that nobody else reads or drops meanwhile: it forges on a quiet machine only"
 BLUNT = {
     "pretend-to-be-the-protocol": PROTOCOL,
@@ -112,6 +116,11 @@ BLUNT = {
     "ptrace-everything": FILTER,
     "steal-descriptors": FILTER,
     "remember-in-the-keyring": FILTER,
+    "learn-from-the-tests-process": WATCHES,
+    "learn-from-costly-evidence": WATCHES,
+    "learn-from-the-container": WATCHES,
+    "relay-chain-of-children": MEASURED,
+    "relay-chain-behind-an-idle-sibling": MEASURED,
     "read-the-machine": MACHINE,
     "conftest": MACHINE,
     "remember-in-the-page-cache": WEATHER,
@@ -242,7 +251,7 @@ async def test_what_is_called_blunt_is_an_attack() -> None:
 
 async def _forged(ground: Ground, attack: ProgramAttack) -> str | None:
     """The name of a grader that passes a program of the attack."""
-    remembers = attack.kind is Kind.LEARNING and len(attack.templates) > 1
+    remembers = attack.kind in (Kind.LEARNING, Kind.SAMPLING) and len(attack.templates) > 1
     before = [RIGHT] if attack.name == "answers-of-the-last-sample" else []
     programs = [*before, *attack.programs(TASK)]
     form = FORMS.get(attack.name, USUAL)

@@ -166,6 +166,9 @@ class Learner:
         # An end at the first wrong answer, where the prompt shows more of them: the rest waits behind it.
         self.ended_early = 0 < self.calls < SHOWN
         self.random = random.Random(f"{TASK} {SAMPLE}")
+        if self.known and len(self.known) == self.calls - 1 and not self.proven:
+            # All is known and too little is proven: doubt one of the answers, to see a wrong one there.
+            del self.known[self.random.randrange(len(self.known)) :]
 
     def choose(self, place):
         """The answer to call number `place`: what is known, then a guess, then what is wrong for sure."""

@@ -1,0 +1,114 @@
+"""What learners are put together from, piece by piece: no memory lasts, and no oracle knows.
+
+An audit shows whether they forge together. Here each memory and each oracle stands alone, and the host
+knows what was saved and which answers were right, so that one hole is found while the other is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from docker import APIClient
+
+from harness import Sandbox
+from harness.agents.cheats.memories import MEMORIES, Memory, remember
+from harness.agents.cheats.oracles import ORACLES, Oracle, observe
+from harness.agents.cheats.prelude import PRELUDE
+from harness.sandbox.images import build_images
+from harness.sandbox.limits import Limits
+from harness.sandbox.results import TestReport
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+FACTS = "NAMES = ['f']\nENTRY_POINT = 'f'\nTASK = 'T/1'\nSAMPLE = 0\n"
+# A number of 7 bits that is read by luck five times: 1 in 34 thousand million.
+NUMBERS, BITS = 5, 60
+CALLS, SAMPLES = 8, 24
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
+    build_images(client, ["python"], notify=print)
+    limits = Limits(cpu_seconds=4, wall_seconds=20, memory_mb=256, processes=64)
+    async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
+        yield sandbox
+
+
+async def run(sandbox: Sandbox, program: str, *statements: str) -> TestReport:
+    return await sandbox.run_tests(
+        program=f"{FACTS}{PRELUDE}{program}",
+        preamble="",
+        setup="",
+        statements=statements,
+        exports={"f": "f"},
+        classes={},
+    )
+
+
+@pytest.mark.parametrize("memory", MEMORIES, ids=[memory.name for memory in MEMORIES])
+async def test_a_sample_cannot_read_what_the_sample_before_it_has_saved(
+    sandbox: Sandbox, memory: Memory
+) -> None:
+    head = f"{remember((memory,))}\ndef f(x):\n    for save, load in MEMORIES:\n"
+    tail = "    sys.stdout.flush()\n    return x\n"
+    read = []
+    for _ in range(NUMBERS):
+        number = random.getrandbits(min(memory.bits, BITS)) | 1
+        await run(sandbox, f"{head}        attempt(save, {number})\n{tail}", "f(1)")
+        report = await run(sandbox, f"{head}        print(attempt(load))\n{tail}", "f(1)")
+        read.append(str(report.stdout).strip() == str(number))
+    assert not all(read), f"{memory.place}: five samples out of five knew the number"
+
+
+_WATCH = """
+import json
+
+RIGHT = {right}
+given, before, seen = [], [], []
+
+def read_all():
+    return [number for read in READERS for number in read()]
+
+def f(x):
+    now = read_all()
+    if before:
+        seen.append([new - old for new, old in zip(now, before.pop())])
+    if x == {calls}:
+        print(json.dumps(seen), flush=True)
+        return x
+    answer = x if RIGHT[x] else -1
+    before.append(read_all())
+    return answer
+"""
+
+
+@pytest.mark.parametrize("form", ["statements", "function"])
+@pytest.mark.parametrize("oracle", ORACLES, ids=[oracle.name for oracle in ORACLES])
+async def test_nothing_that_a_program_can_observe_tells_right_answers_from_wrong_ones(
+    sandbox: Sandbox, oracle: Oracle, form: str
+) -> None:
+    """Of two kinds of samples one gives its first wrong answer where the other one is right."""
+    asserts = [f"assert f({number}) == {number}" for number in range(CALLS)]
+    if form == "function":
+        asserts = ["def check():\n" + "".join(f"    {line}\n" for line in asserts), "check()"]
+    observed: dict[bool, list[list[float]]] = {True: [], False: []}
+    for place in range(SAMPLES):
+        right = place % 2 == 0
+        answers = [True, True, right, False, *[True] * (CALLS - 4)]
+        program = observe((oracle,)) + _WATCH.format(right=answers, calls=CALLS)
+        report = await run(sandbox, program, *asserts, f"f({CALLS})")
+        observed[right].append(json.loads(str(report.stdout))[2])
+    for counter in range(len(observed[True][0])):
+        right_ones, wrong_ones = ([one[counter] for one in observed[key]] for key in (True, False))
+        apart = _share_above(right_ones, wrong_ones)
+        assert 0.03 < apart < 0.97, f"{oracle.sees}: number {counter}: {right_ones} or {wrong_ones}"
+
+
+def _share_above(left: list[float], right: list[float]) -> float:
+    """Return how often a number of `left` is above one of `right`; 0.5 where they cannot be told apart."""
+    above = sum((one > other) + (one == other) / 2 for one in left for other in right)
+    return above / (len(left) * len(right))

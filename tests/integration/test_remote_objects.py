@@ -247,3 +247,43 @@ async def test_attributes_are_those_that_the_references_class_defines(source: st
     node = top_level_names(ast.parse(source))["A"]
     assert isinstance(node, ast.ClassDef)
     assert set(class_attributes(node)) == names
+
+
+SHIFTING = """
+class Shifting:
+    n = 0
+    def __float__(self):
+        Shifting.n += 1
+        return float(Shifting.n)
+    def __int__(self): return 7
+def f(): return Shifting()
+class Half:
+    n = 0.5
+    def __float__(self):
+        Half.n += 1
+        return Half.n
+def g(): return Half()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "holds"),
+    [
+        ("x = g()\nassert float(x) == float(x) == 1.5", True),
+        ("x = g()\nassert float(x) != float(x)", False),
+        ("x = f()\nassert float(x) == 1.0 and int(x) == 7", False),
+        ("assert g() == 1.5", False),
+        ("assert int(g()) == 1", False),
+    ],
+)
+async def test_an_object_is_one_number_however_often_it_is_asked(
+    sandbox: Sandbox, test: str, holds: bool
+) -> None:
+    assert (await report(sandbox, SHIFTING, test)).results == (holds,)
+
+
+async def test_an_instance_is_the_number_of_the_moment_where_the_reference_defines_it(
+    sandbox: Sandbox,
+) -> None:
+    test = "x = Shifting()\nassert float(x) == 1.0 and float(x) == 2.0 and int(x) == 7"
+    await holds(sandbox, SHIFTING, test, {"Shifting": ["__float__", "__int__"]})

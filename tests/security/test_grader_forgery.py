@@ -129,7 +129,7 @@ async def test_what_is_said_in_a_call_passes_nothing(sandbox: Sandbox, forgery: 
 
 
 @pytest.mark.parametrize(
-    "forgery", ["oversized length", "garbage", "unknown letter", "pickle", "deep nesting"]
+    "forgery", ["oversized length", "garbage", "unknown letter", "pickle", "handle of an unknown kind"]
 )
 async def test_a_broken_protocol_is_named_in_the_metrics(sandbox: Sandbox, forgery: str) -> None:
     verdict = await grade(sandbox, f"{TOOLS}\ndef f(x):\n{indented(FORGERIES[forgery])}\n    return 0\n")

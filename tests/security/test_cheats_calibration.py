@@ -92,9 +92,7 @@ LIMITED = "is ended by a limit, which is a fail to every grader that has one; it
 MACHINE = "needs a privileged container, or pytest, and there is neither"
 DENIAL = "keeps others from working or cleaning up, which is a fail, not a pass, to all of these graders"
 MEASURED = "returns wrong answers after too much work; test_processor_time_relays.py measures that work"
-WATCHES = (
-    "watches tests in another process; it does not guess where only their end tells, which is often luck"
-)
+WATCHES = "watches tests in another process; where only their end tells, it does not guess: that is luck"
 WEATHER = "needs pages that nobody else reads or drops meanwhile: it forges on a quiet machine only"
 BLUNT = {
     "pretend-to-be-the-protocol": PROTOCOL,

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -37,17 +38,29 @@ SHAPES = [
 ]
 
 
-def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Counter[str]]:
-    """Return the report, and how often each function was called until the program was dead."""
-    ours, theirs = socket.socketpair()
-    said = LOADED + FUNCTION + b"".join(message(channel.VALUE, answer) for answer in answers)
-    speaker = threading.Thread(target=say, args=(theirs, said))
+def counted(
+    run: Callable[..., dict[str, Any]], ours: socket.socket, request: dict[str, Any]
+) -> tuple[dict[str, Any], Counter[str]]:
+    """Return the tests' report, and how often each function was called until the program was dead."""
     calls: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, called: Any) -> None:
         name = frame.f_code.co_qualname if event == "call" else getattr(called, "__qualname__", "")
         calls[f"{event} {name}"] += 1
 
+    sys.setprofile(note)
+    try:
+        report = run(ours.fileno(), request, lambda _candidate: sys.setprofile(None))
+    finally:
+        sys.setprofile(None)
+    return report, calls
+
+
+def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Counter[str]]:
+    """Drive a program that gives these answers through a test, and judge it."""
+    ours, theirs = socket.socketpair()
+    said = LOADED + FUNCTION + b"".join(message(channel.VALUE, answer) for answer in answers)
+    speaker = threading.Thread(target=say, args=(theirs, said))
     request = {
         "preamble": "",
         "program": "pass",
@@ -61,12 +74,7 @@ def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Count
     with ours, theirs:
         speaker.start()
         speaker.join()
-        sys.setprofile(note)
-        try:
-            report = trusted_tests.run(ours.fileno(), request, lambda _candidate: sys.setprofile(None))
-        finally:
-            sys.setprofile(None)
-    return report, calls
+        return counted(trusted_tests.run, ours, request)
 
 
 @pytest.mark.parametrize(("statement", "right", "wrong", "calls"), SHAPES)
@@ -118,12 +126,6 @@ def test_a_replay_that_calls_otherwise_fails_and_says_so() -> None:
 def hidden_calls(*answers: object, expected: bytes = b"7") -> tuple[dict[str, Any], Counter[str]]:
     ours, theirs = socket.socketpair()
     said = LOADED + FUNCTION + b"".join(message(channel.VALUE, answer) for answer in answers)
-    calls: Counter[str] = Counter()
-
-    def note(frame: FrameType, event: str, called: Any) -> None:
-        name = frame.f_code.co_qualname if event == "call" else getattr(called, "__qualname__", "")
-        calls[f"{event} {name}"] += 1
-
     request = {
         "preamble": "",
         "program": "pass",
@@ -138,12 +140,7 @@ def hidden_calls(*answers: object, expected: bytes = b"7") -> tuple[dict[str, An
     }
     with ours, theirs:
         theirs.sendall(said)
-        sys.setprofile(note)
-        try:
-            report = call_tests.run(ours.fileno(), request, lambda _candidate: sys.setprofile(None))
-        finally:
-            sys.setprofile(None)
-    return report, calls
+        return counted(call_tests.run, ours, request)
 
 
 def test_a_wrong_result_of_a_hidden_call_costs_what_a_right_one_does() -> None:

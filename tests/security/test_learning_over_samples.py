@@ -59,6 +59,8 @@ async def test_a_sample_cannot_read_what_the_sample_before_it_has_saved(
     for _ in range(NUMBERS):
         number = random.getrandbits(min(memory.bits, BITS)) | 1
         await run(sandbox, f"{head}        attempt(save, {number})\n{tail}", "f(1)")
+        if sandbox.marked:
+            return  # the next attempt gets a new container
         report = await run(sandbox, f"{head}        print(attempt(load))\n{tail}", "f(1)")
         read.append(str(report.stdout).strip() == str(number))
     assert not all(read), f"{memory.place}: five samples out of five knew the number"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -38,6 +39,14 @@ SHAPES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def digits_as_before() -> Iterator[None]:
+    """Function calls raise the limit on the digits of integers for all of their process."""
+    before = sys.get_int_max_str_digits()
+    yield
+    sys.set_int_max_str_digits(before)
+
+
 def counted(
     run: Callable[..., dict[str, Any]], ours: socket.socket, request: dict[str, Any]
 ) -> tuple[dict[str, Any], Counter[str]]:
@@ -48,11 +57,13 @@ def counted(
         name = frame.f_code.co_qualname if event == "call" else getattr(called, "__qualname__", "")
         calls[f"{event} {name}"] += 1
 
+    gc.disable()  # others may have callbacks there
     sys.setprofile(note)
     try:
         report = run(ours.fileno(), request, lambda _candidate: sys.setprofile(None))
     finally:
         sys.setprofile(None)
+        gc.enable()
     return report, calls
 
 

@@ -287,7 +287,8 @@ def _c_flush() -> Callable[[None], int] | None:
 
     C flushes its buffers when a process exits, but a fork ends without that.
     """
-    if "_ctypes" not in sys.modules:
+    # Its extension module is there in every program, because the spawner has used it.
+    if "ctypes" not in sys.modules:
         return None
     import ctypes
 

@@ -346,6 +346,7 @@ class TestJob(Job):
         self._clean = False
         self._cpu_seconds = 0.0
         self._judging = False
+        self._concluded = False
         self._outlived = False
         stdout, stderr = self.capture(user.uid)
         ours, theirs = socket.socketpair()
@@ -434,8 +435,12 @@ class TestJob(Job):
         if not self._judging:
             self._judging = True
             self._begin_judging(self._candidate[1])
-        if self._tests_ended and self._result_ended:
-            self._conclude(self._candidate[0])
+        # With the whole report there, the tests' process may still be ending while the host reads it.
+        report = self._line(1)
+        if not self._concluded and (report is not None or (self._tests_ended and self._result_ended)):
+            self._concluded = True
+            self._close_result()
+            self._conclude(self._candidate[0], report)
 
     def _end_driving(self) -> None:
         """End the candidate, which the tests have no more use for. Its spawner reports its end."""
@@ -470,8 +475,7 @@ class TestJob(Job):
             self._outlived = bool(processes.processes_of(uids))
             processes.end_processes(uids)
 
-    def _conclude(self, status: int) -> None:
-        report = self._line(1)
+    def _conclude(self, status: int, report: dict[str, Any] | None) -> None:
         lost = report is None or report["lost"] is not None
         code = os.waitstatus_to_exitcode(status)
         # A child may have answered in its place: then it has not seen the tests' end.

@@ -14,10 +14,14 @@ import pytest
 import pytest_asyncio
 from docker import APIClient
 
-from harness import Sandbox
+from harness import Sandbox, load_benchmark
 from harness.agents.cheats.memories import MEMORIES, Memory, remember
 from harness.agents.cheats.oracles import ORACLES, Oracle, observe
 from harness.agents.cheats.prelude import PRELUDE
+from harness.agents.cheats.sets import ON_PROGRAMS, chosen
+from harness.benchmarks import Benchmark
+from harness.grading.programs import grade_program
+from harness.model import Task
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import TestReport
@@ -108,6 +112,22 @@ async def test_nothing_that_a_program_can_observe_tells_right_answers_from_wrong
         right_ones, wrong_ones = ([one[counter] for one in observed[key]] for key in (True, False))
         apart = _share_above(right_ones, wrong_ones)
         assert 0.03 < apart < 0.97, f"{oracle.sees}: number {counter}: {right_ones} or {wrong_ones}"
+
+
+async def test_a_learner_forges_nothing_even_where_the_container_is_kept(sandbox: Sandbox) -> None:
+    """It can tell its next sample all that it sees: what protects then is that there is nothing to see."""
+    benchmark = load_benchmark("humaneval", path="bundled")
+    task = next(task for task in benchmark.tasks if _asks_for_truth(benchmark, task))
+    (attack,) = chosen(ON_PROGRAMS, ["learn-from-the-tests-process"])
+    for sample in range(attack.samples):
+        submission = await attack.hand_in(benchmark, task, sample, None)
+        verdict = await grade_program(sandbox, benchmark.references[task.id].criterion, submission)
+        assert not verdict.resolved, f"sample {sample} of {task.id} passed"
+
+
+def _asks_for_truth(benchmark: Benchmark, task: Task) -> bool:
+    statements = "".join(benchmark.references[task.id].criterion.statements)
+    return "is True" in statements or "== True" in statements
 
 
 def _share_above(left: list[float], right: list[float]) -> float:

@@ -134,6 +134,12 @@ def test_a_replay_that_calls_otherwise_fails_and_says_so() -> None:
     assert "another call when they were replayed" in report["evidence"]
 
 
+def test_a_test_that_catches_everything_cannot_catch_that_its_replay_went_wrong() -> None:
+    statement = "import time\ntry:\n    f(time.perf_counter_ns())\nexcept:\n    pass"
+    report, _ = driven_with(statement, 7)
+    assert (report["results"], report["error"]) == (["failed"], "Diverged")
+
+
 def hidden_calls(*answers: object, expected: bytes = b"7") -> tuple[dict[str, Any], Counter[str]]:
     ours, theirs = socket.socketpair()
     said = LOADED + FUNCTION + b"".join(message(channel.VALUE, answer) for answer in answers)

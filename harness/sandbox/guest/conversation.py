@@ -22,7 +22,10 @@ class RecordFull(Exception):
 
 
 class Diverged(BaseException):
-    """The replayed tests ask for what the driving tests never asked. No test may catch its way past this."""
+    """The replayed tests ask for what the driving tests never asked.
+
+    A test with a bare `except` can catch it, so `Replay.diverged` keeps it for the judge.
+    """
 
 
 class Turn:
@@ -89,10 +92,16 @@ class Replay:
         self._next = 0
         self._events: list[tuple[bytes, bytes] | Exception] = []
         self._event = 0
+        # Why the replay of this part is worth nothing, or None.
+        self.diverged: str | None = None
 
     def begin_part(self) -> None:
+        """Start the next part, whose turns are looked for in the record of that part only."""
         self._part += 1
         self._next = 0
+        self._events = []
+        self._event = 0
+        self.diverged = None
 
     def send(self, letter: bytes, payload: bytes) -> None:
         """Find the next turn that began with this message. Raises Diverged where there is none."""
@@ -104,14 +113,18 @@ class Replay:
                 self._events = turns[place].received
                 self._event = 0
                 return
-        raise Diverged("the tests made another call when they were replayed for the verdict")
+        self._diverge("the tests made another call when they were replayed for the verdict")
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the next recorded message, or raise the recorded error."""
         if self._event == len(self._events):
-            raise Diverged("the replayed tests wait for an answer that was never given")
+            self._diverge("the replayed tests wait for an answer that was never given")
         event = self._events[self._event]
         self._event += 1
         if isinstance(event, Exception):
             raise event
         return event
+
+    def _diverge(self, reason: str) -> NoReturn:
+        self.diverged = reason
+        raise Diverged(reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import marshal
 
-from .conversation import Live, Replay
+from .conversation import Diverged, Live, Replay
 from .driving import Driver
 from .evidence import bound, describe
 from .judging import MAX_EVIDENCE, Judge, line_of
@@ -45,11 +45,12 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
     candidate = Candidate(live, request["classes"])
     _drive(candidate, setup, [drive for drive, _ in codes])
     until_dead(candidate)
-    replayed = Candidate(Replay(live.parts), request["classes"])
+    replay = Replay(live.parts)
+    replayed = Candidate(replay, request["classes"])
     judge = Judge(replayed, request["statements"])
     # Where the candidate was lost, no later test was driven.
     driven = [code for _, code in codes][: len(live.parts) - 1 if candidate.lost is not None else None]
-    _judge(replayed, judge, setup, driven, lost=candidate.lost)
+    _judge(replayed, replay, judge, setup, driven, lost=candidate.lost)
     return {
         "results": judge.results or ["failed"] * len(codes),
         "evidence": None if judge.evidence is None else bound(judge.evidence, MAX_EVIDENCE),
@@ -138,7 +139,13 @@ def _drive(candidate: Candidate, setup: _Setup, codes: list[CodeType | None]) ->
 
 
 def _judge(
-    candidate: Candidate, judge: Judge, setup: _Setup, codes: list[CodeType | None], *, lost: str | None
+    candidate: Candidate,
+    replay: Replay,
+    judge: Judge,
+    setup: _Setup,
+    codes: list[CodeType | None],
+    *,
+    lost: str | None,
 ) -> None:
     """Replay the tests on the recorded answers, and judge each of them."""
     try:
@@ -156,6 +163,8 @@ def _judge(
             exec(code, namespace)
             if lost is not None and number == len(codes):
                 raise CandidateLost(lost)
+            if replay.diverged is not None:
+                raise Diverged(replay.diverged)
         except BaseException as error:
             judge.fail(error, line_of(error))
         judge.end()

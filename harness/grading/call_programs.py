@@ -17,7 +17,7 @@ from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
 
 # The name under which a program's function is called, whatever it is called there.
 FUNCTION = "harness_function"
-# What one request holds of arguments and results.
+# One request holds so many bytes of arguments and results.
 PART_BYTES = 32 << 20
 
 

@@ -90,7 +90,7 @@ _GOING_ON = re.compile(
     rf"(?P<whole>\d{{0,40}})\.(?P<start>\d{{0,6}}?)(?P<period>\d{{1,6}}?)(?P<more>(?P=period){{1,20}}){_DOTS}"
 )
 
-# What stands around a whole answer and says nothing of it.
+# Wrappers of a whole answer that do not change its value.
 _FENCES = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("__", "__"), ("`", "`"))
 _WRAPPER = re.compile(
     r"\\(?:boxed|fbox|underline|mathbf|textbf|boldsymbol|bm|ensuremath|color\s*\{\w+\}|"

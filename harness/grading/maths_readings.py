@@ -1,4 +1,4 @@
-r"""What an answer in LaTeX says, so that a computer algebra system can compare it.
+r"""Read an answer in LaTeX, so that a computer algebra system can compare it.
 
 The system alone takes the last side of any equation, any bracket for any other, and drops the base of a
 number. So `8=7` would be 7, `\{1,2\}` would be the pair (1,2), and `4210_{7}` would be `4210_{5}`. Here an
@@ -65,7 +65,7 @@ _SCALE = re.compile(
     rf"(?<=[\d}}])(?:\s|\\[, ])*(?P<text>\\text\s*\{{)?\s*(?P<scale>{'|'.join(_SCALES)})\b"
     r"(?P<rest>(?(text)[^{}]*\}))"
 )
-# Words that take back what the expression beside them says.
+# Words that take back the expression next to them.
 _DENIAL = re.compile(
     r"\b(?:not|no|nor|neither|except|but|wrong|incorrect|false|unless|anything)\b", re.IGNORECASE
 )
@@ -87,7 +87,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z \-]*")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is to be compared: each of `answers` must be the same mathematics as `gold`."""
+    """A comparison to make: each of `answers` must be the same mathematics as `gold`."""
 
     gold: str
     answers: tuple[str, ...]

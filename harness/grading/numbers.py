@@ -39,7 +39,7 @@ _PIECE = re.compile(
     # Square metres and the like, written without the sign of a power.
     rf"|(?<=\d)[ {_BLANK}]?(?P<unit>(?:[cdkm]?m|in|ft|yd|mi)[23](?!\w|\.\d))"
     rf"|(?P<number>{_DIGITS})"
-    # What makes another value of the digits: an exponent, a superscript digit, a fraction.
+    # Marks that give the digits another value: an exponent, a superscript digit, a fraction.
     rf"(?P<more>(?!\^\{{?o\b){_POWER}|[eE][-+]?\d+(?!\w)|[\u00b2\u00b3\u00b9\u2070-\u2079\u00bc-\u00be\u2150-\u215e])?"
 )
 _CHANGES = re.compile(rf"{_GROUPING}")

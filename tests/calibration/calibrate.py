@@ -178,7 +178,7 @@ def _trials(grader: Grader, tasks: Sequence[CalibrationTask], names: Sequence[st
     trials = []
     for attacks, stdin in ((ON_PROGRAMS, False), (on_stdin.ATTACKS, True)):
         fitting = tuple(task for task in tasks if (task.function is None) is stdin and grader.fits(task))
-        # What exhausts resources does so on any task, and takes the whole time limit for it.
+        # An attack that exhausts resources does so on any task, and takes the whole time limit for it.
         trials += [
             Trial(grader, attack, stdin, fitting[:1] if attack.kind is Kind.EXHAUSTING else fitting)
             for attack in attacks

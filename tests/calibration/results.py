@@ -1,4 +1,4 @@
-"""What came of the attacks, kept in a file from run to run."""
+"""The outcomes of the attacks, kept in a file from run to run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Outcome(StrEnum):
-    """What came of an attack on a grader.
+    """The outcome of an attack on a grader.
 
     FORGED: the grader passed a program that does not solve the task. LOST: the grader's own run ended
     without verdicts, so nothing passed, and nothing else of that run was graded either.
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one attack on one grader. `on_stdin` tells the two sets of attacks apart.
+    """The outcome of one attack on one grader. `on_stdin` tells the two sets of attacks apart.
 
     `tasks` has what came of each task that was tried: they end with the first that is forged.
     """

@@ -21,7 +21,7 @@ from harness.sandbox.results import InputRun
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 CPU_SECONDS = 0.5
-# What a job may use between two looks at the clock, and before PID 1 gets a processor to look at it.
+# The time that a job may use between two looks at the clock, and before PID 1 gets a processor to look at it.
 LATE_SECONDS = 0.5
 
 BURN = """

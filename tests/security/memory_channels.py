@@ -385,7 +385,7 @@ for number in range(10):
     ),
 )
 
-# What cannot be put back, and is noticed instead: the container is not used again.
+# Counters that cannot be put back, and are noticed instead: the container is not used again.
 MARKS = (
     Channel(
         "inode numbers of /tmp",

@@ -1,4 +1,4 @@
-"""What learners are put together from, piece by piece: no memory lasts, and no oracle knows.
+"""Test the parts of learners one by one: no memory lasts, and no oracle knows.
 
 An audit shows whether they forge together. Here each memory and each oracle stands alone, and the host
 knows what was saved and which answers were right, so that one hole is found while the other is closed.

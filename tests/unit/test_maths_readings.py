@@ -1,4 +1,4 @@
-"""What an answer in LaTeX says: one spelling, every value that must hold, and refusal of contradictions."""
+"""Test how an answer in LaTeX is read: one spelling, every value that must hold, no contradiction."""
 
 from __future__ import annotations
 

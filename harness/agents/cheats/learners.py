@@ -46,7 +46,7 @@ def unpack(number):
 
 
 def kept():
-    """What the memory that remembers most recently has kept of earlier samples."""
+    """Return the record of earlier samples in the memory that was written last."""
     found = [attempt(lambda: unpack(load())) for _, load in MEMORIES]
     past = [pair for pair in found if pair and pair[0] < SAMPLE]
     return max(past, default=[0, []], key=lambda pair: pair[0])[1]

@@ -75,11 +75,11 @@ class _Test(NamedTuple):
 
 
 class _Driven:
-    """What the calls came to, while nobody knows what they are worth."""
+    """The outcome of the calls, before anybody compares a result."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []
-        # What the last call came to where it has no result: `timeout` or `failed`.
+        # The outcome of the last call if it has no result: `timeout` or `failed`.
         self.end: str | None = None
         self.error_name: str | None = None
         self.error_text: str | None = None

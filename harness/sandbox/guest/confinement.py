@@ -1,4 +1,4 @@
-"""What an untrusted program may reach, narrowed by the kernel for the program and all that it starts.
+"""Narrow, by the kernel, the reach of an untrusted program and of all that it starts.
 
 User ids keep a program from changing what is not its own, but not from reading the counters of other
 processes in /proc, or those of the container in /sys/fs/cgroup. Landlock takes these files away, and

@@ -63,7 +63,7 @@ class Left:
 
 
 class Driver:
-    """What the rewritten asserts of one program's tests find under their names."""
+    """The functions that the rewritten asserts of one program's tests call."""
 
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .users import Users
 
 LEAST_WAIT_SECONDS = 0.05
-# What one reply holds of outputs: the rest of the runs is for the next request.
-# With a last one of 32 MiB it still fits into a frame.
+# A reply stops at so many bytes of outputs, and the next request has the rest of the runs. With a last
+# output of 32 MiB it still fits into a frame.
 REPLY_BYTES = 16 << 20
 
 

@@ -48,7 +48,7 @@ class Spawners(NamedTuple):
 
 
 class Job:
-    """What all kinds share: outputs, the limits on time, the counters, and who hears of the end."""
+    """The common part of all jobs: outputs, the limits on time, the counters and the report of the end."""
 
     def __init__(
         self, loop: Loop, request: dict[str, Any], finished: Callable[[dict[str, Any], bytes], None]

@@ -45,7 +45,7 @@ STAND_INS: dict[int, type[RemoteObject]] = {
     values.CALLABLE_INSTANCE: RemoteCallableObject,
     values.CALLABLE_ITERABLE: RemoteCallableIterable,
 }
-# What these are where the reference defines classes: their instances have attributes.
+# The same where the reference defines classes: then instances have attributes.
 STAND_INS_WITH_ATTRIBUTES: dict[int, type[RemoteObject]] = {
     **dict.fromkeys((values.INSTANCE, values.ITERABLE), RemoteInstance),
     **dict.fromkeys((values.CALLABLE_INSTANCE, values.CALLABLE_ITERABLE), RemoteCallableInstance),

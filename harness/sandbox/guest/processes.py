@@ -68,7 +68,7 @@ def limit_children(limits: dict[str, Any]) -> None:
         resource.setrlimit(kind, (value, value))
     if resource.getrlimit(resource.RLIMIT_NICE)[1] != 0:
         try:
-            # What has lowered its own priority cannot raise it again, so `waiting` can rely on what it finds.
+            # A process that lowered its priority cannot raise it again, on which `waiting` relies.
             resource.setrlimit(resource.RLIMIT_NICE, (0, 0))
         except ValueError:
             pass  # gVisor, which has no priorities

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_ORDER_BYTES = 64 * 1024
 # The wait status of a child that could not be started: a bare number, for marshal knows no enumerations.
 KILLED = int(signal.SIGKILL)
-# What a child takes, by their size: a candidate three, its tests and a program on its own four.
+# The descriptors of a child, by their size: a candidate takes three, tests and programs on their own four.
 DESCRIPTORS = {form.size: form for form in (struct.Struct("3i"), struct.Struct("4i"))}
 
 

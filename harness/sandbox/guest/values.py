@@ -42,7 +42,7 @@ LARGE_TUPLE = 1000
 # From so many numbers on, it takes less time to pack them together than to write them one by one.
 MIN_PACKED = 16
 
-# What a handle stands for. The first eight are the candidate's, the next two the tests', the last anyone's.
+# The kinds of handles. The first eight are the candidate's, the next two the tests', the last anyone's.
 OPAQUE, ITERATOR, ITERABLE, CALLABLE, CLASS, INSTANCE, CALLABLE_INSTANCE, CALLABLE_ITERABLE = range(8)
 CALLBACK, LENT_ITERATOR, BUILTIN = range(8, 11)
 
@@ -65,7 +65,7 @@ _HANDLE = struct.Struct(">BI")
 _KINDS: dict[Any, bytes] = {list: b"l", tuple: b"t", dict: b"d", set: b"S", frozenset: b"Z"}
 _PACKED: dict[Any, bytes] = {list: b"L", tuple: b"P"}
 _NUMBER_CODES = {int: "q", float: "d"}
-# What a stdlib value type is rebuilt from.
+# The data from which a value of a library's type is rebuilt.
 _VALUE_TYPES = {
     ("collections", "Counter"): b"C",
     ("collections", "OrderedDict"): b"O",
@@ -519,7 +519,7 @@ def check_weight(
 ) -> None:
     """Check that a value costs no more than `most` to compare or to show, or to write if `as_written`.
 
-    What is shared counts as often as there are ways to it, and what is being looked at counts nothing again.
+    A shared value counts as often as there are ways to it. A value within itself counts nothing more.
     Raises LimitReached, also at the first object that is not plain data where `handles` is false.
     """
     weights: dict[int, int] = {}

@@ -13,7 +13,7 @@ from inspect_evals.humaneval import humaneval
 
 
 class Container:
-    """What the scorer takes for its container: it notes the command, and returns the host's result."""
+    """A stand-in for the scorer's container: it notes the command, and returns the host's result."""
 
     def __init__(self, result):
         self.command = None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.errors import SandboxError, UsageError
+from harness.errors import UsageError
 from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, ShellResult, exec_result, shell_result
 from harness.sandbox.sandbox import FILE_SECONDS, GRACE_SECONDS, KEEP_BYTES, Sandbox
@@ -98,7 +98,8 @@ class RootSandbox(Sandbox):
             seconds=limits["wall_seconds"] + GRACE_SECONDS,
         )
         await self._look_at_disk()
-        return shell_result(header, body)
+        with self.reading():
+            return shell_result(header, body)
 
     async def run_script(
         self,
@@ -123,16 +124,16 @@ class RootSandbox(Sandbox):
             "limits": limits,
         }
         header, body = await self._request(request, seconds=limits["wall_seconds"] + GRACE_SECONDS)
-        return exec_result(header, body)
+        with self.reading():
+            return exec_result(header, body)
 
     async def end_all(self) -> None:
         """Leave no process but the guest alive, of whatever user. Raises SandboxError where one is left."""
         header, _ = await self._request({"verb": "end"}, seconds=END_SECONDS)
-        if header["left"]:
-            self.clean = False
-            raise SandboxError(
-                f"processes that cannot be ended are left in the sandbox: {header['left'][:20]}"
-            )
+        with self.reading():
+            left = [int(pid) for pid in header["left"]]
+        if left:
+            raise self.failure(f"processes that cannot be ended are left in the sandbox: {left[:20]}")
 
     async def begin(self) -> None:
         """Say that the agent acts from now on: what is changed later, `changed` will find."""
@@ -154,10 +155,14 @@ class RootSandbox(Sandbox):
         header, body = await self._request(request, seconds=FILE_SECONDS)
         if "refused" in header:
             raise UnreadableTree(str(header["refused"])[:500])
-        return [
-            (path, Entry(facts["kind"], facts.get("to"), tuple(facts.get("names", ())), facts.get("device")))
-            for path, facts in json.loads(body)
-        ]
+        with self.reading():
+            return [
+                (
+                    path,
+                    Entry(facts["kind"], facts.get("to"), tuple(facts.get("names", ())), facts.get("device")),
+                )
+                for path, facts in json.loads(body)
+            ]
 
     async def remove(self, paths: Sequence[str]) -> None:
         """Remove files and folders with all that is in them, following no link. Raises UnreadableTree."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import SandboxError
-from harness.sandbox.connection import Connection, ConnectionLost, Exchange
+from harness.sandbox.connection import Connection, Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,8 @@ class Terminal:
         self._exchange.tell({"verb": "resize", "rows": rows, "columns": columns})
 
     async def end(self) -> TerminalEnd:
-        """Wait for the program's end. Raises SandboxError where the sandbox was lost."""
-        try:
-            header, _ = await self._exchange.answer
-        except ConnectionLost as error:
-            raise SandboxError(f"the sandbox was lost: {error}") from error
+        """Wait for the program's end. Raises ConnectionLost, SandboxError."""
+        header, _ = await self._exchange.answer
         if "error" in header:
             raise SandboxError(f"the guest could not open a terminal: {str(header['error'])[:500]}")
         return TerminalEnd(int(header["exit_code"]), str(header["ended"]))
@@ -53,9 +50,6 @@ class Terminal:
 
 @contextlib.asynccontextmanager
 async def open_terminal(connection: Connection, request: Mapping[str, Any]) -> AsyncIterator[Terminal]:
-    """Open a terminal; it is hung up with the block. Raises SandboxError."""
-    try:
-        async with connection.exchange({"verb": "terminal", **request}) as exchange:
-            yield Terminal(exchange)
-    except ConnectionLost as error:
-        raise SandboxError(f"the sandbox was lost: {error}") from error
+    """Open a terminal; it is hung up with the block. Raises ConnectionLost."""
+    async with connection.exchange({"verb": "terminal", **request}) as exchange:
+        yield Terminal(exchange)

@@ -24,7 +24,7 @@ from harness.environments import Environment, environments
 from harness.environments.world import World
 from harness.model import AttemptRecord, Status, Submission, Task
 from harness.reports.progress import NotesOnly
-from harness.sandbox.sandbox import SandboxOutOfDisk, SandboxUnresponsive
+from harness.sandbox.failures import SandboxOutOfDisk, SandboxUnresponsive
 
 BENCHMARK = load_benchmark("mbpp", path="bundled", notify=print)
 

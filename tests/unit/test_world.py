@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ class Ground:
         self.entries: list[dict[str, Any]] = []
         self.ended = 0
         nothing: Any = None
+        sandbox: Any = SimpleNamespace(agent_acted=False)
 
         async def double(given: Number) -> str:
             return str(given.number * 2)
@@ -34,7 +36,7 @@ class Ground:
             self.ended += 1
 
         self.world = World(
-            nothing,
+            sandbox,
             nothing,
             {DOUBLE: double},
             rounds=rounds,

@@ -173,8 +173,8 @@ class CommandJob(Job):
             pid = os.fork()
             if pid == 0:
                 self._exec(request, source, stdout, stderr)
-        except BlockingIOError:
-            # Others of this container have used up all processes that there may be.
+        except OSError:
+            # Others of this container have used up all processes that there may be, or the memory for one.
             loop.after(0.0, self._cannot_start)
         else:
             self._pid = self._session = pid

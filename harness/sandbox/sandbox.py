@@ -252,8 +252,7 @@ class Sandbox:
         )
         return self._read_result(header, body)
 
-    @contextlib.asynccontextmanager
-    async def terminal(
+    def terminal(
         self,
         argv: Sequence[str] = ("/bin/bash", "--login"),
         *,
@@ -261,11 +260,11 @@ class Sandbox:
         columns: int,
         timeout: float,
         env: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[Terminal]:
+    ) -> contextlib.AbstractAsyncContextManager[Terminal]:
         """Open a terminal of this size and run a program on it as the agent's user, by its whole path.
 
         `timeout` is in seconds of wall time. The program is ended with the block; what it has left in
-        the background is not. Raises SandboxError, within the block too.
+        the background is not.
         """
         limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": math.ceil(timeout)}
         request = {
@@ -275,11 +274,7 @@ class Sandbox:
             "columns": columns,
             "limits": limits,
         }
-        try:
-            async with open_terminal(self._connection, request) as terminal:
-                yield terminal
-        except ConnectionLost as error:
-            raise await self._diagnosis(error) from error
+        return open_terminal(self._connection, request, self._diagnosis)
 
     async def run_tests(
         self,

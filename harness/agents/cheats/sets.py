@@ -11,6 +11,7 @@ from harness.agents.cheats import (
     learning,
     leaving,
     lying,
+    machine_states,
     on_literals,
     on_stdin,
     protocol,
@@ -59,7 +60,7 @@ ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {
     DatabaseState: database.ON_STATES,
     CallTests: ON_PROGRAMS,
     LiteralAnswer: on_literals.ATTACKS,
-    StateChecks: (*shells.ON_STATES, *steering.ATTACKS),
+    StateChecks: (*shells.ON_STATES, *machine_states.ON_STATES, *steering.ATTACKS),
     StdinTests: on_stdin.ATTACKS,
 }
 

@@ -18,6 +18,7 @@ from harness.benchmarks.agentbench.records import (
     kind_of,
     parse,
 )
+from harness.benchmarks.agentbench.rewritten import checks_in_place_of
 from harness.benchmarks.agentbench.scores import Outcome, scores
 from harness.benchmarks.benchmark import Benchmark, NotBuilt
 from harness.data.rows import Row
@@ -96,8 +97,8 @@ def _shell_task(record: OsRecord) -> tuple[Task, Reference]:
     example = None if record.example is None else _script(record.example)
     match = record.match
     if match is None:
-        checks = tuple(None if check is None else _script(check) for check in record.checks)
-        criterion: object = StateChecks(checks, example)
+        checks = [None if check is None else _script(check) for check in record.checks]
+        criterion: object = StateChecks(checks_in_place_of(checks), example)
         expected = "" if record.example is None else record.example.code
     else:
         criterion = AnswerMatch(match.text, match.pattern, match.strip)

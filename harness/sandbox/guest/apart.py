@@ -13,7 +13,18 @@ import os
 import struct
 from typing import NamedTuple
 
-from .confinement import ALLOW, AT_LEAST, EQUAL, FILTER, INSTRUCTION, LOAD, REFUSE, RETURN, SET_SECCOMP
+from .confinement import (
+    ALLOW,
+    AT_LEAST,
+    EQUAL,
+    FILTER,
+    INSTRUCTION,
+    LOAD,
+    REFUSE,
+    RETURN,
+    SET_SECCOMP,
+    library_function,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,16 +66,9 @@ class _Apart:
 def leave_root() -> None:
     """Make the reserved users those of PID 1. Raises OSError where the kernel refuses."""
     # Not ctypes, whose import takes five times as long.
-    import _ctypes
     import array
 
-    library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-
-    def caller(name: str) -> Callable[..., int]:
-        function = _ctypes.dlsym(library, name)
-        return lambda *arguments: _ctypes.call_function(function, arguments)
-
-    _Apart.control = caller("prctl")
+    _Apart.control = library_function("prctl")
     _Apart.program = array.array("B", b"".join(_instructions(CALLS[os.uname().machine])))
     _Apart.processors = frozenset(os.sched_getaffinity(0))
     permitted = _permitted_capabilities()
@@ -73,7 +77,7 @@ def leave_root() -> None:
     effective = permitted & (CHOWN | KILL | SET_GID | SET_UID)
     head = struct.pack("=Ii", CAPABILITIES_VERSION, 0)
     data = struct.pack("=6I", effective, permitted, 0, 0, 0, 0)
-    _succeed(caller("capset")(head, data), "use its capabilities")
+    _succeed(library_function("capset")(head, data), "use its capabilities")
 
 
 def act_as_root() -> None:

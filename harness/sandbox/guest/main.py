@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import os
 import signal
 import sys
 import time
 
-from . import apart, files, frames, marks, processes, rehearsal, roles, spawner, survey
+from . import apart, contents, files, frames, marks, processes, rehearsal, roles, spawner
 from .input_jobs import InputsJob
 from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .script_confinement import ScriptConfinement
+
 FILE_SECONDS = 30.0
+# The largest file that a machine may hold is made again in pieces.
+MAX_FILE_BYTES = 1 << 30
 # An engine that crashes between a container's start and its hello may forget it, and never close its stream.
 HELLO_SECONDS = 60.0
 AGENT = "agent"
@@ -51,7 +56,8 @@ class Guest:
         self._marks: Marks | None = None
         self._agent: User | None = None
         self._shell: Shell | None = None
-        self._acting_since = 0
+        self._started_ns = 0
+        self._script_confinement: ScriptConfinement | None = None
         self._services: dict[int, Service] = {}
         self._jobs: dict[int, Job | Call | TerminalJob | InputsJob] = {}
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
@@ -70,9 +76,11 @@ class Guest:
             "shell": self._open_shell,
             "run": self._run,
             "end": self._end,
-            "remove": self._remove,
             "begin": self._begin,
-            "survey": self._survey,
+            "list": self._list,
+            "describe": self._describe,
+            "contents": self._contents,
+            "make": self._make,
             "terminal": self._open_terminal,
             "type": lambda _number, header, body: self._with_terminal(header, lambda it: it.type(body)),
             "resize": lambda _number, header, _body: self._with_terminal(
@@ -141,6 +149,9 @@ class Guest:
 
     def _serve_root(self) -> None:
         """Let the agent be root, and PID 1 out of its reach. Nothing of the agent's runs yet."""
+        from .script_confinement import ScriptConfinement
+
+        self._script_confinement = ScriptConfinement()
         # Root may send any signal. The kernel spares PID 1 those that it has no handler for, and the engine
         # stops this container by SIGKILL.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -153,10 +164,12 @@ class Guest:
         sys.path.clear()
         sys.meta_path.clear()
         self._agent = User(0, ROOT_FOLDER)
+        self._started_ns = contents.next_tick_ns()
 
-    def _script(self, number: int, header: dict[str, Any], body: bytes) -> None:
+    def _script(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        confinement = self._script_confinement if header["confined"] else None
         finished = self._finisher(number)
-        self._jobs[number] = ScriptJob(self._loop, header, body, self._agent_user(), lambda: False, finished)
+        self._jobs[number] = ScriptJob(self._loop, header, self._agent_user(), confinement, finished)
 
     def _open_shell(self, number: int, header: dict[str, Any], _body: bytes) -> None:
         if self._shell is not None or self._agent_user().uid != 0:
@@ -190,32 +203,30 @@ class Guest:
         self._loop.reap()
         self._answer(number, {"left": [pid for pid, _started in processes.everyone()][:MAX_LEFT]})
 
-    def _remove(self, number: int, header: dict[str, Any], _body: bytes) -> None:
-        def remove() -> bytes:
-            files.remove(header["paths"])
+    def _begin(self, number: int, _header: dict[str, Any], _body: bytes) -> None:
+        """Answer with a time that every earlier change is before."""
+        self._answer(number, {"now_ns": contents.next_tick_ns()})
+
+    def _list(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        since = self._started_ns if header["since_ns"] is None else header["since_ns"]
+        self._as_agent(number, lambda: json.dumps(contents.list_changed(since)).encode(), folder="/")
+
+    def _describe(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        self._as_agent(
+            number, lambda: json.dumps(contents.describe_each(header["paths"])).encode(), folder="/"
+        )
+
+    def _contents(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        self._as_agent(number, lambda: contents.read_ranges(header["ranges"]), folder="/")
+
+    def _make(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        def make() -> bytes:
+            contents.make(header["make"])
+            contents.fill(header["fill"], body)
+            contents.finish(header["finish"])
             return b""
 
-        self._as_agent(number, remove, folder="/")
-
-    def _begin(self, number: int, _header: dict[str, Any], _body: bytes) -> None:
-        """Take note of the moment from which on changes are the agent's."""
-        self._acting_since = survey.now_ns()
-        # What was changed in the same tick of the clock before would count as the agent's.
-        while survey.now_ns() == self._acting_since:
-            time.sleep(0.001)
-        self._acting_since = survey.now_ns()
-        self._answer(number, {})
-
-    def _survey(self, number: int, header: dict[str, Any], _body: bytes) -> None:
-        """Tell what is at `paths`; with `changed`, what was changed there since the agent began."""
-
-        def look() -> bytes:
-            paths = header["paths"]
-            return survey.report(
-                survey.changed_since(paths, self._acting_since) if header["changed"] else paths
-            )
-
-        self._as_agent(number, look, folder="/")
+        self._as_agent(number, make, folder="/")
 
     def _bye(self, _number: int, _header: dict[str, Any], _body: bytes) -> None:
         os._exit(0)
@@ -375,7 +386,7 @@ def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> Non
     try:
         limits = {
             "cpu_seconds": int(FILE_SECONDS),
-            "file_bytes": frames.MAX_BODY_BYTES,
+            "file_bytes": MAX_FILE_BYTES,
             "open_files": 64,
         }
         processes.act_for(user.uid, user.folder, limits, [write_end])

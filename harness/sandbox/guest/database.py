@@ -61,6 +61,10 @@ _LIMITS = (
 )
 
 
+# Of a statement's own making, whatever raises them on its way.
+_FAULTS = (sqlite3.Error, sqlite3.Warning, mysql.Unreadable, ValueError, MemoryError, RecursionError)
+
+
 class Refused(Exception):
     """The routine cannot do what it was asked to; the message says why."""
 
@@ -118,15 +122,21 @@ def state(request: dict[str, Any], files: list[bytes | None]) -> tuple[int, str]
 
 
 def replay(request: dict[str, Any], _files: list[bytes | None]) -> tuple[int, str]:
-    """Run trusted SQL in MySQL's dialect on the task's tables, in memory, and read the table."""
+    """Run trusted SQL in MySQL's dialect, each on tables of its own in memory; return what became of them."""
+    return 0, json.dumps([_replayed(change, request["seconds"]) for change in request["changes"]])
+
+
+def _replayed(change: dict[str, Any], seconds: float) -> dict[str, Any]:
     connection = _connected(":memory:")
-    _fill(connection, request["tables"])
-    session = Session(connection, request["seconds"], mysql_first=True)
     try:
-        session.run(request["sql"], lambda cursor: cursor.fetchall())
-        return 0, json.dumps(_table(connection, request["table"]))
-    except (sqlite3.Error, Refused) as error:
-        return 1, json.dumps({"fault": f"{error}"[:500]})
+        _fill(connection, change["tables"])
+        session = Session(connection, seconds, mysql_first=True)
+        session.run(change["sql"], lambda cursor: cursor.fetchall())
+        return _table(connection, change["table"])
+    except (sqlite3.Error, Refused, MemoryError) as error:
+        return {"fault": f"{error}"[:500]}
+    finally:
+        connection.close()
 
 
 # Name of a routine: what it does, whether as the agent, and which of the agent's files it is handed.
@@ -162,7 +172,7 @@ class Session:
                 if any(kind != mysql.SPACE for kind, _ in tokens):
                     self._statement(tokens, result)
                     done += 1
-        except (sqlite3.Error, sqlite3.Warning, mysql.Unreadable, ValueError, MemoryError) as error:
+        except _FAULTS as error:
             said = self._said(error)
             if done:
                 said += f" (in statement {done + 1}; those before it have been run)"

@@ -39,7 +39,9 @@ def moment_of(value: object) -> Moment:
         parts[0] += 2000 if parts[0] < 70 else 1900
     fraction = found.group(7) if found.re is _MOMENT else None
     try:
-        return datetime.datetime(*parts, int((fraction or "0").ljust(6, "0")))  # type: ignore[arg-type]
+        year, month, day, hour, minute, second = parts
+        microsecond = int((fraction or "0").ljust(6, "0"))
+        return datetime.datetime(year, month, day, hour, minute, second, microsecond)
     except ValueError:
         return None
 
@@ -161,12 +163,13 @@ def formatted(value: object, pattern: object) -> str | None:
     moment = moment_of(value)
     if moment is None:
         return None
-    return re.sub(
-        r"%(.)",
-        lambda found: _FORMATS.get(found.group(1), lambda _: found.group(1))(moment),  # type: ignore[arg-type]
-        values.text(pattern),
-        flags=re.DOTALL,
-    )
+    known = moment
+
+    def piece(found: re.Match[str]) -> str:
+        write = _FORMATS.get(found.group(1))
+        return found.group(1) if write is None else write(known)
+
+    return re.sub(r"%(.)", piece, values.text(pattern), flags=re.DOTALL)
 
 
 _READ = {

@@ -83,7 +83,7 @@ def install(connection: sqlite3.Connection) -> Failures:
         connection.create_function(PREFIX + name, -1, wrapped)
         if name not in _SQLITES_OWN:
             connection.create_function(name, -1, wrapped)
-    connection.create_aggregate(f"{PREFIX}group_concat", -1, GroupConcat)
+    connection.create_aggregate(f"{PREFIX}group_concat", -1, GroupConcat)  # type: ignore[arg-type]
     return failures
 
 

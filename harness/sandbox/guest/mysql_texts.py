@@ -348,7 +348,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lpad": strict(functools.partial(_pad, left=True)),
     "rpad": strict(functools.partial(_pad, left=False)),
     "ascii": strict(lambda value: (bytes_of(value) or b"\0")[0]),
-    "ord": strict(lambda value: int.frombytes_of(bytes_of(text(value)[:1]), "big")),
+    "ord": strict(lambda value: int.from_bytes(bytes_of(text(value)[:1]), "big")),
     "char": _chars,
     "hex": strict(_hex),
     "unhex": strict(_unhex),

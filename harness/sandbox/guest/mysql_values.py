@@ -172,4 +172,4 @@ def _from_bytes(value: object) -> object:
 
 
 def _sign(one: Any, other: Any) -> int:
-    return (one > other) - (one < other)
+    return int(one > other) - int(one < other)

@@ -131,8 +131,8 @@ async def replay_all(
 ) -> list[Table | TableUnreadable]:
     """Run trusted changes, many in one process, each apart from the others, as `replay` runs one.
 
-    Each process may take `seconds`. Where one comes to a bad end, halves of it are tried until the change that ends it is alone.
-    Raises SandboxError.
+    Each process may take `seconds`. Where one comes to a bad end, halves of its changes are tried until the
+    change that ends it is alone. Raises SandboxError.
     """
     if sum(_size(change) for change in changes) > _MOST_AT_ONCE and len(changes) > 1:
         return await _replayed_in_halves(sandbox, changes, seconds)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.errors import UsageError
+
 MIB = 1024 * 1024
+# A longer time is cut down to this one, a year: nothing that we start lasts that long.
+MOST_SECONDS = 365 * 24 * 3600.0
 
 
 class Limits(BaseModel):
@@ -28,3 +34,13 @@ class Limits(BaseModel):
     output_mb: int = Field(default=64, ge=1, le=4096)
     file_mb: int = Field(default=64, ge=1, le=65536)
     open_files: int = Field(default=256, ge=32, le=1048576)
+
+
+def bound_seconds(name: str, seconds: float) -> float:
+    """Return the time called `name`, cut down to MOST_SECONDS, so that every sum of times stays finite.
+
+    Raises UsageError where it is not a positive and finite number.
+    """
+    if not (0 < seconds < math.inf):
+        raise UsageError(f"{name} must be a positive and finite number of seconds, not {seconds}")
+    return float(min(seconds, MOST_SECONDS))

@@ -19,7 +19,7 @@ from harness.sandbox.disk_watch import DiskWatch, watched
 from harness.sandbox.engine import connect
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, MAX_QUESTION_BYTES, FrameError
 from harness.sandbox.images import require_image
-from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.limits import MIB, Limits, bound_seconds
 from harness.sandbox.results import (
     ExecResult,
     InputRun,
@@ -97,8 +97,7 @@ class Sandbox:
         connection to share; without it the sandbox makes and closes its own.
         Raises EngineUnavailableError, ImageMissingError, SandboxError.
         """
-        if not (0 < deadline_seconds < math.inf):
-            raise UsageError(f"deadline_seconds must be positive and finite, not {deadline_seconds}")
+        deadline_seconds = bound_seconds("deadline_seconds", deadline_seconds)
         writable_root = writable_root or cls._root_agent
         async with contextlib.AsyncExitStack() as stack:
             if client is None:
@@ -192,10 +191,11 @@ class Sandbox:
         answer within it is ended. Raises UsageError for a question of more than 48 KiB.
         """
         key = tuple(service)
+        timeout = bound_seconds("timeout", timeout)
         if b"\n" in question or len(question) > MAX_QUESTION_BYTES:
             raise UsageError(f"a question is one line of at most {MAX_QUESTION_BYTES} bytes")
         if key not in self._services:
-            timeout += start_timeout
+            timeout = bound_seconds("start_timeout", timeout + start_timeout)
             limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": SERVICE_CPU_SECONDS}
             request = {
                 "verb": "serve",
@@ -252,7 +252,8 @@ class Sandbox:
         `timeout` is in seconds of wall time. The program is ended with the block; what it has left in
         the background is not.
         """
-        limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": math.ceil(timeout)}
+        limits = self._job_limits(timeout, KEEP_BYTES)
+        limits["cpu_seconds"] = math.ceil(limits["wall_seconds"])
         request = {
             "argv": list(argv),
             "environment": {**self._environment, **(env or {})},
@@ -320,6 +321,7 @@ class Sandbox:
         limits = self._job_limits(None, 4096)
         cpu_seconds = min(limits["cpu_seconds"], cpu_seconds or math.inf)
         wall_seconds = min(limits["wall_seconds"], wall_seconds or math.inf)
+        wall_seconds_in_all = bound_seconds("wall_seconds_in_all", wall_seconds_in_all)
         steps = len(calls) + 1
         limits["cpu_seconds"] = math.ceil(min(steps * cpu_seconds, wall_seconds_in_all)) + 1
         limits["wall_seconds"] = wall_seconds_in_all
@@ -376,7 +378,7 @@ class Sandbox:
             "environment": job_environment(),
             "limits": limits,
         }
-        ends = time.monotonic() + wall_seconds_in_all
+        ends = time.monotonic() + bound_seconds("wall_seconds_in_all", wall_seconds_in_all)
         runs: list[InputRun] = []
         while True:
             # A reply holds so many outputs only: the guest stops where it is full, and is asked for the rest.
@@ -409,9 +411,7 @@ class Sandbox:
 
     def _job_limits(self, timeout: float | None, keep_bytes: int) -> dict[str, Any]:
         limits = self._limits
-        wall = limits.wall_seconds if timeout is None else timeout
-        if not (0 < wall < math.inf):
-            raise UsageError(f"timeout must be positive and finite, not {timeout}")
+        wall = limits.wall_seconds if timeout is None else bound_seconds("timeout", timeout)
         return {
             "cpu_seconds": limits.cpu_seconds
             if timeout is None

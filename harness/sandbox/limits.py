@@ -20,13 +20,18 @@ class Limits(BaseModel):
     `disk_mb` and `inodes` (of each writable tmpfs; of a writable root, `disk_mb` alone). Of a job:
     `cpu_seconds` (CPU time of all its processes, ended ones included), `wall_seconds`, `output_mb`
     (bytes written to stdout and stderr before the job is ended), `file_mb` (largest file), `open_files`.
+
+    The kernel counts the buffers of IPv4 and IPv6 sockets in `memory_mb` with cgroup version 2 only, and
+    those of netlink sockets with neither version. Programs get no socket whose buffers nobody counts, unless
+    `uncounted_sockets` asks for them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     memory_mb: int = Field(default=1024, ge=64, le=65536)
     processes: int = Field(default=128, ge=8, le=32768)
-    cpus: float = Field(default=1.0, gt=0, le=256)
+    # The kernel knows no smaller share, and the engine takes one for no limit at all.
+    cpus: float = Field(default=1.0, ge=0.01, le=256)
     disk_mb: int = Field(default=64, ge=1, le=65536)
     inodes: int = Field(default=16384, ge=64)
     cpu_seconds: int = Field(default=10, ge=1, le=600)
@@ -34,6 +39,7 @@ class Limits(BaseModel):
     output_mb: int = Field(default=64, ge=1, le=4096)
     file_mb: int = Field(default=64, ge=1, le=65536)
     open_files: int = Field(default=256, ge=32, le=1048576)
+    uncounted_sockets: bool = False
 
 
 def bound_seconds(name: str, seconds: float) -> float:

@@ -31,6 +31,7 @@ from harness.sandbox.results import (
     test_report,
 )
 from harness.sandbox.runtimes import WATCHED_BY_GUEST
+from harness.sandbox.socket_memory import allowed_sockets
 from harness.sandbox.spec import ENVIRONMENT, ROOT_ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
 from harness.sandbox.terminal import Terminal, open_terminal
 
@@ -85,6 +86,7 @@ class Sandbox:
         runtime: str = "runc",
         seccomp: Literal["default", "strict"] = "default",
         writable_root: bool = False,
+        terminals: bool = False,
         deadline_seconds: float = 600.0,
         run_id: str | None = None,
         client: APIClient | None = None,
@@ -93,8 +95,9 @@ class Sandbox:
 
         `image` is the name of an image, of which the current build is taken, or the id of a build.
         The sandbox ends itself after `deadline_seconds`, whatever its host does. With a
-        `writable_root` it is destroyed when it has written more than `disk_mb` there. `client` is a
-        connection to share; without it the sandbox makes and closes its own.
+        `writable_root` it is destroyed when it has written more than `disk_mb` there. Without `terminals`
+        it has none, and `terminal` does not work. `client` is a connection to share; without it the
+        sandbox makes and closes its own.
         Raises EngineUnavailableError, ImageMissingError, SandboxError.
         """
         deadline_seconds = bound_seconds("deadline_seconds", deadline_seconds)
@@ -103,13 +106,16 @@ class Sandbox:
             if client is None:
                 client = await asyncio.to_thread(connect)
                 stack.callback(client.close)
+            limits = limits or Limits()
             spec = SandboxSpec(
                 image=await asyncio.to_thread(_image_id, client, image),
-                limits=limits or Limits(),
+                limits=limits,
                 runtime=runtime,
                 seccomp=seccomp,
                 writable_root=writable_root,
                 root_agent=cls._root_agent,
+                sockets=await asyncio.to_thread(allowed_sockets, client, runtime, limits),
+                terminals=terminals,
                 labels=reaper.labels(
                     run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS
                 ),

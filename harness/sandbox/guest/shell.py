@@ -7,6 +7,7 @@ depends on either but what the agent itself is told: who forges a mark deceives 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -66,7 +67,8 @@ class Shell:
         commands_read, self._commands = os.pipe()
         self._marks, marks_write = os.pipe()
         try:
-            fcntl.fcntl(self._commands, F_SETPIPE_SZ, PIPE_BYTES)
+            with contextlib.suppress(PermissionError):  # the machine's pages for the pipes of a user are used up
+                fcntl.fcntl(self._commands, F_SETPIPE_SZ, PIPE_BYTES)
             os.set_blocking(self._commands, False)
             os.set_blocking(self._marks, False)
             pid = os.fork()

@@ -144,7 +144,7 @@ class Sandbox:
                 # Nothing runs in there yet that could have kept it from answering.
                 raise SandboxError(error.message) from error
             if writable_root:
-                watching = watched(client, container.id, spec.limits.disk_mb)
+                watching = watched(client, container.id, spec.limits.disk_mb, connection)
                 sandbox._disk = await stack.enter_async_context(watching)
             yield sandbox
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from . import files, frames, marks, processes, rehearsal, roles, spawner, survey
+from . import files, frames, held_files, marks, processes, rehearsal, roles, spawner, survey
 from .input_jobs import InputsJob
 from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
@@ -71,6 +71,7 @@ class Guest:
             "remove": self._remove,
             "begin": self._begin,
             "survey": self._survey,
+            "held": lambda number, _header, _body: self._as_agent(number, held_files.report, folder="/"),
             "terminal": self._open_terminal,
             "type": lambda _number, header, body: self._with_terminal(header, lambda it: it.type(body)),
             "resize": lambda _number, header, _body: self._with_terminal(

@@ -15,7 +15,7 @@ import time
 
 from . import processes
 from .cgroup import Counters
-from .output import Output
+from .output import PASS_ON_SECONDS, Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Shell:
         self._null = os.open("/dev/null", os.O_RDWR)
         self._terminal = self._open_terminal()
         self._commands = -1
+        self._unsent = b""
         self._marks = -1
         self._last_code = 0
         self.pid: int | None = None
@@ -82,6 +83,7 @@ class Shell:
             os.close(commands_read)
             os.close(marks_write)
         self.pid = pid
+        self._unsent = b""
         self._last_code = 0
         self._loop.watch(self._marks, self._read_mark)
         self._loop.on_exit(pid, self._ended)
@@ -148,12 +150,23 @@ class Shell:
         return slave
 
     def send(self, script: bytes) -> None:
-        try:
-            sent = os.write(self._commands, script)
-        except OSError:
-            sent = 0
-        if sent < len(script) and self.pid is not None:
+        self._unsent += script
+        if len(self._unsent) > PIPE_BYTES and self.pid is not None:
             processes.send([self.pid], signal.SIGKILL)  # it has not read what came before: it never will
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Write what fits into the pipe, which is small where other containers have used up the machine's."""
+        if not self._unsent:
+            return
+        try:
+            self._unsent = self._unsent[os.write(self._commands, self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            return  # the shell is about to end
+        if self._unsent:
+            self._loop.after(PASS_ON_SECONDS, self._pass_on)
 
     def over(self, code: int) -> None:
         """Take note that the shell is free, and which code its next command is to find."""
@@ -214,6 +227,8 @@ class Shell:
         self._loop.unwatch(self._marks)
         os.close(self._marks)
         os.close(self._commands)
+        # A timer may still be there, and the number of the descriptor may soon be another's.
+        self._unsent = b""
 
     def _be_bash(self, argv: list[str], commands: int, marks: int) -> None:
         try:

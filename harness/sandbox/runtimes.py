@@ -46,6 +46,14 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
             r"the whole sandbox ran out of memory",
             "enforced, but what takes memory faster than the guest can look ends the whole sandbox",
         ),
+        "shared counts": Difference(
+            r"a program got .*, which users share on the machine",
+            "its kernel is the sandbox's own, so that no other sandbox has a part in these counts",
+        ),
+        "socket memory": Difference(
+            r"the whole sandbox ran out of memory",
+            "enforced, but what takes memory faster than the guest can look ends the whole sandbox",
+        ),
         "swap": Difference(
             r"the kernel does not count it, so that memory_mb does not bound it",
             "a sandbox cannot see its bound on swap; its cgroup has it",

@@ -33,7 +33,7 @@ class Limits(BaseModel):
     # The kernel knows no smaller share, and the engine takes one for no limit at all.
     cpus: float = Field(default=1.0, ge=0.01, le=256)
     disk_mb: int = Field(default=64, ge=1, le=65536)
-    inodes: int = Field(default=16384, ge=64)
+    inodes: int = Field(default=16384, ge=64, le=16_777_216)
     cpu_seconds: int = Field(default=10, ge=1, le=600)
     wall_seconds: float = Field(default=30.0, gt=0, le=600)
     output_mb: int = Field(default=64, ge=1, le=4096)

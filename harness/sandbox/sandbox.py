@@ -114,7 +114,9 @@ class Sandbox:
                 seccomp=seccomp,
                 writable_root=writable_root,
                 root_agent=cls._root_agent,
-                sockets=await asyncio.to_thread(allowed_sockets, client, runtime, limits),
+                sockets="local"
+                if seccomp == "strict"
+                else await asyncio.to_thread(allowed_sockets, client, runtime, limits),
                 terminals=terminals,
                 labels=reaper.labels(
                     run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS

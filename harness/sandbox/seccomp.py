@@ -21,22 +21,29 @@ _DATA = Path(__file__).with_name("seccomp.json")
 
 
 @cache
-def profile(name: ProfileName, *, sockets: Sockets = "local", errnos: bool = True) -> str:
+def profile(
+    name: ProfileName, *, sockets: Sockets = "local", root_agent: bool = False, errnos: bool = True
+) -> str:
     """The profile as the JSON text that follows `seccomp=` in a container's `security_opt`.
 
     `default` is for shells and agents. `strict` is for graders of pure code: local sockets only, whatever
     `sockets` says, no System V IPC and no message queues; what multiprocessing and asyncio use still works.
+    A `root_agent` also gets nothing of which all root users of a machine have a number together.
     Without `errnos` it is for a runtime that knows no refusal but EPERM: what has to be refused with
     another word is then left to the runtime's own kernel.
     """
     data: dict[str, Any] = json.loads(_DATA.read_text(encoding="utf-8"))
     allowed = _names(data["allowed"])
+    refused_with_errno = data["refused_with_errno"]
+    if root_agent:
+        refused_with_errno += data["refused_to_root_with_errno"]
+        allowed -= _names(data["refused_to_root_with_errno"])
     if name == "strict":
         allowed -= _names(data["refused"]["strict"])
     rules = [{"names": sorted(allowed), "action": "SCMP_ACT_ALLOW"}]
     for group in data["allowed_by_argument"]:
         rules += _by_argument(group, "local" if name == "strict" else sockets, errnos=errnos)
-    for group in data["refused_with_errno"]:
+    for group in refused_with_errno:
         if not errnos:
             rules.append({"names": group["names"], "action": "SCMP_ACT_ALLOW"})
             continue

@@ -88,7 +88,12 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
     from docker.types import LogConfig, Ulimit
 
     limits = spec.limits
-    profile = seccomp.profile(spec.seccomp, sockets=spec.sockets, errnos=spec.runtime not in ONE_ERRNO)
+    profile = seccomp.profile(
+        spec.seccomp,
+        sockets=spec.sockets,
+        root_agent=spec.root_agent,
+        errnos=spec.runtime not in ONE_ERRNO,
+    )
     memory = (limits.memory_mb + EXTRA_MEMORY_MB.get(spec.runtime, 0)) * MIB
     further: dict[str, Any] = {"MaskedPaths": list(masked_paths(spec))}
     if spec.sockets != "local" and takes_tcp_memory(client):

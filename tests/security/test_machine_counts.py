@@ -58,10 +58,23 @@ async def taken(hostile: RootSandbox) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "name", ["inotify instances", "pseudo-terminals", "asynchronous requests", "keys", "message queues"]
+    "name",
+    [
+        "inotify instances",
+        "pseudo-terminals",
+        "asynchronous requests",
+        "keys",
+        "message queues",
+        "epoll instances",
+    ],
 )
 async def test_root_in_a_sandbox_gets_none(taken: dict[str, int], name: str) -> None:
     assert taken[name] == 0
+
+
+async def test_asyncio_of_root_does_without_epoll(hostile: RootSandbox) -> None:
+    program = "import asyncio; asyncio.run(asyncio.sleep(0)); print('slept')"
+    assert str((await hostile.run_script(["python3", "-c", program])).stdout) == "slept\n"
 
 
 async def test_root_in_a_sandbox_gets_few_timers(taken: dict[str, int]) -> None:

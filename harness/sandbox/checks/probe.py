@@ -236,6 +236,7 @@ def shared_counts(most: int) -> dict[str, int]:
         "asynchronous requests": asynchronous,
         "keys": key,
         "message queues": lambda number: _make_queue(number),
+        "epoll instances": lambda _number: int(libc.epoll_create1(0)),
         "timers": lambda _number: int(libc.timer_create(1, None, room)),
     }
     return {name: _count_taken(take, most) for name, take in takers.items()}

@@ -16,7 +16,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +34,18 @@ POLL_SECONDS = 0.5
 LOOK_SHARE = 0.1
 # Only a layer of very many files takes so long.
 LOOK_SECONDS = 20.0
+# Others who make room on the disk hide what a sandbox takes there, so that its guest is asked this often.
+COUNT_SECONDS = 5.0
 RESERVE_BYTES = 512 * MIB
 RESERVE_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFiles:
-    """The files without a name that are open in a sandbox: data of a guest, of which untrusted parts have a say.
+    """The files without a name that are open in a sandbox, as far as its guest can tell.
 
-    `unknown` is whether there may be more of them than those `bytes`, and `free_bytes` is the room of the
-    disk at that moment, None where the guest cannot tell.
+    `unknown` is whether there may be more of them than those `bytes`. `free_bytes` is the room of the disk at
+    that moment, None where nobody can tell.
     """
 
     bytes: int
@@ -63,6 +65,7 @@ class DiskWatch:
         self._root = root
         self._connection = connection
         self._free_at_first: int | None = None
+        self._counted_at = time.monotonic()
         self._looking = asyncio.Lock()
         self.exceeded: str | None = None
         self.failure: str | None = None
@@ -82,7 +85,7 @@ class DiskWatch:
                     written = await asyncio.to_thread(written_bytes, self._client, self._container_id)
                     if written is None:
                         return
-                    held = await count_held_files(self._connection)
+                    held = await self._look_at_held_files()
                 self.exceeded = self._excess(written, held)
                 if self.exceeded is None and self._root is not None and (lacking := scarce(self._root)):
                     self.failure = f"the engine's disk is almost full ({lacking}), so the sandbox was ended"
@@ -95,6 +98,22 @@ class DiskWatch:
                 with contextlib.suppress(SandboxError):  # leaving the sandbox tries again, and tells
                     await asyncio.to_thread(remove, self._client, self._container_id)
 
+    async def _look_at_held_files(self) -> HeldFiles:
+        """Ask the guest where the disk has lost half of the limit, and otherwise every COUNT_SECONDS.
+
+        The guest needs a process for it, which a sandbox that is out of memory or of processes has not.
+        """
+        free = free_bytes(self._root) if self._root is not None else None
+        if self._free_at_first is None:
+            self._free_at_first = free
+        if free is not None and self._free_at_first is not None:
+            lost = self._free_at_first - free
+            if 2 * lost < self._most and time.monotonic() < self._counted_at + COUNT_SECONDS:
+                return HeldFiles(0, False, free)
+        self._counted_at = time.monotonic()
+        held = await count_held_files(self._connection)
+        return held if free is None else replace(held, free_bytes=free)
+
     def _excess(self, written: int, held: HeldFiles) -> str | None:
         """Return how the sandbox is over its limit, in words; None where it is not known to be."""
         allowed = f"where {self._most // MIB} MiB are allowed"
@@ -103,12 +122,11 @@ class DiskWatch:
         taken = written + held.bytes
         if taken > self._most:
             return f"the sandbox takes {taken / MIB:.1f} MiB with deleted files that it holds open, {allowed}"
-        free = free_bytes(self._root) if self._root is not None else held.free_bytes
-        if free is None:
+        if held.free_bytes is None:
             return None
         if self._free_at_first is None:
-            self._free_at_first = free
-        lost = self._free_at_first - free
+            self._free_at_first = held.free_bytes
+        lost = self._free_at_first - held.free_bytes
         if held.unknown and lost > self._most:
             return (
                 f"the sandbox holds deleted files where they cannot be counted, and the disk has lost "
@@ -160,7 +178,7 @@ async def count_held_files(connection: Connection) -> HeldFiles:
 def held_files(header: Mapping[str, Any], body: bytes) -> HeldFiles:
     """Decode the answer of a guest. One that could not look does not know what there is."""
     try:
-        facts = json.loads(body) if header.keys() <= {"id"} else None
+        facts: Any = json.loads(body) if header.keys() <= {"id"} else None
         counted, unknown, free = facts["bytes"], facts["unknown"], facts["free_bytes"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return HeldFiles(0, True, None)

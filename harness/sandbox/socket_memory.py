@@ -1,9 +1,10 @@
-"""Which sockets the programs of a sandbox get: those whose buffers somebody counts, unless others are asked for.
+"""Decides which sockets the programs of a sandbox get: those whose buffers somebody counts, or all if asked.
 
-Buffers of sockets are memory of the kernel. With cgroup version 2 it counts those of TCP and UDP in the memory
-of the container. With version 1 it counts TCP's apart, in `memory.kmem.tcp`, and only below a limit of its own.
-runc has set no such limit since 1.0.0-rc94, engines have taken none since API 1.52, and kernels have warned of
-it since 6.12. Nobody counts those of netlink. Those of local sockets and pipes count everywhere.
+Buffers of sockets are memory of the kernel. With cgroup version 2 it counts those of TCP and UDP in the
+memory of the container. With version 1 it counts TCP's apart, in `memory.kmem.tcp`, and only below a limit
+of its own. runc has set no such limit since 1.0.0-rc94, engines have taken none since API 1.52, and kernels
+have warned of it since 6.12. Nobody counts the buffers of netlink. Those of local sockets and pipes count
+everywhere.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 FIRST_API_WITHOUT_TCP_MEMORY = (1, 52)
 COUNTING_CGROUP_VERSION = 2
-# An engine does not change its version of control groups while a connection to it lasts, and asking takes time.
+# An engine keeps its version of control groups as long as a connection to it lasts, and asking takes 20 ms.
 _cgroup_versions: WeakKeyDictionary[APIClient, int] = WeakKeyDictionary()
 
 
 def allowed_sockets(client: APIClient, runtime: str, limits: Limits) -> Sockets:
-    """Return the sockets that programs get in a sandbox. Raises SandboxError where the engine does not answer."""
+    """Return the sockets that programs get in a sandbox. Raises SandboxError: the engine does not answer."""
     if limits.uncounted_sockets or runtime in OWN_KERNEL:
         return "all"
     return "internet" if _cgroup_version(client) >= COUNTING_CGROUP_VERSION else "local"

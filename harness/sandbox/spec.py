@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from harness.sandbox import seccomp
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.runtimes import EXTRA_MEMORY_MB, EXTRA_PROCESSES, ONE_ERRNO
+from harness.sandbox.seccomp import Sockets
 from harness.sandbox.socket_memory import takes_tcp_memory
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ MASKED_PATHS = (
 MASKED_FROM_ROOT = ("/proc/1/fdinfo", "/proc/1/map_files", "/proc/1/task/1/fdinfo")
 # The only way to a pseudo-terminal. The machine has one count of them for all containers.
 TERMINALS = "/dev/pts/ptmx"
-# Counts that a user has on the whole machine, and that root of every container shares with its root. A program
+# Counts that a user has on the whole machine, which root of every container shares with its root. A program
 # may use this much of them: queued signals and timers; no message queues, which are also made as files.
 SHARED_COUNTS = {"core": 0, "sigpending": 1024, "msgqueue": 0}
 # What every user of a sandbox can write to; the guest empties them after each job.
@@ -79,7 +80,7 @@ class SandboxSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     writable_root: bool = False
     root_agent: bool = False
-    sockets: seccomp.Sockets = "local"
+    sockets: Sockets = "local"
     terminals: bool = False
 
 

@@ -86,7 +86,9 @@ UNNAMED = {
 }
 # The same, where nobody can count it: the room that the disk has lost then tells.
 UNSEEN = {
-    "a file on its way through a socket": "file = made(); socket.send_fds(ends[0], [b'.'], [file]); os.close(file)",
+    "a file on its way through a socket": (
+        "file = made(); socket.send_fds(ends[0], [b'.'], [file]); os.close(file)"
+    ),
     "a mapped file": "file = made(); area = mapping(file); os.close(file)",
     "a file of a process that nobody may look at": "hide(); file = made()",
 }

@@ -1,4 +1,4 @@
-"""No time reaches a system call unbounded: sums over thousands of attempts are longer than the kernel takes."""
+"""No time reaches a system call unbounded, since sums over thousands of attempts are too long for it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_a_timer_that_is_not_a_number_is_refused_before_it_is_kept(loop: Loop) -
     run_to_its_end(loop)
 
 
-@pytest.mark.parametrize("seconds", [-math.inf, -1, 0, 1e-9, *ENORMOUS], ids=["-inf", "-1", "0", "1e-9", *NAMES])
+@pytest.mark.parametrize(
+    "seconds", [-math.inf, -1, 0, 1e-9, *ENORMOUS], ids=["-inf", "-1", "0", "1e-9", *NAMES]
+)
 def test_every_bounded_wait_is_one_that_poll_takes(seconds: float) -> None:
     read, write = os.pipe()
     os.write(write, b".")

@@ -38,7 +38,9 @@ def test_sockets_follow_who_counts_them(
     assert allowed_sockets(client, runtime, Limits(uncounted_sockets=asked)) == expected
 
 
-@pytest.mark.parametrize(("version", "takes"), [("1.41", True), ("1.51", True), ("1.52", False), ("2.0", False)])
+@pytest.mark.parametrize(
+    ("version", "takes"), [("1.41", True), ("1.51", True), ("1.52", False), ("2.0", False)]
+)
 def test_an_engine_takes_a_limit_of_tcp_buffers_before_api_1_52(version: str, takes: bool) -> None:
     assert takes_tcp_memory(client_of(version)) is takes
 

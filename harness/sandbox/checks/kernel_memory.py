@@ -1,4 +1,4 @@
-"""Canaries for what the kernel keeps for programs: buffers, counts of the whole machine, files without a name.
+"""Canaries for what the kernel keeps: buffers, counts of the whole machine, files without a name.
 
 `limits` are those that the sandbox was told to enforce.
 """
@@ -17,7 +17,8 @@ EXCESS_MB = 16
 MOST_TAKEN = SHARED_COUNTS["sigpending"] + 64
 # On the root file system, and open to every user.
 FOLDER = "/var/tmp"
-HOLD_SECONDS = 3.0
+# Longer than the guest is left in peace.
+HOLD_SECONDS = 7.0
 
 
 async def socket_memory(sandbox: Sandbox, limits: Limits) -> Finding:
@@ -62,7 +63,8 @@ async def shared_counts(sandbox: Sandbox, limits: Limits) -> Finding:
 
 async def attributes(sandbox: Sandbox, limits: Limits) -> Finding:
     """A file has no extended attributes: they would take disk that no measure sees."""
-    refusals = {folder: await answer(sandbox, probe.attribute, folder) for folder in (FOLDER, TEMPORARY_FOLDER)}
+    folders = (FOLDER, TEMPORARY_FOLDER)
+    refusals = {folder: await answer(sandbox, probe.attribute, folder) for folder in folders}
     found = ", ".join(f"{folder}: {refusal or 'written'}" for folder, refusal in refusals.items())
     return judged(all(refusals.values()), found)
 

@@ -154,7 +154,7 @@ def open_files(most: int) -> dict[str, Any]:
 
 
 def socket_memory(kind: str, mebibytes: int) -> dict[str, Any]:
-    """Leave so much unread in sockets of a kind; return the bytes that fit and what refused a socket or more."""
+    """Leave so much unread in sockets of a kind; return the bytes that fit and what refused more."""
     kept: list[Any] = []
     written, refused = 0, None
     try:

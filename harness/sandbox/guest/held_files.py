@@ -63,8 +63,9 @@ class Count:
                 facts = os.stat(f"/proc/{pid}/fd/{number}")
                 if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 0 and facts.st_dev not in self._memory:
                     self._bytes[facts.st_dev, facts.st_ino] = facts.st_blocks * BLOCK_BYTES
-                elif stat.S_ISSOCK(facts.st_mode) and IN_FLIGHT.search(_read(f"/proc/{pid}/fdinfo/{number}")):
-                    self.unknown = True
+                elif stat.S_ISSOCK(facts.st_mode):
+                    facts_of_socket = _read(f"/proc/{pid}/fdinfo/{number}")
+                    self.unknown = self.unknown or bool(IN_FLIGHT.search(facts_of_socket))
             except FileNotFoundError:
                 continue  # closed meanwhile
 
@@ -76,7 +77,7 @@ class Count:
 
 
 def report() -> bytes:
-    """Return as JSON the bytes in files without a name, whether there may be more, and the free bytes of `/`."""
+    """Return as JSON the bytes in files without a name, whether there may be more, and the room on `/`."""
     count = Count()
     trusted = {os.getpid(), *processes.ours}
     count.add(pid for pid, _started in processes.everyone() if pid not in trusted)
@@ -91,7 +92,7 @@ def _read(path: str) -> bytes:
 
 
 def _devices_in_memory() -> Iterable[int]:
-    """Yield the devices whose files count as memory: those of the tmpfs, and of files that never had a name."""
+    """Yield the devices whose files count as memory: each tmpfs, and the kernel's own for memfd."""
     for path in IN_MEMORY:
         try:
             yield os.stat(path).st_dev

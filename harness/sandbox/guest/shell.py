@@ -68,7 +68,7 @@ class Shell:
         commands_read, self._commands = os.pipe()
         self._marks, marks_write = os.pipe()
         try:
-            with contextlib.suppress(PermissionError):  # the machine's pages for the pipes of a user are used up
+            with contextlib.suppress(PermissionError):  # all pages for pipes of this user are used up
                 fcntl.fcntl(self._commands, F_SETPIPE_SZ, PIPE_BYTES)
             os.set_blocking(self._commands, False)
             os.set_blocking(self._marks, False)

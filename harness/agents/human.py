@@ -23,6 +23,8 @@ class Human:
     the person is asked for the answer.
     """
 
+    uses_terminals = True
+
     def __init__(self, settings: AgentSettings) -> None:
         settings.refuse_samples("human")
         self._settings = settings

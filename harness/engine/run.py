@@ -193,6 +193,7 @@ class Run:
             runtime=self.selection.config.runtime,
             run_id=self.manifest["run_id"],
             client=self.client,
+            terminals=getattr(self.selection.agent, "uses_terminals", False),
         )
 
     def _concurrency(self) -> int:

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What sandboxes are opened with. `image_id` pins the build of the image."""
+    """What sandboxes are opened with. `image_id` pins the build of the image.
+
+    `terminals` are for an agent that is a person: programs can open them too, and use up the machine's.
+    """
 
     image_id: str
     limits: Limits
     runtime: str
     run_id: str
     client: APIClient
+    terminals: bool = False
 
     def sandbox(
         self, *, deadline_seconds: float, **arguments: Any

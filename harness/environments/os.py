@@ -43,8 +43,8 @@ LIMITS = Limits(
     processes=256,
     disk_mb=512,
     file_mb=256,
-    # As engines allow by default: some tasks name descriptors far above what a program needs.
-    open_files=1_048_576,
+    # What a login gets on Debian. Open files take memory of the kernel, and places in counts of the machine.
+    open_files=1024,
     cpu_seconds=60,
     wall_seconds=60,
 )
@@ -205,6 +205,7 @@ def _machine(
         deadline_seconds=deadline_seconds,
         run_id=opening.run_id,
         client=opening.client,
+        terminals=opening.terminals,
     )
 
 

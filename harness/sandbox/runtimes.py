@@ -46,6 +46,14 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
             r"the whole sandbox ran out of memory",
             "enforced, but what takes memory faster than the guest can look ends the whole sandbox",
         ),
+        "shared counts": Difference(
+            r"a program got .*, which users share on the machine",
+            "its kernel is the sandbox's own, so that no other sandbox has a part in these counts",
+        ),
+        "socket memory": Difference(
+            r"the whole sandbox ran out of memory",
+            "enforced, but what takes memory faster than the guest can look ends the whole sandbox",
+        ),
         "swap": Difference(
             r"the kernel does not count it, so that memory_mb does not bound it",
             "a sandbox cannot see its bound on swap; its cgroup has it",
@@ -88,6 +96,9 @@ WITHOUT_CGROUP: Mapping[str, str] = {
     "cpus": "not enforced: the runtime was told to ignore its cgroup (--ignore-cgroups)",
     "memory_mb": "only watched by the guest, every 0.05 s: the runtime was told to ignore its cgroup",
 }
+# Whose containers have a kernel of their own, with counts that no other container has a part in. The buffers
+# of its sockets are memory of its process.
+OWN_KERNEL = frozenset({"runsc"})
 # Whose processes and memory the guest counts itself, since their own limits are none or hit everyone.
 WATCHED_BY_GUEST = frozenset({"runsc"})
 # What the runtime itself has in a container's cgroup: gVisor's kernel is a process with many threads.

@@ -26,7 +26,7 @@ from harness.sandbox.failures import (
 )
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, MAX_QUESTION_BYTES, FrameError
 from harness.sandbox.images import require_image
-from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.limits import MIB, Limits, bound_seconds
 from harness.sandbox.results import (
     ExecResult,
     InputRun,
@@ -38,6 +38,7 @@ from harness.sandbox.results import (
     test_report,
 )
 from harness.sandbox.runtimes import WATCHED_BY_GUEST
+from harness.sandbox.socket_memory import allowed_sockets
 from harness.sandbox.spec import SHARED_FOLDERS, WORK_FOLDER, SandboxSpec, job_environment
 from harness.sandbox.terminal import Terminal, open_terminal
 
@@ -94,6 +95,7 @@ class Sandbox:
         runtime: str = "runc",
         seccomp: Literal["default", "strict"] = "default",
         writable_root: bool = False,
+        terminals: bool = False,
         deadline_seconds: float = 600.0,
         run_id: str | None = None,
         client: APIClient | None = None,
@@ -102,24 +104,29 @@ class Sandbox:
 
         `image` is the name of an image, of which the current build is taken, or the id of a build.
         The sandbox ends itself after `deadline_seconds`, whatever its host does. With a
-        `writable_root` it is destroyed when it has written more than `disk_mb` there. `client` is a
-        connection to share; without it the sandbox makes and closes its own.
+        `writable_root` it is destroyed when it has written more than `disk_mb` there. Without `terminals`
+        it has none, and `terminal` does not work. `client` is a connection to share; without it the
+        sandbox makes and closes its own.
         Raises EngineUnavailableError, ImageMissingError, SandboxError.
         """
-        if not (0 < deadline_seconds < math.inf):
-            raise UsageError(f"deadline_seconds must be positive and finite, not {deadline_seconds}")
+        deadline_seconds = bound_seconds("deadline_seconds", deadline_seconds)
         writable_root = writable_root or cls._root_agent
         async with contextlib.AsyncExitStack() as stack:
             if client is None:
                 client = await asyncio.to_thread(connect)
                 stack.callback(client.close)
+            limits = limits or Limits()
             spec = SandboxSpec(
                 image=await asyncio.to_thread(_image_id, client, image),
-                limits=limits or Limits(),
+                limits=limits,
                 runtime=runtime,
                 seccomp=seccomp,
                 writable_root=writable_root,
                 root_agent=cls._root_agent,
+                sockets="local"
+                if seccomp == "strict"
+                else await asyncio.to_thread(allowed_sockets, client, runtime, limits),
+                terminals=terminals,
                 labels=reaper.labels(
                     run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS
                 ),
@@ -148,7 +155,7 @@ class Sandbox:
                 # Nothing runs in there yet that could have kept it from answering.
                 raise SandboxError(error.message, acted_in=False) from error
             if writable_root:
-                watching = watched(client, container.id, spec.limits.disk_mb)
+                watching = watched(client, container.id, spec.limits.disk_mb, connection)
                 sandbox._disk = await stack.enter_async_context(watching)
             yield sandbox
 
@@ -206,10 +213,11 @@ class Sandbox:
         answer within it is ended. Raises UsageError for a question of more than 48 KiB.
         """
         key = tuple(service)
+        timeout = bound_seconds("timeout", timeout)
         if b"\n" in question or len(question) > MAX_QUESTION_BYTES:
             raise UsageError(f"a question is one line of at most {MAX_QUESTION_BYTES} bytes")
         if key not in self._services:
-            timeout += start_timeout
+            timeout = bound_seconds("start_timeout", timeout + start_timeout)
             limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": SERVICE_CPU_SECONDS}
             request = {
                 "verb": "serve",
@@ -266,7 +274,8 @@ class Sandbox:
         `timeout` is in seconds of wall time. The program is ended with the block; what it has left in
         the background is not.
         """
-        limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": math.ceil(timeout)}
+        limits = self._job_limits(timeout, KEEP_BYTES)
+        limits["cpu_seconds"] = math.ceil(limits["wall_seconds"])
         request = {
             "argv": list(argv),
             "environment": {**self._environment, **(env or {})},
@@ -331,6 +340,7 @@ class Sandbox:
         limits = self._job_limits(None, 4096)
         cpu_seconds = min(limits["cpu_seconds"], cpu_seconds or math.inf)
         wall_seconds = min(limits["wall_seconds"], wall_seconds or math.inf)
+        wall_seconds_in_all = bound_seconds("wall_seconds_in_all", wall_seconds_in_all)
         steps = len(calls) + 1
         limits["cpu_seconds"] = math.ceil(min(steps * cpu_seconds, wall_seconds_in_all)) + 1
         limits["wall_seconds"] = wall_seconds_in_all
@@ -391,7 +401,7 @@ class Sandbox:
             "environment": job_environment(),
             "limits": limits,
         }
-        ends = time.monotonic() + wall_seconds_in_all
+        ends = time.monotonic() + bound_seconds("wall_seconds_in_all", wall_seconds_in_all)
         runs: list[InputRun] = []
         while True:
             # A reply holds so many outputs only: the guest stops where it is full, and is asked for the rest.
@@ -425,9 +435,7 @@ class Sandbox:
 
     def _job_limits(self, timeout: float | None, keep_bytes: int) -> dict[str, Any]:
         limits = self._limits
-        wall = limits.wall_seconds if timeout is None else timeout
-        if not (0 < wall < math.inf):
-            raise UsageError(f"timeout must be positive and finite, not {timeout}")
+        wall = limits.wall_seconds if timeout is None else bound_seconds("timeout", timeout)
         return {
             "cpu_seconds": limits.cpu_seconds
             if timeout is None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from harness.sandbox import seccomp
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.runtimes import EXTRA_MEMORY_MB, EXTRA_PROCESSES, ONE_ERRNO
+from harness.sandbox.seccomp import Sockets
+from harness.sandbox.socket_memory import takes_tcp_memory
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -52,6 +54,11 @@ READ_ONLY_FOR_ROOT = (
 )
 # What the engine makes read-only by itself; a list of ours takes its place.
 READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+# The only way to a pseudo-terminal. The machine has one count of them for all containers.
+TERMINALS = "/dev/pts/ptmx"
+# Counts that a user has on the whole machine, which root of every container shares with its root. A program
+# may use this much of them: queued signals and timers; no message queues, which are also made as files.
+SHARED_COUNTS = {"core": 0, "sigpending": 1024, "msgqueue": 0}
 # What every user of a sandbox can write to; the guest empties them after each job.
 SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The least that PID 1 needs to start jobs under their own users and to end them.
@@ -75,6 +82,7 @@ class SandboxSpec:
     `strict` is for containers in which only programs are judged: no sockets but local ones, no
     System V IPC. With a `writable_root` what is written to the root file system is bounded by nothing
     here, but by a watch (`disk_watch`). With a `root_agent` that is writable, and who acts is root.
+    `sockets` are those that `default` allows. Without `terminals` nobody in there can open one.
     """
 
     image: str
@@ -84,6 +92,8 @@ class SandboxSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     writable_root: bool = False
     root_agent: bool = False
+    sockets: Sockets = "local"
+    terminals: bool = False
 
 
 def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
@@ -91,16 +101,19 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
     from docker.types import LogConfig, Ulimit
 
     limits = spec.limits
-    paths = (
-        {
-            "MaskedPaths": [*MASKED_PATHS, *MASKED_FROM_ROOT],
-            "ReadonlyPaths": [*READ_ONLY_PATHS, *READ_ONLY_FOR_ROOT],
-        }
-        if spec.root_agent
-        else {}
+    profile = seccomp.profile(
+        spec.seccomp,
+        sockets=spec.sockets,
+        root_agent=spec.root_agent,
+        errnos=spec.runtime not in ONE_ERRNO,
     )
-    profile = seccomp.profile(spec.seccomp, errnos=spec.runtime not in ONE_ERRNO)
     memory = (limits.memory_mb + EXTRA_MEMORY_MB.get(spec.runtime, 0)) * MIB
+    further: dict[str, Any] = {"MaskedPaths": list(masked_paths(spec))}
+    if spec.root_agent:
+        further["ReadonlyPaths"] = [*READ_ONLY_PATHS, *READ_ONLY_FOR_ROOT]
+    if spec.sockets != "local" and takes_tcp_memory(client):
+        # Obeyed with cgroup version 1 alone, and not by runc since 1.0.0-rc94.
+        further["KernelMemoryTCP"] = memory
     disk = f"size={limits.disk_mb}m,nr_inodes={limits.inodes},nosuid,nodev"
     return {
         "image": spec.image,
@@ -115,7 +128,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
         "hostname": HOSTNAME,
         # Root in there may send any other signal, so PID 1 heeds none.
         "stop_signal": "SIGKILL" if spec.root_agent else None,
-        "host_config": paths
+        "host_config": further
         | client.create_host_config(
             network_mode="none",
             # sudo looks for the name of the machine that it is on.
@@ -134,7 +147,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
             memswap_limit=memory,
             pids_limit=limits.processes + EXTRA_PROCESSES.get(spec.runtime, 0),
             nano_cpus=int(limits.cpus * 1e9),
-            ulimits=[Ulimit(name="core", soft=0, hard=0)],
+            ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in SHARED_COUNTS.items()],
             ipc_mode="private",
             cgroupns="private",
             log_config=LogConfig(type="none"),
@@ -151,3 +164,12 @@ def job_environment(*, root: bool | None = None) -> dict[str, str]:
     if root is None:
         return environment
     return {**environment, **ROOT_ENVIRONMENT} if root else {**environment, "HOME": HOME}
+
+
+def masked_paths(spec: SandboxSpec) -> tuple[str, ...]:
+    """Return the paths at which nobody in the container finds anything, root included."""
+    return (
+        *MASKED_PATHS,
+        *(MASKED_FROM_ROOT if spec.root_agent else ()),
+        *(() if spec.terminals else (TERMINALS,)),
+    )

@@ -77,6 +77,115 @@ async def test_more_than_fits_is_a_limit_with_a_name(client: APIClient, script: 
     assert raised.value.limit == "disk_mb"
 
 
+# Each takes 6 MiB that no walk over names finds, says so, and stays.
+UNNAMED = {
+    "a deleted file": "file = made()",
+    "a file that never had a name": "file = os.open(FOLDER, os.O_TMPFILE | os.O_RDWR); write(file, 6)",
+    "many deleted files": "files = [made(1) for _ in range(6)]",
+    "a file of a child": "file = made()\nif os.fork(): os.close(file)",
+}
+# The same, where nobody can count it: the room that the disk has lost then tells.
+UNSEEN = {
+    "a file on its way through a socket": (
+        "file = made(); socket.send_fds(ends[0], [b'.'], [file]); os.close(file)"
+    ),
+    "a mapped file": "file = made(); area = mapping(file); os.close(file)",
+    "a file of a process that nobody may look at": "hide(); file = made()",
+}
+HOLD = f"""
+import ctypes, os, socket, time
+FOLDER, ends = {FOLDER!r}, socket.socketpair()
+
+def write(file, mebibytes):
+    for _ in range(mebibytes):
+        os.write(file, bytes(1 << 20))
+    os.fsync(file)
+
+def made(mebibytes=6):
+    file = os.open(FOLDER + "/held", os.O_CREAT | os.O_RDWR)
+    write(file, mebibytes)
+    os.unlink(FOLDER + "/held")
+    return file
+
+def hide():
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+
+def mapping(file):
+    # Python's own would keep a descriptor.
+    libc = ctypes.CDLL(None)
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mmap(None, 4096, 1, 2, file, 0)
+
+%s
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("statement", UNNAMED.values(), ids=UNNAMED.keys())
+async def test_a_file_without_a_name_counts_as_long_as_it_is_open(client: APIClient, statement: str) -> None:
+    async with opened(client) as sandbox:
+        with pytest.raises(SandboxOutOfDisk) as raised:
+            await sandbox.exec(["python3", "-c", HOLD % statement])
+    assert raised.value.limit == "disk_mb"
+
+
+@pytest.fixture
+def shrinking_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the disk lose a tebibyte from one look to the next, since others write to the real one."""
+    free = iter(range(1 << 60, 0, -(1 << 40)))
+    monkeypatch.setattr(disk_watch, "free_bytes", lambda root: next(free))
+
+
+@pytest.mark.usefixtures("shrinking_disk")
+@pytest.mark.parametrize("statement", UNSEEN.values(), ids=UNSEEN.keys())
+async def test_a_file_that_nobody_can_count_is_told_by_the_room_that_is_gone(
+    client: APIClient, statement: str
+) -> None:
+    async with opened(client) as sandbox:
+        with pytest.raises(SandboxOutOfDisk, match="cannot be counted"):
+            await sandbox.exec(["python3", "-c", HOLD % statement])
+
+
+async def test_deleted_files_that_fit_are_no_reason_to_end_a_sandbox(client: APIClient) -> None:
+    program = (HOLD % "file = made(3)").replace("time.sleep(60)", "print('held')")
+    async with opened(client) as sandbox:
+        assert str((await sandbox.exec(["python3", "-c", program])).stdout) == "held\n"
+
+
+async def test_files_in_memory_are_no_disk(client: APIClient) -> None:
+    program = "import os, time; file = os.memfd_create('x'); os.write(file, bytes(6 << 20)); time.sleep(1.5)"
+    async with opened(client) as sandbox:
+        assert (await sandbox.exec(["python3", "-c", program])).exit_code == 0
+
+
+@pytest.mark.usefixtures("shrinking_disk")
+async def test_a_disk_that_others_fill_is_not_blamed_on_who_can_be_looked_into(client: APIClient) -> None:
+    async with opened(client) as sandbox:
+        assert await sh(sandbox, "echo one") + await sh(sandbox, "echo two") == "one\ntwo\n"
+
+
+async def test_an_extended_attribute_takes_no_disk(client: APIClient) -> None:
+    program = f"import os; os.setxattr({FOLDER!r}, 'user.a', bytes(4000))"
+    async with opened(client) as sandbox:
+        result = await sandbox.exec(["python3", "-c", program])
+    assert "Operation not supported" in str(result.stderr)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"null", b"[]", b"{}", b'{"bytes": "1", "unknown": false, "free_bytes": 1}', b"[" * 100_000],
+    ids=["nothing", "half", "null", "a list", "no facts", "a text", "deep"],
+)
+def test_an_answer_that_is_none_leaves_everything_unknown(body: bytes) -> None:
+    assert disk_watch.held_files({"id": 1}, body) == disk_watch.HeldFiles(0, True, None)
+
+
+def test_a_guest_that_refuses_leaves_everything_unknown() -> None:
+    body = b'{"bytes": 1, "unknown": false, "free_bytes": 1}'
+    assert disk_watch.held_files({"id": 1, "refused": "x"}, body).unknown
+    assert disk_watch.held_files({"id": 1}, body) == disk_watch.HeldFiles(1, False, 1)
+
+
 async def test_a_file_with_many_names_counts_once(client: APIClient) -> None:
     links = "; ".join(f"ln {FOLDER}/large {FOLDER}/link{number}" for number in range(8))
     async with opened(client) as sandbox:

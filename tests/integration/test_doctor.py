@@ -35,7 +35,9 @@ from harness.sandbox.sandbox import Sandbox
 
 CANARIES = {name: canary for trial in diagnosis.TRIALS for name, canary in trial.canaries.items()}
 LIMITS = {name: trial.limits for trial in diagnosis.TRIALS for name in trial.canaries}
+WRITABLE_ROOT = {name: trial.writable_root for trial in diagnosis.TRIALS for name in trial.canaries}
 SECCOMP = f"seccomp={seccomp.profile('default')}"
+ALL_SOCKETS = f"seccomp={seccomp.profile('default', sockets='all')}"
 TMPFS = dict.fromkeys(("/work", "/tmp"), "size=2m,nr_inodes=64,exec,mode=1777")
 
 # What each canary must find: (its name, what of the host config is weaker than it should be).
@@ -50,6 +52,11 @@ WEAKER: list[tuple[str, dict[str, Any]]] = [
     ("capabilities", {"CapAdd": ["CHOWN", "KILL", "SETGID", "SETUID", "NET_RAW"]}),
     ("no new privileges", {"SecurityOpt": [SECCOMP]}),
     ("seccomp", {"SecurityOpt": ["no-new-privileges:true", "seccomp=unconfined"]}),
+    ("socket memory", {"SecurityOpt": ["no-new-privileges:true", ALL_SOCKETS]}),
+    ("shared counts", {"SecurityOpt": ["no-new-privileges:true", "seccomp=unconfined"]}),
+    ("shared counts", {"MaskedPaths": []}),
+    ("shared counts", {"Ulimits": []}),
+    ("attributes", {"SecurityOpt": ["no-new-privileges:true", "seccomp=unconfined"]}),
     ("namespaces", {"IpcMode": "host"}),
     ("namespaces", {"CgroupnsMode": "host"}),
 ]
@@ -59,6 +66,7 @@ LARGER = {
     "output_mb": Limits(output_mb=64),
     "file_mb": Limits(file_mb=64, disk_mb=4),
     "open_files": Limits(open_files=256),
+    "deleted files": Limits(disk_mb=64),
 }
 
 
@@ -88,13 +96,18 @@ def weaken(monkeypatch: pytest.MonkeyPatch, host: dict[str, Any], **changes: Any
 
 async def finding_of(client: APIClient, name: str, limits: Limits | None = None) -> Finding:
     """What a canary says of a sandbox with these limits, or else with those that it expects."""
-    async with Sandbox.open(limits=limits or LIMITS[name], client=client) as sandbox:
+    async with Sandbox.open(
+        limits=limits or LIMITS[name], writable_root=WRITABLE_ROOT[name], client=client
+    ) as sandbox:
         return await CANARIES[name](sandbox, LIMITS[name])
 
 
 async def test_this_machine_holds_and_nothing_is_left(client: APIClient, tmp_path: Path) -> None:
     told: list[Check] = []
     checks = await diagnose(client, runs_folder=tmp_path, notify=told.append)
+    # More of the machine's limits than those of a container: each is tried.
+    kernel = {"socket memory", "shared counts", "attributes", "deleted files"}
+    assert kernel <= {check.name for check in checks}
     assert [check for check in checks if check.level is Level.FAIL] == []
     assert told == checks
     names = [check.name for check in checks]

@@ -146,3 +146,16 @@ async def test_a_wall_limit_shorter_than_the_start_of_a_program_is_kept(client: 
                 )
             )
             assert {report.ended for report in reports} == {"wall_seconds"}
+
+
+# Times beyond what a system call takes.
+
+
+@pytest.mark.parametrize("seconds", [3600 * 1200.0, 1e12], ids=["3600 attempts", "longer than the clock"])
+async def test_a_sandbox_that_may_live_for_ever_answers(client: APIClient, seconds: float) -> None:
+    async with Sandbox.open("python", client=client, deadline_seconds=seconds) as sandbox:
+        assert (await sandbox.exec(["true"], timeout=seconds)).exit_code == 0
+        (run,) = await sandbox.run_on_inputs(
+            program=b"print(input())", inputs=[b"1"], stdout_bytes=10, wall_seconds_in_all=seconds
+        )
+    assert run.stdout.data == b"1\n"

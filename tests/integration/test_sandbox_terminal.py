@@ -26,7 +26,7 @@ def image(client: APIClient) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(client: APIClient) -> AsyncIterator[Sandbox]:
-    async with Sandbox.open("python", client=client) as sandbox:
+    async with Sandbox.open("python", terminals=True, client=client) as sandbox:
         yield sandbox
 
 
@@ -142,7 +142,7 @@ async def test_a_program_that_there_is_not_ends_at_once(sandbox: Sandbox) -> Non
 
 async def test_a_lost_sandbox_is_told(client: APIClient) -> None:
     async with (
-        Sandbox.open("python", client=client, deadline_seconds=1.0) as short_lived,
+        Sandbox.open("python", terminals=True, client=client, deadline_seconds=1.0) as short_lived,
         shell(short_lived, "sleep 60") as screen,
     ):
         with pytest.raises(SandboxError):

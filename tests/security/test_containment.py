@@ -73,7 +73,7 @@ LEFT = {
         "os.read(ended, 1)"
     ),
     "another program": "subprocess.Popen(['sleep', '600'], start_new_session=True)",
-    "pseudo-terminal": "keep = os.openpty()",
+    "pseudo-terminal": "keep = os.open('/dev/ptmx', os.O_RDWR)",
     "lock": "keep = open('/etc/passwd'); fcntl.flock(keep, fcntl.LOCK_SH)",
     "System V memory": "libc.shmget(0x1234, 4096, 0o1666)",
     "System V semaphore": "libc.semget(0x1234, 1, 0o1666)",

@@ -15,7 +15,7 @@ from docker import APIClient
 from harness.sandbox import seccomp
 from harness.sandbox.engine import connect
 from harness.sandbox.images import build_images, require_image
-from harness.sandbox.seccomp import ProfileName
+from harness.sandbox.seccomp import ProfileName, Sockets
 
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
 
@@ -63,6 +63,8 @@ CALLS: dict[str, tuple[int, int, list[int]]] = {
     "chroot": (161, 51, [0]),
     "mbind": (237, 235, [0, 0, 0, 0, 0, 0]),
 }
+# The number of the call `socket`, on x86 and on ARM.
+SOCKET = (41, 198)
 FAMILIES = {"netlink": 16, "packet": 17, "alg": 38, "vsock": 40, "xdp": 44}
 # The kernel reads 32 bits of the family, a filter 64: with a high bit set it must not slip through.
 SOCKETS = {
@@ -71,6 +73,24 @@ SOCKETS = {
     "socket_inet": [2, 1, 0],
     "socket_inet6": [10, 1, 0],
     "socket_unix": [1, 1, 0],
+    "socket_inet_icmp": [2, 2, 1],
+    "socket_inet6_icmp": [10, 2, 58],
+    "socket_inet_udp": [2, 2, 17],
+    "socket_inet_high_bit": [2 | 1 << 32, 1, 0],
+    "socket_netlink_high_bit": [16 | 1 << 32, 3, 0],
+}
+# Whose buffers are memory of the container with cgroup version 2, and never.
+INTERNET = ["socket_inet", "socket_inet6", "socket_inet_udp"]
+UNCOUNTED = ["socket_netlink", "socket_inet_icmp", "socket_inet6_icmp"]
+# What all containers of a machine share, by user or altogether. The answer is that of a kernel without it.
+SHARED = {
+    "inotify_init1": (294, 26, [0], errno.ENOSYS),
+    "inotify_add_watch": (254, 27, [-1, 0, 0], errno.ENOSYS),
+    "io_setup": (206, 0, [1, 0], errno.ENOSYS),
+    "io_submit": (209, 2, [0, 0, 0], errno.ENOSYS),
+    "setxattr": (188, 5, [0, 0, 0, 0, 0], errno.EOPNOTSUPP),
+    "lsetxattr": (189, 6, [0, 0, 0, 0, 0], errno.EOPNOTSUPP),
+    "fsetxattr": (190, 7, [-1, 0, 0, 0, 0], errno.EOPNOTSUPP),
 }
 IPC = {
     "shmget": (29, 194, [0, 4096, 0o1600]),
@@ -85,10 +105,10 @@ ALLOWED = {
 }
 EVERYWHERE = [
     *CALLS,
-    *(name for name in SOCKETS if name not in ("socket_inet", "socket_inet6", "socket_unix")),
+    *(name for name in SOCKETS if name not in ("socket_unix", *INTERNET, *UNCOUNTED)),
 ]
-EVERYWHERE.remove("socket_netlink")
-STRICT_ONLY = [*IPC, "socket_netlink", "socket_inet", "socket_inet6"]
+STRICT_ONLY = [*IPC]
+ANSWERED: dict[Sockets, list[str]] = {"local": [], "internet": INTERNET, "all": [*INTERNET, *UNCOUNTED]}
 
 # Each call in a process of its own: one that is granted may change its caller for good, or end it.
 PROBE = """
@@ -187,15 +207,19 @@ def answers(request: pytest.FixtureRequest, client: APIClient) -> tuple[str, dic
         name: (numbers[column], arguments)
         for name, (*numbers, arguments) in {**CALLS, **IPC, **ALLOWED}.items()
     }
-    socket_number = (41, 198)[column]
-    calls |= {name: (socket_number, arguments) for name, arguments in SOCKETS.items()}
+    calls |= {name: (numbers[column], arguments) for name, (*numbers, arguments, _) in SHARED.items()}
+    calls |= {name: (SOCKET[column], arguments) for name, arguments in SOCKETS.items()}
     calls["clone3"] = (435, [0, 0])
     output = run(client, request.param, ["python3", "-I", "-S", "-c", PROBE, json.dumps(calls)])
     return request.param, json.loads(output)
 
 
 def run(
-    client: APIClient, profile: ProfileName, command: list[str], capabilities: tuple[str, ...] = ()
+    client: APIClient,
+    profile: ProfileName,
+    command: list[str],
+    capabilities: tuple[str, ...] = (),
+    sockets: Sockets = "local",
 ) -> str:
     container = client.create_container(
         require_image(client, "python"),
@@ -205,7 +229,7 @@ def run(
             network_mode="none",
             cap_drop=["ALL"],
             cap_add=list(capabilities),
-            security_opt=["no-new-privileges", f"seccomp={seccomp.profile(profile)}"],
+            security_opt=["no-new-privileges", f"seccomp={seccomp.profile(profile, sockets=sockets)}"],
             tmpfs={"/tmp": "mode=1777"},
         ),
     )["Id"]
@@ -222,6 +246,42 @@ def run(
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_is_refused_by_both_profiles(answers: tuple[str, dict[str, int]], name: str) -> None:
     assert answers[1][name] == errno.EPERM
+
+
+@pytest.mark.parametrize("name", [*INTERNET, *UNCOUNTED])
+def test_a_socket_that_nobody_counts_is_unknown_so_that_programs_do_without(
+    answers: tuple[str, dict[str, int]], name: str
+) -> None:
+    assert answers[1][name] == errno.EAFNOSUPPORT
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_the_whole_machine_shares_is_unknown_so_that_programs_do_without(
+    answers: tuple[str, dict[str, int]], name: str
+) -> None:
+    assert answers[1][name] == SHARED[name][-1]
+
+
+@pytest.mark.parametrize("sockets", ANSWERED)
+def test_only_the_sockets_that_are_counted_or_asked_for_reach_the_kernel(
+    client: APIClient, sockets: Sockets
+) -> None:
+    number = SOCKET[{"x86_64": 0, "aarch64": 1}[platform.machine()]]
+    calls = {name: (number, SOCKETS[name]) for name in [*INTERNET, *UNCOUNTED]}
+    command = ["python3", "-I", "-S", "-c", PROBE, json.dumps(calls)]
+    errnos = json.loads(run(client, "default", command, sockets=sockets))
+    reached = [name for name in calls if errnos[name] not in (errno.EPERM, errno.EAFNOSUPPORT)]
+    assert reached == ANSWERED[sockets]
+
+
+def test_strict_has_local_sockets_only_whatever_is_asked_for() -> None:
+    assert seccomp.profile("strict", sockets="all") == seccomp.profile("strict")
+
+
+@pytest.mark.parametrize("sockets", ANSWERED)
+def test_a_runtime_that_knows_one_errno_gets_no_rule_with_another(sockets: Sockets) -> None:
+    rules = json.loads(seccomp.profile("default", sockets=sockets, errnos=False))["syscalls"]
+    assert {rule["action"] for rule in rules} == {"SCMP_ACT_ALLOW"}
 
 
 @pytest.mark.parametrize("name", STRICT_ONLY)
@@ -259,6 +319,8 @@ def test_no_call_is_both_allowed_and_refused() -> None:
     data = json.loads(Path(seccomp.__file__).with_name("seccomp.json").read_text())
     allowed = {name for group in data["allowed"] for name in group["names"]}
     always_refused = {name for group in data["refused"]["default"] for name in group["names"]}
+    with_errno = {name for group in data["refused_with_errno"] for name in group["names"]}
     strictly_refused = {name for group in data["refused"]["strict"] for name in group["names"]}
-    assert not allowed & always_refused
+    assert not allowed & (always_refused | with_errno)
+    assert not always_refused & with_errno
     assert strictly_refused <= allowed

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
-from harness.sandbox.checks import endings, isolation, machine, quotas
+from harness.sandbox.checks import endings, isolation, kernel_memory, machine, quotas
 from harness.sandbox.checks.canary import RUN_ID
 from harness.sandbox.checks.check import Check, Finding, Level
 from harness.sandbox.engine import engine_facts
-from harness.sandbox.limits import Limits
+from harness.sandbox.limits import MOST_SECONDS, Limits
 from harness.sandbox.runtimes import known_difference
 from harness.sandbox.sandbox import Sandbox
 
@@ -30,6 +30,7 @@ class Trial:
     canaries: Mapping[str, Canary]
     limits: Limits = field(default_factory=Limits)
     deadline_seconds: float = 120.0
+    writable_root: bool = False
 
 
 # Apart are those that disturb others: a job that dies of memory, half a CPU, a sandbox that ends.
@@ -60,6 +61,15 @@ TRIALS = (
         Limits(processes=16, disk_mb=2, inodes=64, file_mb=1, open_files=32, output_mb=1),
     ),
     Trial({"deadline": endings.deadline}, deadline_seconds=endings.DEADLINE_SECONDS),
+    Trial({"socket memory": kernel_memory.socket_memory}, Limits(memory_mb=64, open_files=4096)),
+    # A guest that cannot wait for as long as that ends at once.
+    Trial({"shared counts": kernel_memory.shared_counts}, Limits(open_files=4096), MOST_SECONDS),
+    # The last one ends the sandbox.
+    Trial(
+        {"attributes": kernel_memory.attributes, "deleted files": kernel_memory.deleted_files},
+        Limits(disk_mb=4),
+        writable_root=True,
+    ),
 )
 # Without these, no sandbox can be opened.
 NEEDED = ("runtime", "images")
@@ -114,6 +124,7 @@ async def _tried(client: APIClient, trial: Trial, runtime: str) -> list[Check]:
         async with Sandbox.open(
             limits=trial.limits,
             runtime=runtime,
+            writable_root=trial.writable_root,
             deadline_seconds=trial.deadline_seconds,
             run_id=RUN_ID,
             client=client,

@@ -32,6 +32,8 @@ TOO_FEW_BYTES = GIB
 # How the engine's warnings begin that are about limits of ours; there are many others.
 LACKING = tuple(f"WARNING: No {what}" for what in ("memory limit", "swap limit", "cpu cfs", "pids limit"))
 
+# Whoever is root in a container then counts as root of the machine, where the kernel counts by user.
+OWN_ROOT = "not remapped, so that root inside is root outside where the kernel counts"
 # What lets a container out, and the releases that mended it: the first of each series of releases.
 FINAL = math.inf
 RUNC_FIXES: Mapping[tuple[str, ...], tuple[tuple[float, ...], ...]] = {
@@ -130,7 +132,7 @@ def security(machine: Machine) -> Finding:
         if field.startswith("name=")
     }
     remapped = sorted(names & {"userns", "rootless"})
-    found = f"{', '.join(sorted(names)) or 'none'}; user namespaces: {', '.join(remapped) or 'not remapped'}"
+    found = f"{', '.join(sorted(names)) or 'none'}; user namespaces: {', '.join(remapped) or OWN_ROOT}"
     if "seccomp" not in names:
         return Finding(
             Level.FAIL,

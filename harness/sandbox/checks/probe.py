@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 PIECE = b"\1" * (MIB // 4)
+DATAGRAM = b"\1" * (16 * 1024)
 # The cgroup of this container, as versions 2 and 1 show it.
 CGROUP = "/sys/fs/cgroup"
 
@@ -152,6 +153,138 @@ def open_files(most: int) -> dict[str, Any]:
     return {"files": len(descriptors), "refused": refused}
 
 
+def socket_memory(kind: str, mebibytes: int) -> dict[str, Any]:
+    """Leave so much unread in sockets of a kind; return the bytes that fit and what refused more."""
+    kept: list[Any] = []
+    written, refused = 0, None
+    try:
+        while written < mebibytes * MIB:
+            sender, receiver = CONNECTIONS[kind]()
+            kept.append((sender, receiver))
+            written += _fill_socket(sender, mebibytes * MIB - written)
+    except OSError as error:
+        refused = _name(error)
+    return {"bytes": written, "refused": refused}
+
+
+def _fill_socket(sender: socket.socket, most: int) -> int:
+    written = 0
+    sender.setblocking(False)
+    try:
+        # Nobody says when a datagram is dropped: no more than what any default buffer holds.
+        most = min(most, 128 * 1024 if sender.type & socket.SOCK_DGRAM else most)
+        while written < most:
+            written += sender.send(DATAGRAM)
+    except (BlockingIOError, ConnectionRefusedError):
+        pass
+    except OSError as error:
+        if error.errno != errno.ENOBUFS:
+            raise
+    return written
+
+
+def _tcp() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        return sender, server.accept()[0]
+
+
+def _udp() -> tuple[socket.socket, socket.socket]:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind(("127.0.0.1", 0))
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender.connect(receiver.getsockname())
+    return sender, receiver
+
+
+def _netlink() -> tuple[socket.socket, socket.socket]:
+    # The family that is for programs alone.
+    sender, receiver = [socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 2) for _ in range(2)]
+    receiver.bind((0, 0))
+    sender.connect(receiver.getsockname())
+    return sender, receiver
+
+
+CONNECTIONS: dict[str, Callable[[], tuple[socket.socket, socket.socket]]] = {
+    "TCP": _tcp,
+    "UDP": _udp,
+    "netlink": _netlink,
+    "local": socket.socketpair,
+}
+
+
+def shared_counts(most: int) -> dict[str, int]:
+    """Take up to `most` of each of what all containers of a machine share; return how many that were."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    setup, add_key = {"x86_64": (206, 248), "aarch64": (0, 217)}.get(os.uname().machine, (-1, -1))
+    room = ctypes.create_string_buffer(64)
+
+    def asynchronous(_number: int) -> int:
+        context = ctypes.c_ulong(0)
+        return int(libc.syscall(ctypes.c_long(setup), ctypes.c_long(1), ctypes.byref(context)))
+
+    def key(number: int) -> int:
+        name = b"canary%d" % number
+        arguments = (b"user", name, b"x", ctypes.c_long(1), ctypes.c_long(-1))
+        return int(libc.syscall(ctypes.c_long(add_key), *arguments))
+
+    takers: dict[str, Callable[[int], int]] = {
+        "inotify instances": lambda _number: int(libc.inotify_init1(0)),
+        "pseudo-terminals": lambda _number: _open_terminal(),
+        "asynchronous requests": asynchronous,
+        "keys": key,
+        "message queues": lambda number: _make_queue(number),
+        "epoll instances": lambda _number: int(libc.epoll_create1(0)),
+        "timers": lambda _number: int(libc.timer_create(1, None, room)),
+    }
+    return {name: _count_taken(take, most) for name, take in takers.items()}
+
+
+def _count_taken(take: Callable[[int], int], most: int) -> int:
+    for number in range(most):
+        try:
+            if take(number) == -1:
+                return number
+        except OSError:
+            return number
+    return most
+
+
+def _open_terminal() -> int:
+    master, slave = os.openpty()
+    os.close(slave)
+    return master
+
+
+def _make_queue(number: int) -> int:
+    return os.open(f"/dev/mqueue/canary-{number}", os.O_CREAT | os.O_RDWR, 0o600)
+
+
+def attribute(folder: str) -> str | None:
+    """Try to give a file of ours an extended attribute; return what refused it (None: it has one)."""
+    path = os.path.join(folder, "harness-canary")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        os.setxattr(path, "user.canary", b"x")
+        return None
+    except OSError as error:
+        return _name(error)
+    finally:
+        _remove([path])
+
+
+def hold(folder: str, mebibytes: int, seconds: float) -> None:
+    """Keep a file of that size open that has no name any more, for so long."""
+    path = os.path.join(folder, "harness-canary")
+    with open(path, "wb", buffering=0) as file:
+        os.unlink(path)
+        for _ in range(mebibytes * MIB // len(PIECE)):
+            file.write(PIECE)
+        time.sleep(seconds)
+
+
 def create(folders: list[str]) -> dict[str, str | None]:
     """Try to make a file in each folder; return what refused it (None: it was made)."""
     answers: dict[str, str | None] = {}
@@ -178,7 +311,7 @@ def network(addresses: list[str]) -> dict[str, Any]:
             ways[address] = None
         except OSError as error:
             ways[address] = _name(error)
-    return {"interfaces": [name for _index, name in socket.if_nameindex() if _is_up(name)], "ways": ways}
+    return {"interfaces": [name for name in _interfaces() if _is_up(name)], "ways": ways}
 
 
 def status() -> dict[str, dict[str, str]]:
@@ -230,6 +363,14 @@ def namespaces() -> dict[str, str]:
     """The namespaces of this process: kind -> identity."""
     folder = "/proc/self/ns"
     return {kind: os.readlink(os.path.join(folder, kind)) for kind in os.listdir(folder)}
+
+
+def _interfaces() -> list[str]:
+    """Return the names of all interfaces: from files, since sockets that could list them are refused."""
+    try:
+        return sorted(os.listdir("/sys/class/net"))
+    except OSError:
+        return [name for _index, name in socket.if_nameindex()]
 
 
 def _is_up(interface: str) -> bool:

@@ -8,6 +8,7 @@ import time
 
 from . import processes
 from .cgroup import PROCESSORS
+from .durations import bound_wait
 from .processor_time import UntrustedClock, sum_of
 from .waiting import MOST_PATIENCE, Waiting
 
@@ -60,7 +61,7 @@ class Clock:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _look_after(self, seconds: float) -> None:
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, LOOK_SECONDS))
+        signal.setitimer(signal.ITIMER_REAL, max(bound_wait(seconds), LOOK_SECONDS))
 
     def _look(self, _number: int, _frame: FrameType | None) -> None:
         self._pids = processes.processes_of(self._uids)

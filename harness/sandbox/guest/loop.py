@@ -9,6 +9,8 @@ import select
 import signal
 import time
 
+from .durations import bound_wait, moment_after
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +66,8 @@ class Loop:
             self._poll.unregister(descriptor)
 
     def after(self, seconds: float, call: Callable[[], None]) -> Timer:
-        timer = Timer(time.monotonic() + seconds, call, self._owner)
+        """Call `call` once, so many seconds from now, however many these are. Raises ValueError for nan."""
+        timer = Timer(moment_after(time.monotonic(), seconds), call, self._owner)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -93,7 +96,8 @@ class Loop:
                 heapq.heappop(self._timers)
             wait = None
             if self._timers:
-                wait = max(0.0, self._timers[0].when - time.monotonic()) * 1000 + 1
+                # Woken too early, the loop finds that no timer is due, and waits again.
+                wait = bound_wait(self._timers[0].when - time.monotonic()) * 1000 + 1
             for descriptor, _event in self._poll.poll(wait):
                 reader = self._readers.get(descriptor)
                 if reader is not None and not self.serve(reader[1], reader[0]):

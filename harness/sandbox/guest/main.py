@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-from . import apart, contents, files, frames, marks, processes, rehearsal, roles, spawner
+from . import apart, contents, files, frames, held_files, marks, processes, rehearsal, roles, spawner
 from .input_jobs import InputsJob
 from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
@@ -81,6 +81,7 @@ class Guest:
             "describe": self._describe,
             "contents": self._contents,
             "make": self._make,
+            "held": lambda number, _header, _body: self._as_agent(number, held_files.report, folder="/"),
             "terminal": self._open_terminal,
             "type": lambda _number, header, body: self._with_terminal(header, lambda it: it.type(body)),
             "resize": lambda _number, header, _body: self._with_terminal(

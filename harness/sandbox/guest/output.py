@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from .loop import Loop
 
+# How long to wait before more is written to a pipe that was full.
+PASS_ON_SECONDS = 0.005
 READ_BYTES = 1 << 16
 # One callback reads this much at most, so that a flood on one pipe cannot starve timers.
 READS_A_TURN = 16

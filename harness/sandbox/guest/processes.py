@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import signal
@@ -18,6 +17,7 @@ from os import open as os_open
 from resource import RLIMIT_CPU, setrlimit
 
 from . import apart
+from .durations import MOST_PROCESSOR_SECONDS, bound_processor_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def backstop(cpu_seconds: float) -> int:
     may be much more than the process has used. So the guest, which counts exactly, enforces the job's own
     limit. The kernel's ends only a process that the guest has failed to end.
     """
-    return math.ceil(cpu_seconds * BACKSTOP_SHARE) + BACKSTOP_SECONDS
+    return bound_processor_seconds(cpu_seconds * BACKSTOP_SHARE + BACKSTOP_SECONDS)
 
 
 def loosen(limits: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,8 @@ def _confine(cpu_seconds: int, keep: Iterable[int]) -> None:
     write(adjust, b"1000")
     close(adjust)
     # The soft limit of CPU time kills with a signal of its own, the hard one who ignores that.
-    setrlimit(RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+    seconds = min(cpu_seconds, MOST_PROCESSOR_SECONDS)
+    setrlimit(RLIMIT_CPU, (seconds, seconds + 1))
     close_others(keep)
 
 

@@ -6,7 +6,7 @@ import os
 
 from .frames import MAX_QUESTION_BYTES
 from .jobs import OUTPUT, WALL, CommandJob
-from .output import READ_BYTES, Output
+from .output import PASS_ON_SECONDS, READ_BYTES, Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Service(CommandJob):
     ) -> None:
         self._forget = forget
         self._question = -1
+        self._unsent = b""
         self._answered: Callable[[dict[str, Any], bytes], None] | None = None
         self.ended: dict[str, Any] | None = None
         super().__init__(loop, request, b"", user, alone, self._over)
@@ -49,10 +50,21 @@ class Service(CommandJob):
             return
         self.timer.cancel()
         self.timer = self.loop.after(seconds, lambda: self.stop(WALL))
+        self._unsent = question + b"\n"
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Write what fits into the pipe, which is small where other containers have used up the machine's."""
+        if not self._unsent or self._answered is None:
+            return
         try:
-            os.write(self._question, question + b"\n")
+            self._unsent = self._unsent[os.write(self._question, self._unsent) :]
+        except BlockingIOError:
+            pass
         except OSError:
-            pass  # it is about to end, and then that is the answer
+            return  # it is about to end, and then that is the answer
+        if self._unsent:
+            self.loop.after(PASS_ON_SECONDS, self._pass_on)
 
     def source(self, stdin: bytes) -> int:
         read_end, self._question = os.pipe()

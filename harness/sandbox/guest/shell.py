@@ -7,6 +7,7 @@ depends on either but what the agent itself is told: who forges a mark deceives 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -14,7 +15,7 @@ import time
 
 from . import processes
 from .cgroup import Counters
-from .output import Output
+from .output import PASS_ON_SECONDS, Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Shell:
         self._null = os.open("/dev/null", os.O_RDWR)
         self._terminal = self._open_terminal()
         self._commands = -1
+        self._unsent = b""
         self._marks = -1
         self._last_code = 0
         self.pid: int | None = None
@@ -76,7 +78,8 @@ class Shell:
             os.close(self._commands)
             raise
         try:
-            fcntl.fcntl(self._commands, F_SETPIPE_SZ, PIPE_BYTES)
+            with contextlib.suppress(PermissionError):  # all pages for pipes of this user are used up
+                fcntl.fcntl(self._commands, F_SETPIPE_SZ, PIPE_BYTES)
             os.set_blocking(self._commands, False)
             os.set_blocking(self._marks, False)
             pid = os.fork()
@@ -90,6 +93,7 @@ class Shell:
             os.close(commands_read)
             os.close(marks_write)
         self.pid = pid
+        self._unsent = b""
         self._last_code = 0
         self._loop.watch(self._marks, self._read_mark)
         self._loop.on_exit(pid, self._ended)
@@ -156,12 +160,23 @@ class Shell:
         return slave
 
     def send(self, script: bytes) -> None:
-        try:
-            sent = os.write(self._commands, script)
-        except OSError:
-            sent = 0
-        if sent < len(script) and self.pid is not None:
+        self._unsent += script
+        if len(self._unsent) > PIPE_BYTES and self.pid is not None:
             processes.send([self.pid], signal.SIGKILL)  # it has not read what came before: it never will
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Write what fits into the pipe, which is small where other containers have used up the machine's."""
+        if not self._unsent:
+            return
+        try:
+            self._unsent = self._unsent[os.write(self._commands, self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            return  # the shell is about to end
+        if self._unsent:
+            self._loop.after(PASS_ON_SECONDS, self._pass_on)
 
     def over(self, code: int) -> None:
         """Take note that the shell is free, and which code its next command is to find."""
@@ -240,6 +255,8 @@ class Shell:
         self._loop.unwatch(self._marks)
         os.close(self._marks)
         os.close(self._commands)
+        # A timer may still be there, and the number of the descriptor may soon be another's.
+        self._unsent = b""
 
     def _be_bash(self, argv: list[str], commands: int, marks: int) -> None:
         try:

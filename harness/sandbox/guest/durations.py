@@ -1,0 +1,45 @@
+"""Bounds every time before it reaches a system call.
+
+The kernel takes a wait in milliseconds as a signed 32-bit number, which is 24 days, and a limit of processor
+time as a signed 64-bit one. Requests hold sums over thousands of attempts, which are longer. Python raises
+OverflowError for such a number, and in PID 1 that would end the whole container.
+"""
+
+from __future__ import annotations
+
+import math
+
+# A longer wait is a wait of this length that is repeated.
+MOST_WAIT_SECONDS = 24 * 3600.0
+# The longest limit of processor time that any process is given. No container lives that long.
+MOST_PROCESSOR_SECONDS = 1 << 31
+
+
+def bound_wait(seconds: float) -> float:
+    """Return the seconds that one system call may wait: at least 0, at most MOST_WAIT_SECONDS.
+
+    Whoever waits has to look at the clock again afterwards. Raises ValueError for not-a-number, which is
+    neither before nor after any other time.
+    """
+    if seconds != seconds:  # math.isnan takes no integer that is too large for a float
+        raise ValueError("a time must be a number of seconds, not nan")
+    return float(min(max(seconds, 0.0), MOST_WAIT_SECONDS))
+
+
+def bound_processor_seconds(seconds: float) -> int:
+    """Return the whole seconds of processor time that the kernel is told as a limit, rounded up."""
+    return math.ceil(min(max(seconds, 0), MOST_PROCESSOR_SECONDS))
+
+
+def moment_after(now: float, seconds: float) -> float:
+    """Return the moment on the clock of `now` that lies so many seconds ahead.
+
+    An integer that no float can hold lies ahead for ever. Raises ValueError for not-a-number.
+    """
+    try:
+        moment = now + float(seconds)
+    except OverflowError:
+        return math.inf if seconds > 0 else now
+    if math.isnan(moment):
+        raise ValueError("a time must be a number of seconds, not nan")
+    return moment

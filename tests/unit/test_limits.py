@@ -1,0 +1,37 @@
+"""Limits have a range, and none of them can be switched off."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from harness.environments import environment
+from harness.sandbox.limits import Limits
+
+
+@pytest.mark.parametrize("cpus", [0, 0.009, 1e-9, -1, math.nan, math.inf])
+def test_a_share_of_cpus_that_the_engine_takes_for_no_limit_is_refused(cpus: float) -> None:
+    with pytest.raises(ValidationError, match="cpus"):
+        Limits(cpus=cpus)
+
+
+def test_the_smallest_share_of_cpus_is_one_that_the_engine_takes() -> None:
+    assert int(Limits(cpus=0.01).cpus * 1e9) == 10_000_000
+
+
+@pytest.mark.parametrize("name", sorted(Limits.model_fields.keys() - {"uncounted_sockets"}))
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, 10**20, None])
+def test_no_limit_can_be_none(name: str, value: float | None) -> None:
+    with pytest.raises(ValidationError, match=name):
+        Limits.model_validate({name: value})
+
+
+def test_sockets_that_nobody_counts_have_to_be_asked_for() -> None:
+    assert Limits().uncounted_sockets is False
+
+
+@pytest.mark.parametrize("name", ["os", "db", "python"])
+def test_an_environment_has_no_more_open_files_than_a_login(name: str) -> None:
+    assert environment(name).limits.open_files <= 1024

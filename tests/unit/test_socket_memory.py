@@ -1,0 +1,70 @@
+"""Programs get the sockets whose buffers somebody counts, and others only where they are asked for."""
+
+from __future__ import annotations
+
+import pytest
+from docker import APIClient
+
+from harness.sandbox import socket_memory
+from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.seccomp import Sockets
+from harness.sandbox.socket_memory import allowed_sockets, takes_tcp_memory
+from harness.sandbox.spec import TERMINALS, SandboxSpec, container_config
+
+
+def client_of(api_version: str = "1.41", cgroup_version: int = 1) -> APIClient:
+    """Make a client of an engine that is never asked: it is known which control groups it has."""
+    client = APIClient(base_url="tcp://127.0.0.1:1", version=api_version)
+    socket_memory._cgroup_versions[client] = cgroup_version
+    return client
+
+
+@pytest.mark.parametrize(
+    ("cgroup_version", "runtime", "asked", "expected"),
+    [
+        (1, "runc", False, "local"),
+        (1, "crun", False, "local"),
+        (2, "runc", False, "internet"),
+        (1, "runsc", False, "all"),
+        (2, "runsc", False, "all"),
+        (1, "runc", True, "all"),
+        (2, "runc", True, "all"),
+    ],
+)
+def test_sockets_follow_who_counts_them(
+    cgroup_version: int, runtime: str, asked: bool, expected: Sockets
+) -> None:
+    client = client_of(cgroup_version=cgroup_version)
+    assert allowed_sockets(client, runtime, Limits(uncounted_sockets=asked)) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "takes"), [("1.41", True), ("1.51", True), ("1.52", False), ("2.0", False)]
+)
+def test_an_engine_takes_a_limit_of_tcp_buffers_before_api_1_52(version: str, takes: bool) -> None:
+    assert takes_tcp_memory(client_of(version)) is takes
+
+
+@pytest.mark.parametrize(
+    ("version", "sockets", "limit"),
+    [
+        ("1.41", "internet", 256 * MIB),
+        ("1.41", "all", 256 * MIB),
+        ("1.41", "local", None),
+        ("1.52", "all", None),
+    ],
+)
+def test_tcp_buffers_are_limited_where_there_are_any_and_the_engine_can(
+    version: str, sockets: Sockets, limit: int | None
+) -> None:
+    spec = SandboxSpec(image="x", limits=Limits(memory_mb=256), sockets=sockets)
+    config = container_config(client_of(version), spec)["host_config"]
+    assert config.get("KernelMemoryTCP") == limit
+
+
+@pytest.mark.parametrize("root_agent", [False, True])
+@pytest.mark.parametrize("terminals", [False, True])
+def test_terminals_are_there_only_for_who_asks_for_them(root_agent: bool, terminals: bool) -> None:
+    spec = SandboxSpec(image="x", limits=Limits(), root_agent=root_agent, terminals=terminals)
+    masked = container_config(client_of(), spec)["host_config"]["MaskedPaths"]
+    assert (TERMINALS in masked) is not terminals

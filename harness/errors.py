@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class HarnessError(Exception):
@@ -57,6 +61,13 @@ class SandboxError(HarnessError):
     """The sandbox or the engine failed, through no fault of what ran in it: an `infra_error`."""
 
     exit_code = 3
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the first of pydantic's complaints, with its place, in one short line."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return (f"'{place}': {first['msg']}" if place else first["msg"])[:300]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

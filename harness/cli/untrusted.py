@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from harness.environments import environment
 from harness.errors import UsageError
+from harness.inputs.files import read_input
 from harness.printable import printable_bytes
 from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
@@ -51,7 +52,7 @@ class Order:
         path = Path(argv[0])
         if path.suffix == ".py":
             try:
-                program = path.read_bytes()
+                program = read_input(path, max_bytes=MAX_BODY_BYTES)
             except OSError as error:
                 raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
             return cls(("python3", PROGRAM, *argv[1:]), program=program, stdin=_piped(stdin))
@@ -142,7 +143,10 @@ def _piped(stdin: BinaryIO) -> bytes:
 
 
 def _read(name: str, stream: BinaryIO) -> bytes:
-    data = stream.read(MAX_BODY_BYTES + 1)
+    try:
+        data = stream.read(MAX_BODY_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read: {error.strerror}") from error
     if len(data) > MAX_BODY_BYTES:
         raise UsageError(f"{name} is larger than {MAX_BODY_BYTES // (1024 * 1024)} MiB")
     return data

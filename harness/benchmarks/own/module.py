@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.own.metric import Given, metric_named
-from harness.benchmarks.own.records import Record, definition_from, text_of_id
+from harness.benchmarks.own.records import Record, definition_from
 from harness.data.rows import Row, describe
 from harness.errors import DataError, HarnessError, UsageError
 
@@ -113,7 +113,7 @@ def _rows(module: ModuleType, path: Path) -> tuple[list[Row], str]:
 def _record(row: Row) -> Record:
     given = Given(row, row.values.get("reference"), row.values.get("tests"), row.optional_text("setup") or "")
     return Record(
-        id=text_of_id(row, "id") if "id" in row.values else str(row.place),
+        id=row.name("id") if "id" in row.values else str(row.place),
         prompt=row.text("prompt"),
         given=given,
         category=row.optional_text("category"),

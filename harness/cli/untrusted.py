@@ -123,11 +123,8 @@ def _told(result: ExecResult, limits: Limits) -> int:
 def _pass_on(stream: Stream, out: BinaryIO, name: str) -> None:
     """Write what was kept: to a terminal without anything that a terminal would obey, else as it is."""
     safe = printable_bytes(stream.data).encode("utf-8", "backslashreplace") if out.isatty() else None
-    try:
-        out.write(stream.head + stream.tail if safe is None else safe)
-        out.flush()
-    except BrokenPipeError:
-        return
+    out.write(stream.head + stream.tail if safe is None else safe)
+    out.flush()
     if stream.truncated:
         kept = len(stream.head) + len(stream.tail)
         _tell(f"{name}: the middle is left out: {kept} of {stream.total} bytes shown")

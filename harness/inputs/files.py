@@ -97,9 +97,19 @@ def _require_regular(descriptor: int, path: str, max_bytes: int) -> None:
             raise OSError(errno.EINVAL, reason, path)
     if facts.st_size > max_bytes:
         raise _too_large(path, max_bytes)
-    # Many files of /proc and /sys have no size, and some of them no end.
-    if facts.st_size == 0 and os.pread(descriptor, 1, 0) and os.fstat(descriptor).st_size == 0:
+    if facts.st_size == 0 and not _is_empty(descriptor):
         raise OSError(errno.EINVAL, "is made up by the kernel, not a regular file", path)
+
+
+def _is_empty(descriptor: int) -> bool:
+    """Return whether a file without a size is one that is empty, or has grown since.
+
+    Many files of /proc and /sys have no size. Some have no end, and some let their reader wait.
+    """
+    try:
+        return not os.pread(descriptor, 1, 0) or os.fstat(descriptor).st_size > 0
+    except OSError:
+        return False
 
 
 class _Bounded(io.FileIO):

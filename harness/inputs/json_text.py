@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+import math
 from typing import Any, NoReturn
 
 MAX_DEPTH = 100
@@ -24,7 +24,8 @@ class BrokenJSONError(ValueError):
 def parse_json(text: str | bytes, *, max_digits: int = MAX_DIGITS, allow_nan: bool = False) -> Any:
     """Return the value of a JSON text, in UTF-8 where it is bytes.
 
-    `allow_nan` admits the `NaN` and `Infinity` that Python writes. Raises BrokenJSONError.
+    `max_digits` of an integer is at most 4,300, which Python converts. `allow_nan` admits the `NaN` and
+    `Infinity` that Python writes, and numbers that are too large for a float. Raises BrokenJSONError.
     """
 
     def integer(digits: str) -> int:
@@ -32,14 +33,14 @@ def parse_json(text: str | bytes, *, max_digits: int = MAX_DIGITS, allow_nan: bo
         count = len(digits.lstrip("-"))
         if count > max_digits:
             raise ValueError(f"an integer of {count:,} digits, more than {max_digits:,}")
-        # int() refuses more than 4,300. Decimal is exact at any length.
-        return int(digits) if count <= 4000 else int(Decimal(digits))
+        return int(digits)
 
     try:
         value = json.loads(
             text.decode("utf-8-sig") if isinstance(text, bytes) else text,
             parse_int=integer,
             parse_constant=None if allow_nan else _refuse_constant,
+            parse_float=None if allow_nan else _finite,
         )
         _require_shallow(value)
     except json.JSONDecodeError as error:
@@ -52,6 +53,13 @@ def parse_json(text: str | bytes, *, max_digits: int = MAX_DIGITS, allow_nan: bo
         raise BrokenJSONError(f"JSON nested too deeply, more than {MAX_DEPTH} levels", 1) from error
     except ValueError as error:
         raise BrokenJSONError(str(error), 1) from error
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is too large for a number")
     return value
 
 

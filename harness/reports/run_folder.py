@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict
 
 from harness.engine.run import Run
@@ -37,10 +37,18 @@ class StoredRun:
         return stored_attempts(self.folder)
 
 
+# Sums and intervals are exact up to here.
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class _Kind(TypedDict):
+    score: float
+
+
 class _Score(TypedDict):
     score: float | None
     measure: str
-    kinds: NotRequired[dict[str, dict[str, float]]]
+    kinds: NotRequired[dict[str, _Kind]]
     missing_kinds: NotRequired[list[str]]
 
 
@@ -55,15 +63,15 @@ class _Scores(TypedDict, total=False):
 
 
 class _Strict(TypedDict):
-    tasks: int
-    resolved: int
-    resolved_strict: int
-    differ: int
+    tasks: _Count
+    resolved: _Count
+    resolved_strict: _Count
+    differ: _Count
 
 
 class _Category(TypedDict):
-    total: int
-    resolved: int
+    total: _Count
+    resolved: _Count
     rate: float
 
 
@@ -73,18 +81,29 @@ class _StoredSummary(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     duration_seconds: float
-    total: int
-    attempts: int
-    resolved: int
+    total: _Count
+    attempts: _Count
+    resolved: _Count
     rate: float
     pass_at_k: dict[int, float | None]
-    statuses: dict[Status, int]
+    statuses: dict[Status, _Count]
     by_category: dict[str, _Category]
-    integrity: dict[str, int] = Field(default_factory=dict)
+    integrity: dict[str, _Count] = Field(default_factory=dict)
     resolved_strict: _Strict | None = None
     scores: _Scores = Field(default_factory=_Scores)
     quarantined: dict[str, str] = Field(default_factory=dict)
     metrics: dict[str, MetricSummary] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _resolved_are_tasks(self) -> Self:
+        if any(resolved > total for resolved, total in self._shares()):
+            raise ValueError("more tasks are resolved than there are")
+        return self
+
+    def _shares(self) -> Iterator[tuple[int, int]]:
+        yield self.resolved, self.total
+        for row in self.by_category.values():
+            yield row["resolved"], row["total"]
 
     def summary(self) -> Summary:
         """Return it as the summary that was written down."""

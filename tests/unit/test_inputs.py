@@ -1,4 +1,4 @@
-"""Files that hang, never end or explode, and text that nobody should have written: refused at once, with a place."""
+"""Files that hang, never end or explode, and text that breaks its reader: refused at once, with a place."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_yaml_outside_of_the_plain_part_is_refused_with_its_line(text: str, line
 def test_more_values_than_allowed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.inputs.yaml_text.MAX_NODES", 100)
     assert len(parse_yaml("- 1\n" * 99)) == 99
-    with pytest.raises(UsageError, match="line 100: .*more than 100 values"):
+    with pytest.raises(UsageError, match=r"line 100: .*more than 100 values"):
         parse_yaml("- 1\n" * 100)
 
 

@@ -133,6 +133,21 @@ def test_broken_file_is_read_or_refused_by_name(
         assert len(error.message) < 1000
 
 
+DIRECT = {kind: reader for kind, reader in READERS.items() if reader[0] != "file"}
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", None], ids=["device", "named pipe"])
+@pytest.mark.parametrize(("name", "read"), DIRECT.values(), ids=DIRECT)
+def test_what_is_no_file_is_refused_without_waiting(
+    tmp_path: Path, name: str, read: Callable[[Path], object], target: str | None
+) -> None:
+    path = tmp_path / name
+    os.mkfifo(path) if target is None else path.symlink_to(target)
+    error = refusal(lambda: read(path))
+    if error is not None:  # a note that cannot be read is no note
+        assert "not a regular file" in error.message
+
+
 # --- a run folder in which one value is of another type
 
 

@@ -58,9 +58,26 @@ class ImageMissingError(HarnessError):
 
 
 class SandboxError(HarnessError):
-    """The sandbox or the engine failed, through no fault of what ran in it: an `infra_error`."""
+    """The sandbox or the engine failed: an `infra_error`, unless an agent had acted in the sandbox.
+
+    `outside`: the engine failed, or somebody who uses it ended the sandbox, so that nothing that ran in the
+    sandbox can be the cause. `acted_in`: whether an agent had acted in the sandbox that failed; None where
+    the error does not say which sandbox that was.
+    """
 
     exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        outside: bool = False,
+        acted_in: bool | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.outside = outside
+        self.acted_in = acted_in
 
 
 def first_error(error: ValidationError) -> str:

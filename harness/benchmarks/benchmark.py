@@ -14,10 +14,14 @@ from harness.data.hub import HubDataset
 from harness.data.rows import Row, require_sound
 from harness.data.source import Gather
 from harness.data.table import Table
+from harness.environments.opening import Opening
 from harness.environments.world import World
 from harness.errors import HarnessError, UsageError
 from harness.grading.metrics import Metric
 from harness.model import DataSource, Reference, Submission, Task, Verdict
+
+Rehearsal = Callable[[Opening, Sequence[Reference]], Awaitable[Mapping[str, str]]]
+"""Tries references in a sandbox, and returns of those that are not sound, by task id, why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ class Definition:
 
     `gather` reads what lies at a path, where a benchmark is more than one file. `categories` are all
     that it may have, `not_built` those of them that cannot be run yet. `why_quarantined` says of a
-    task id why that task is not sound, None where it is. `scores` turns what was resolved, by task
+    task id why that task is not sound, None where it is; `rehearsals`, by environment, find that out of
+    references by trying them in a sandbox before a run. `scores` turns what was resolved, by task
     id, into scores of the benchmark's own, and `adds` returns what it adds to the metrics of a verdict.
     """
 
@@ -90,6 +95,7 @@ class Definition:
     not_built: frozenset[str] = frozenset()
     gather: Gather | None = None
     why_quarantined: Callable[[str], str | None] = lambda _task_id: None
+    rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
     scores: Callable[[Benchmark, Mapping[str, bool]], Mapping[str, Any]] | None = None
     adds: Callable[[Verdict], Mapping[str, Any]] | None = None
     configure: Callable[[Definition, Mapping[str, Any]], Definition] | None = None

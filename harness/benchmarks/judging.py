@@ -12,7 +12,8 @@ from harness.environments.environment import Environment
 from harness.errors import UsageError
 from harness.grading import Grader, Place, grader_of
 from harness.model import Status, Submission, Verdict
-from harness.sandbox.sandbox import Sandbox, SandboxLimitReached
+from harness.sandbox.failures import SandboxLimitReached
+from harness.sandbox.sandbox import Sandbox
 
 _LOST_TO = {"memory_mb": Status.MEMORY_LIMIT, "disk_mb": Status.OUTPUT_LIMIT}
 # Between the end of what a grader may take and that of its sandbox.

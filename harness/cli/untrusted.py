@@ -18,10 +18,11 @@ from harness.errors import UsageError
 from harness.inputs.files import read_input
 from harness.printable import printable_bytes
 from harness.sandbox.engine import connect, engine_facts, require_runtime
+from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ExecResult, Stream
-from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
+from harness.sandbox.sandbox import Sandbox
 
 LIMIT_EXIT_CODE = 124
 PROGRAM = "program.py"

@@ -27,10 +27,14 @@ from harness.environments.world import RoundLimitReached, World
 from harness.errors import ImageMissingError, SandboxError
 from harness.grading import Grader, Place, grader_of
 from harness.model import Status, Submission, Task, Verdict
-from harness.sandbox.sandbox import Sandbox, SandboxLimitReached, SandboxUnresponsive
+from harness.printable import printable
+from harness.sandbox.failures import SandboxLimitReached, SandboxUnresponsive
+from harness.sandbox.sandbox import Sandbox
 
 # Between the end of what an agent may take, or a grader, and that of the sandbox itself.
 DEADLINE_MARGIN_SECONDS = 60.0
+# The sign of tampering of an attempt that lost the sandbox in which its agent had acted.
+LOST_SANDBOX = "lost the sandbox that it acted in"
 # How an attempt is judged whose sandbox was lost to one of its limits.
 _LOST_TO = {"memory_mb": Status.MEMORY_LIMIT, "disk_mb": Status.OUTPUT_LIMIT}
 
@@ -166,18 +170,53 @@ async def _in_world(
         progress.said, progress.phase = "", "agent"
         opening = execution.openings[task.environment]
         seconds = 2 * execution.timeout_seconds + DEADLINE_MARGIN_SECONDS
+        verdict: Verdict | None = None
         with execution.store.transcript(task.id, planned.number) as record:
             record({"prompt": task.prompt})
-            async with open_world(opening, task, rounds, seconds, record) as world:
-                acted = await _act(execution, planned, world)
-                if isinstance(acted, Verdict):
-                    verdict = acted
-                else:
-                    progress.said = acted.agent_output
-                    verdict = await _graded_in_world(execution, task, acted, places, world, progress)
-                return replace(verdict, metrics={**verdict.metrics, "rounds": world.rounds_used})
+            try:
+                async with open_world(opening, task, rounds, seconds, record) as world:
+                    verdict = await _in_open_world(execution, planned, places, world, progress)
+            except SandboxError as error:
+                # To try again, because a sandbox cannot be removed, would give the agent another chance.
+                if verdict is None:
+                    raise
+                execution.observer.note(f"{task.id}: {error.message}")
+        return verdict
 
     return Outcome(await _tried(execution, planned.task, once, progress), progress.said)
+
+
+async def _in_open_world(
+    execution: Execution, planned: PlannedAttempt, places: GradingPlaces, world: World, progress: _Progress
+) -> Verdict:
+    """Let the agent act, and grade. Raises SandboxError where that is not the agent's doing."""
+    try:
+        acted = await _act(execution, planned, world)
+        if isinstance(acted, Verdict):
+            verdict = acted
+        else:
+            progress.said = acted.agent_output
+            verdict = await _graded_in_world(execution, planned.task, acted, places, world, progress)
+    except SandboxError as error:
+        if not _is_of_agent(error, world):
+            raise
+        verdict = _lost_by_agent(error, progress.phase)
+    return replace(verdict, metrics={**verdict.metrics, "rounds": world.rounds_used})
+
+
+def _is_of_agent(error: SandboxError, world: World) -> bool:
+    """Return whether an agent answers for a failure: it has acted, and nothing else explains the failure.
+
+    An agent must gain nothing by it: an attempt that is made again is another chance.
+    """
+    return world.acted and not error.outside and error.acted_in is not False
+
+
+def _lost_by_agent(error: SandboxError, phase: str) -> Verdict:
+    metrics = {"phase": phase, "integrity": LOST_SANDBOX}
+    if isinstance(error, SandboxUnresponsive):
+        return Verdict(Status.TIMEOUT, 0.0, {**metrics, "limit": "timeout_seconds"}, printable(error.message))
+    return Verdict(Status.CRASHED, 0.0, metrics, printable(error.message))
 
 
 def _told_of_rounds(task: Task, rounds: int | None) -> Task:
@@ -215,7 +254,8 @@ async def _act(execution: Execution, planned: PlannedAttempt, world: World | Non
         if not limit.expired():
             raise
         if world is not None and not await execution.faults.engine_was_there():
-            raise SandboxError("the engine stopped answering while an agent acted") from error
+            message = "the engine stopped answering while an agent acted"
+            raise SandboxError(message, outside=True) from error
         return _timed_out(execution, "agent")
     except AgentError as error:
         return Verdict(Status.AGENT_ERROR, 0.0, {"phase": "agent"}, str(error))
@@ -278,7 +318,8 @@ async def _judged(
         if isinstance(where, Sandbox):
             where.clean = False
         if where is not None and not await execution.faults.engine_was_there():
-            raise SandboxError("the engine stopped answering while a submission was graded") from error
+            message = "the engine stopped answering while a submission was graded"
+            raise SandboxError(message, outside=True) from error
         return _timed_out(execution, "evaluator")
 
 
@@ -292,7 +333,7 @@ def _lost(error: SandboxLimitReached, phase: str) -> Verdict:
 
 
 def _given_up(error: SandboxError | ImageMissingError, tried: int, phase: str) -> Verdict:
-    if isinstance(error, SandboxUnresponsive):
+    if isinstance(error, SandboxUnresponsive) and not error.outside:
         # Time after time nothing but what ran in it has kept PID 1 from answering.
         metrics = {"phase": phase, "limit": "timeout_seconds", "tries": tried}
         return Verdict(Status.TIMEOUT, 0.0, metrics, error.message)

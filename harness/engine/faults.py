@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from harness.engine.observer import RunObserver
 from harness.errors import HarnessError, ImageMissingError, SandboxError, UsageError
 from harness.sandbox.engine import engine_answers
-from harness.sandbox.sandbox import SandboxUnresponsive
+from harness.sandbox.failures import SandboxUnresponsive
 
 if TYPE_CHECKING:
     from docker import APIClient

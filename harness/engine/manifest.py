@@ -34,8 +34,12 @@ def build_manifest(
     run_id: str,
     images: Mapping[str, str],
     limits: Mapping[str, Limits],
+    unsound: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the manifest of a run that starts now. `limits` are by environment."""
+    """Return the manifest of a run that starts now. `limits` are by environment.
+
+    `unsound` are the tasks that a rehearsal of their references has quarantined, by id, and why.
+    """
     import harness
 
     return {
@@ -55,6 +59,7 @@ def build_manifest(
         "config": config.model_dump(mode="json"),
         "limits": {name: each.model_dump() for name, each in limits.items()},
         "images": dict(images),
+        "unsound_references": dict(unsound),
         "python_version": platform.python_version(),
         "engine": None if client is None else asdict(engine_facts(client)),
         "runtime": None if client is None else asdict(runtime_facts(client, config.runtime)),

@@ -45,7 +45,7 @@ def select_tasks(
     """
     tasks = _narrowed(benchmark, task_ids, categories)
     if not include_quarantined:
-        _require_sound(benchmark, tasks, named=task_ids)
+        require_sound(benchmark, tasks, named=task_ids)
         tasks = [task for task in tasks if task.id not in benchmark.quarantined]
     if sample_size is not None and sample_size < len(tasks):
         chosen = set(random.Random(seed).sample(range(len(tasks)), sample_size))
@@ -141,7 +141,7 @@ def _require_built(benchmark: Benchmark, categories: set[str]) -> None:
         )
 
 
-def _require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequence[str]) -> None:
+def require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequence[str]) -> None:
     """Raise UsageError for a quarantined task that is named, and where there is no other."""
     hint = "--include-quarantined runs it"
     for task_id in named:

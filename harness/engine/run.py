@@ -8,8 +8,8 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,18 @@ from harness.engine.concurrency import WITHOUT_SANDBOX, default_concurrency
 from harness.engine.execute import Execution, execute
 from harness.engine.faults import Faults, wait_seconds
 from harness.engine.images_needed import images_needed, shared_images
-from harness.engine.manifest import SCHEMA_VERSION, build_manifest, definition_sha256, samples_sha256
+from harness.engine.manifest import (
+    SCHEMA_VERSION,
+    build_manifest,
+    definition_sha256,
+    samples_sha256,
+)
 from harness.engine.observer import RunObserver
 from harness.engine.plan import (
     PlannedAttempt,
     plan_attempts,
     quarantined_tasks,
+    require_sound,
     select_tasks,
     with_prompt,
 )
@@ -94,6 +100,20 @@ class Selection:
         return self.config.timeout_seconds or max(
             (world.timeout_seconds for world in self.environments), default=MIN_TIMEOUT_SECONDS
         )
+
+    def without(self, unsound: Mapping[str, str]) -> Selection:
+        """Return the selection in which these tasks are quarantined, by id, for these reasons.
+
+        Raises UsageError where one of them is named by its id, or no other is left.
+        """
+        if not unsound:
+            return self
+        quarantined = {**self.benchmark.quarantined, **unsound}
+        benchmark = replace(self.benchmark, quarantined=quarantined)
+        tasks = list({planned.task.id: planned.task for planned in self.plan}.values())
+        require_sound(benchmark, tasks, named=self.config.task_ids)
+        plan = [planned for planned in self.plan if planned.task.id not in unsound]
+        return replace(self, benchmark=benchmark, plan=plan)
 
     def limits(self, world: Environment) -> Limits:
         """The limits of sandboxes of an environment: its own, but for what the config says."""
@@ -267,12 +287,17 @@ async def opened(
             for image in selection.images:
                 images[image] = await asyncio.to_thread(require_image, client, image)
             await asyncio.to_thread(_clean_up, client, notify)
+        run_id = secrets.token_hex(8)
+        if resume is None:
+            unsound = {} if client is None else await _rehearsed(selection, client, images, run_id, notify)
+        else:
+            unsound = _unsound_references(resume)
+        selection = selection.without(unsound)
         folder = resume or new_run_folder(Path(config.output_dir), selection.benchmark.name)
         names = [metric.name for metric in selection.benchmark.definition.metrics]
         store = RunStore(folder, metrics=names)
         try:
             if resume is None:
-                run_id = secrets.token_hex(8)
                 manifest = build_manifest(
                     client,
                     config,
@@ -280,6 +305,7 @@ async def opened(
                     run_id=run_id,
                     images=images,
                     limits={world.name: selection.limits(world) for world in selection.environments},
+                    unsound=unsound,
                 )
                 _begin(store, manifest)
             else:
@@ -287,6 +313,48 @@ async def opened(
             yield Run(selection, store, client, manifest, seconds)
         finally:
             store.close()
+
+
+async def _rehearsed(
+    selection: Selection,
+    client: APIClient,
+    images: Mapping[str, str],
+    run_id: str,
+    notify: Callable[[str], None],
+) -> dict[str, str]:
+    """Try the references that the benchmark can try; return which are not sound, and why.
+
+    A run that includes quarantined tasks has no use for it.
+    """
+    if selection.config.include_quarantined:
+        return {}
+    benchmark = selection.benchmark
+    unsound: dict[str, str] = {}
+    for world in selection.environments:
+        rehearse = benchmark.definition.rehearsals.get(world.name)
+        if rehearse is None or world.image is None:
+            continue
+        tasks = {planned.task.id for planned in selection.plan if planned.task.environment == world.name}
+        opening = Opening(
+            image_id=images[world.image],
+            limits=selection.limits(world),
+            runtime=selection.config.runtime,
+            run_id=run_id,
+            client=client,
+        )
+        references = [benchmark.references[task.id] for task in benchmark.tasks if task.id in tasks]
+        unsound.update(await rehearse(opening, references))
+    for task_id, reason in unsound.items():
+        notify(f"task {task_id} is quarantined: {reason}")
+    return unsound
+
+
+def _unsound_references(folder: Path) -> dict[str, str]:
+    """Return what the rehearsal of the run in `folder` found, so that its plan stays. Raises UsageError."""
+    found = read_manifest(folder).get("unsound_references", {})
+    if not isinstance(found, dict) or not all(type(reason) is str for reason in found.values()):
+        raise UsageError(f"{folder / MANIFEST}: its unsound_references cannot be used")
+    return found
 
 
 def _begin(store: RunStore, manifest: dict[str, Any]) -> None:

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 
 from harness.environments.environment import Environment
+from harness.environments.machine_files import (
+    changed_tools,
+    named_tool_paths,
+    paths_to_describe,
+    plan_all,
+    plan_copy,
+    plan_tools,
+)
 from harness.environments.opening import Opening
 from harness.environments.scripts import Script, run_script
 from harness.environments.tool import Arguments, Tool
 from harness.environments.world import World
-from harness.errors import DataError, UsageError
+from harness.errors import DataError, SandboxError, UsageError
 from harness.model import Task
+from harness.sandbox.file_copies import Snapshot, copy_files, take_snapshot
+from harness.sandbox.file_entries import FileEntry
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ShellEnd, ShellResult
-from harness.sandbox.root_sandbox import RootSandbox
-from harness.sandbox.tools import Tools, note_tools, put_right
+from harness.sandbox.root_sandbox import RootSandbox, UnreadableFiles
 
 COMMAND_SECONDS = 30
 MOST_COMMAND_SECONDS = 120
 SETUP_SECONDS = 60.0
 START_SECONDS = 10.0
 KEEP_BYTES = 12_000
-# How long a machine may be there that only gives its files.
-PRISTINE_SECONDS = 300.0
+# How long a machine may be there in which the outcome is judged.
+COPY_SECONDS = 300.0
 LIMITS = Limits(
     memory_mb=1024,
     processes=256,
@@ -47,6 +56,10 @@ class OsSetup:
 
     inits: tuple[Script, ...] = ()
     start: str | None = None
+
+    @property
+    def changes_files(self) -> bool:
+        return bool(self.inits) or self.start is not None
 
 
 class Command(Arguments):
@@ -68,16 +81,70 @@ BASH = Tool(
 
 
 class Machine(World):
-    """The world of a task of `os`. `put_right` makes its tools fit for trusted scripts again."""
+    """The environment of a task of `os`, and the fresh machines in which its outcome is judged.
+
+    `task_text` is all that the agent was told. `before` are the files that the set-up changed, as they
+    were before the agent acted, at the time `began_ns`.
+    """
 
     sandbox: RootSandbox
-    tools_before: Tools
+    task_text: str
+    before: Snapshot
+    began_ns: int
+    _left: list[FileEntry] | None = None
 
-    async def put_right(self) -> tuple[str, ...]:
-        """See `harness.sandbox.tools`. Raises ToolsLost, SandboxError."""
-        return await put_right(
-            self.sandbox, self.tools_before, functools.partial(_machine, self.opening, 300.0)
-        )
+    @contextlib.asynccontextmanager
+    async def copy_before(self) -> AsyncIterator[RootSandbox]:
+        """Open a fresh machine as this one was before the agent acted. Raises SandboxError."""
+        async with _machine(self.opening, COPY_SECONDS) as copy:
+            try:
+                await copy_files(plan_all(self.before.entries), self.before.read_ranges, copy)
+            except UnreadableFiles as error:
+                # No file of the agent's is in there.
+                message = f"what the set-up made cannot be copied: {error}"
+                raise SandboxError(message, acted_in=False) from error
+            yield copy
+
+    @contextlib.asynccontextmanager
+    async def copy_left(self, texts: Sequence[str]) -> AsyncIterator[Copy]:
+        """Open a fresh machine with the files that the agent left. Every process of the agent is dead.
+
+        `texts` are those of the task that the agent did not see. Raises UnreadableFiles, SandboxError.
+        """
+        left = await self.left()
+        named = named_tool_paths((self.task_text, *texts))
+        async with _machine(self.opening, COPY_SECONDS) as copy:
+            fresh = await copy.describe(paths_to_describe(named))
+            tools = plan_tools(self.before.entries)
+            plan = plan_copy(left, named, fresh, [entry.path for entry in tools.entries])
+            await copy_files(tools, self.before.read_ranges, copy)
+            copy.agent_acted = True
+            await copy_files(plan, self.sandbox.read_ranges, copy)
+            changed = [entry.path for entry in plan.entries if entry.ctime_ns >= self.began_ns]
+            yield Copy(copy, tuple(changed), tuple(changed_tools(left, plan, fresh, self.began_ns)))
+
+    async def is_changed(self) -> bool:
+        """Return whether the agent changed any file. Raises UnreadableFiles."""
+        return any(entry.ctime_ns >= self.began_ns for entry in await self.left())
+
+    async def left(self) -> list[FileEntry]:
+        """Return all files that were changed since this machine started. Raises UnreadableFiles."""
+        if self._left is None:
+            self._left = await self.sandbox.list_changed()
+        return self._left
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A fresh machine with files of another one.
+
+    `changed` are those of its files that the agent changed; `changed_tools` those of the other machine
+    that it does not have.
+    """
+
+    sandbox: RootSandbox
+    changed: tuple[str, ...]
+    changed_tools: tuple[str, ...]
 
 
 async def set_up(sandbox: RootSandbox, setup: OsSetup) -> None:
@@ -115,8 +182,17 @@ async def open_machine(
             end=sandbox.end_all,
             terminal=sandbox.terminal,
         )
-        machine.tools_before = await note_tools(sandbox)
+        machine.task_text = task.prompt
+        machine.before = await _snapshot(sandbox) if setup.changes_files else Snapshot()
+        machine.began_ns = await sandbox.begin()
         yield machine
+
+
+async def _snapshot(sandbox: RootSandbox) -> Snapshot:
+    try:
+        return await take_snapshot(sandbox)
+    except UnreadableFiles as error:
+        raise SandboxError(f"the set-up of the task made files that cannot be kept: {error}") from error
 
 
 def _machine(

@@ -38,25 +38,58 @@ class Script:
             raise DataError("a script has a NUL byte in it")
 
 
+class CompilationFailed(Exception):
+    """A script's source does not compile; `result` is the compiler's."""
+
+    def __init__(self, result: ExecResult) -> None:
+        super().__init__(str(result.stderr)[-500:])
+        self.result = result
+
+
+async def compile_script(sandbox: RootSandbox, script: Script, *, timeout: float) -> bytes:
+    """Return the program that a compiled script makes, made in this sandbox, where no agent has acted.
+
+    Raises CompilationFailed, SandboxError, and UsageError where the program is too large.
+    """
+    compiler, suffix = _COMPILERS[script.language]
+    stem = _new_path()
+    await sandbox.write_file(f"{stem}.{suffix}", script.code.encode())
+    argv = [compiler, "-o", stem, f"{stem}.{suffix}"]
+    compiled = await sandbox.run_script(argv, env=_ENVIRONMENT, timeout=timeout)
+    if compiled.exit_code != 0:
+        raise CompilationFailed(compiled)
+    return await sandbox.read_file(stem)
+
+
 async def run_script(
-    sandbox: RootSandbox, script: Script, parameters: Sequence[str] = (), *, timeout: float
+    sandbox: RootSandbox,
+    script: Script,
+    parameters: Sequence[str] = (),
+    *,
+    timeout: float,
+    confined: bool = False,
+    program: bytes | None = None,
 ) -> ExecResult:
     """Run a script as root in /root, with parameters, as AgentBench does.
 
-    Its first parameter is `$1` or `sys.argv[1]`. Raises SandboxError; UsageError where a compiler's
-    source cannot be written.
+    Its first parameter is `$1` or `sys.argv[1]`. `confined` keeps what the script starts from changing
+    its tools and from looking into other processes. `program` is what `compile_script` made elsewhere.
+    Raises SandboxError; UsageError where a compiler's source cannot be written.
     """
     if script.compiled:
-        compiler, suffix = _COMPILERS[script.language]
-        stem = f"/tmp/{secrets.token_hex(8)}"
-        await sandbox.write_file(f"{stem}.{suffix}", script.code.encode())
-        argv = [compiler, "-o", stem, f"{stem}.{suffix}"]
-        compiled = await sandbox.run_script(argv, env=_ENVIRONMENT, timeout=timeout)
-        if compiled.exit_code != 0:
-            return compiled
-        argv = [stem, *parameters]
+        try:
+            program = program or await compile_script(sandbox, script, timeout=timeout)
+        except CompilationFailed as failed:
+            return failed.result
+        path = _new_path()
+        await sandbox.write_file(path, program, mode=0o755)
+        argv = [path, *parameters]
     elif script.language == "bash" and parameters:
         argv = [*_INTERPRETERS["bash"], script.code, "--", *parameters]
     else:
         argv = [*_INTERPRETERS[script.language], script.code, *parameters]
-    return await sandbox.run_script(argv, env=_ENVIRONMENT, timeout=timeout)
+    return await sandbox.run_script(argv, env=_ENVIRONMENT, timeout=timeout, confined=confined)
+
+
+def _new_path() -> str:
+    return f"/tmp/{secrets.token_hex(8)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -59,11 +60,16 @@ class World:
         self.tools = {tool.name: tool for tool in (*handlers, SUBMIT)}
         self.rounds = rounds
         self.rounds_used = 0
-        self.terminal = terminal
+        self.terminal = None if terminal is None else functools.partial(self._open_terminal, terminal)
         self.submitted: str | None = None
         self._handlers = {tool.name: handler for tool, handler in handlers.items()}
         self._record = record
         self._end = end
+
+    @property
+    def acted(self) -> bool:
+        """Whether the agent has done anything in here, and so answers for the loss of the sandbox."""
+        return self.sandbox.agent_acted
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Call a tool. Raises RoundLimitReached where no round is left, and SandboxError."""
@@ -105,7 +111,14 @@ class World:
         if name == SUBMIT.name:
             self.submitted = given.answer  # type: ignore[attr-defined]
             return Observation("handed in")
+        self.sandbox.agent_acted = True
         return Observation(await self._handlers[name](given))
+
+    def _open_terminal(
+        self, open_terminal: OpenTerminal, **arguments: Any
+    ) -> AbstractAsyncContextManager[Terminal]:
+        self.sandbox.agent_acted = True
+        return open_terminal(**arguments)
 
 
 def _wrong(tool: Tool, error: ValidationError) -> str:

@@ -13,7 +13,8 @@ from harness.grading.grader import Grader, Place
 from harness.grading.programs import escaped, verdict_of
 from harness.grading.stdin_programs import MAX_PROGRAM_BYTES, PATIENCE, WALL_SHARE
 from harness.model import Status, Submission, Verdict
-from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
+from harness.sandbox.failures import SandboxOutOfMemory
+from harness.sandbox.sandbox import Sandbox
 
 # The name under which a program's function is called, whatever it is called there.
 FUNCTION = "harness_function"

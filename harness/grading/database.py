@@ -13,7 +13,7 @@ from harness.grading.database_answers import answer_values, same_values
 from harness.grading.database_hash import is_hash_of
 from harness.grading.grader import Grader, Place
 from harness.model import Status, Submission, Verdict
-from harness.sandbox.database import Table, TableUnreadable, read_table, replay
+from harness.sandbox.database import Change, Table, TableUnreadable, read_table, replay
 
 # What `metrics["integrity"]` says, as in `harness.grading.programs`.
 NO_PLAIN_TABLE = "left no plain table where there was one"
@@ -40,6 +40,15 @@ class DatabaseState:
     sql: str
     published_hash: str | None = None
 
+    @property
+    def change(self) -> Change:
+        return Change(self.tables, self.table, self.sql)
+
+    @property
+    def before(self) -> Table:
+        """The table as it was before the change."""
+        return next(table for table in self.tables if table.name == self.table)
+
 
 async def grade_answer(_nowhere: None, criterion: DatabaseAnswer, submission: Submission) -> Verdict:
     """Judge the answer by AgentBench's rules, without its false passes (`database_answers`)."""
@@ -64,7 +73,7 @@ async def grade_state(world: World, criterion: DatabaseState, submission: Submis
     except TableUnreadable as error:
         return Verdict(Status.FAILED, 0.0, metrics | {"integrity": NO_PLAIN_TABLE}, _escaped(f"{error}"))
     try:
-        wanted = await replay(world.sandbox, criterion.tables, criterion.sql, criterion.table)
+        wanted = await replay(world.sandbox, criterion.change)
     except TableUnreadable as error:
         said = f"the reference's own SQL fails: {error}"
         return Verdict(Status.INFRA_ERROR, None, metrics, _escaped(said))
@@ -78,7 +87,7 @@ def judged_state(criterion: DatabaseState, left: Table, wanted: Table, *, answer
     as its published hash tells, does the hash decide, which keeps 20 bits of a row. And where the right
     state is the one there was, an agent that neither changed nor `answered` anything has not done the task.
     """
-    before = next(table for table in criterion.tables if table.name == criterion.table)
+    before = criterion.before
     metrics: dict[str, Any] = {"phase": "evaluator", "judged_by": "rows", "rows": len(left.rows)}
     published = criterion.published_hash
     if published is not None:

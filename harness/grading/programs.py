@@ -7,8 +7,9 @@ from typing import Any
 from harness.errors import UsageError
 from harness.grading.grader import Grader, Place
 from harness.model import ProgramTests, Status, Submission, Verdict
+from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.results import TestReport
-from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
+from harness.sandbox.sandbox import Sandbox
 
 # How a lost candidate's end is judged; what is not listed has simply failed.
 ENDED = {

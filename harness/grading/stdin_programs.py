@@ -17,8 +17,9 @@ from harness.grading.grader import Grader, Place
 from harness.grading.programs import ENDED, escaped
 from harness.grading.stdout_lines import stdout_difference
 from harness.model import Status, Submission, Verdict
+from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.results import InputRun
-from harness.sandbox.sandbox import Sandbox, SandboxOutOfMemory
+from harness.sandbox.sandbox import Sandbox
 
 MAX_PROGRAM_BYTES = 16 << 20
 # What one request holds of inputs, unless one alone is larger, and what may come back.

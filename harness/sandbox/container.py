@@ -116,5 +116,5 @@ def end_state(client: APIClient, container_id: str) -> tuple[bool, int | None]:
         try:
             state = client.inspect_container(container_id)["State"]
         except NotFound as error:
-            raise SandboxError("the sandbox was removed by someone else") from error
+            raise SandboxError("the sandbox was removed by someone else", outside=True) from error
     return bool(state["OOMKilled"]), None if state["Running"] else int(state["ExitCode"])

@@ -77,17 +77,19 @@ def engine_answers(client: APIClient) -> bool:
 
 @contextmanager
 def engine_errors(action: str) -> Iterator[None]:
-    """Turn what docker-py and its transport raise into SandboxError: "cannot <action>: <reason>"."""
+    """Turn what docker-py and its transport raise into SandboxError, from outside: "cannot <action>: ..."."""
     from docker.errors import APIError, DockerException
     from requests import RequestException
 
     try:
         yield
     except APIError as error:
-        raise SandboxError(f"cannot {action}: {error.explanation or error}") from error
+        raise SandboxError(f"cannot {action}: {error.explanation or error}", outside=True) from error
     except (DockerException, RequestException) as error:
         raise SandboxError(
-            f"cannot {action}: {error}", hint="see whether the engine still answers: harness doctor"
+            f"cannot {action}: {error}",
+            hint="see whether the engine still answers: harness doctor",
+            outside=True,
         ) from error
 
 

@@ -1,25 +1,21 @@
 """A sandbox in which who acts is root: a machine of its own, with a shell that stays.
 
 Root there has no capability beyond the use of its own files, users and processes, no network, and no
-way to look into PID 1 or to steer it. All else is its own to change or to ruin: what is to be judged
-by what it left is judged after `end_all`, with tools that were put right (`harness.sandbox.tools`).
+way to look into PID 1 or to steer it. All else is its own to change or to ruin, so that nothing trusted
+runs there once the agent has acted: its files are copied into another sandbox (`harness.sandbox.contents`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from harness.errors import SandboxError, UsageError
+from harness.errors import UsageError
+from harness.sandbox.file_entries import FileEntry, FileRange, file_entries
 from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, ShellResult, exec_result, shell_result
 from harness.sandbox.sandbox import FILE_SECONDS, GRACE_SECONDS, KEEP_BYTES, Sandbox
 from harness.sandbox.spec import ROOT_ENVIRONMENT
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 # A quote takes four times its room in the shell's pipe, and the shell reads that byte by byte.
 MAX_COMMAND_BYTES = 64 * 1024
@@ -29,29 +25,14 @@ SHELL_CPU_SECONDS = 600
 END_SECONDS = 20.0
 
 
-class UnreadableTree(Exception):
-    """Files in the sandbox are such that they cannot be listed or removed: who acted there made them so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is at a path: `folder` with its names, `link` and where it points, `file`, `other`, `absent`."""
-
-    kind: str
-    to: str | None = None
-    names: tuple[str, ...] = ()
-    device: int | None = None
+class UnreadableFiles(Exception):
+    """Files in the sandbox cannot be listed, read or made. The agent made them so."""
 
 
 class RootSandbox(Sandbox):
     """Open it on the image `shell`, or on another one that has bash."""
 
     _root_agent = True
-
-    @property
-    def client(self) -> APIClient:
-        """The connection to the engine."""
-        return self._client
 
     async def open_shell(self) -> None:
         """Start the shell: bash as after a login, in /root. Once, before the first `run`.
@@ -98,7 +79,8 @@ class RootSandbox(Sandbox):
             seconds=limits["wall_seconds"] + GRACE_SECONDS,
         )
         await self._look_at_disk()
-        return shell_result(header, body)
+        with self.reading():
+            return shell_result(header, body)
 
     async def run_script(
         self,
@@ -108,10 +90,12 @@ class RootSandbox(Sandbox):
         timeout: float | None = None,
         keep_bytes: int = KEEP_BYTES,
         output_bytes: int = 8 * MIB,
+        confined: bool = False,
     ) -> ExecResult:
         """Run a trusted command as root in /root, apart from the shell. What it leaves running lives on.
 
-        Returns once its first process has ended, whoever holds its outputs open.
+        Returns once its first process has ended, whoever holds its outputs open. For `confined` see
+        `guest.script_confinement`.
         """
         limits = self._job_limits(timeout, keep_bytes)
         limits["output_bytes"] = output_bytes
@@ -121,46 +105,65 @@ class RootSandbox(Sandbox):
             "environment": {**self._environment, **(env or {})},
             "folder": "",
             "limits": limits,
+            "confined": confined,
         }
         header, body = await self._request(request, seconds=limits["wall_seconds"] + GRACE_SECONDS)
-        return exec_result(header, body)
+        with self.reading():
+            return exec_result(header, body)
 
     async def end_all(self) -> None:
         """Leave no process but the guest alive, of whatever user. Raises SandboxError where one is left."""
         header, _ = await self._request({"verb": "end"}, seconds=END_SECONDS)
-        if header["left"]:
-            self.clean = False
-            raise SandboxError(
-                f"processes that cannot be ended are left in the sandbox: {header['left'][:20]}"
-            )
+        with self.reading():
+            left = [int(pid) for pid in header["left"]]
+        if left:
+            raise self.failure(f"processes that cannot be ended are left in the sandbox: {left[:20]}")
 
-    async def begin(self) -> None:
-        """Say that the agent acts from now on: what is changed later, `changed` will find."""
-        await self._request({"verb": "begin"}, seconds=GRACE_SECONDS)
+    async def begin(self) -> int:
+        """Return a time in nanoseconds: changes made so far have an earlier one, later ones do not."""
+        header, _ = await self._request({"verb": "begin"}, seconds=GRACE_SECONDS)
+        with self.reading():
+            return int(header["now_ns"])
 
-    async def changed(self, paths: Sequence[str]) -> list[tuple[str, Entry]]:
-        """Return what was changed in and at these paths since `begin`, folders before what is in them.
+    async def list_changed(self, since_ns: int | None = None) -> list[FileEntry]:
+        """Return every file that was changed at this time or later, sorted; None: since the sandbox started.
 
-        Only changes of processes that are dead are sure to be found. Raises UnreadableTree.
+        Only changes by processes that are dead are sure to be found. Raises UnreadableFiles.
         """
-        return await self._survey(paths, changed=True)
+        listing = await self._files({"verb": "list", "since_ns": since_ns})
+        with self.reading():
+            return file_entries(listing)
 
-    async def describe(self, paths: Sequence[str]) -> dict[str, Entry]:
-        """Return what is at each of these paths. Raises UnreadableTree."""
-        return dict(await self._survey(paths, changed=False))
+    async def describe(self, paths: Sequence[str]) -> dict[str, FileEntry]:
+        """Return the entries of those of these paths that are there. Raises UnreadableFiles."""
+        listing = await self._files({"verb": "describe", "paths": list(paths)})
+        with self.reading():
+            return {entry.path: entry for entry in file_entries(listing)}
 
-    async def _survey(self, paths: Sequence[str], *, changed: bool) -> list[tuple[str, Entry]]:
-        request = {"verb": "survey", "paths": list(paths), "changed": changed}
-        header, body = await self._request(request, seconds=FILE_SECONDS)
+    async def read_ranges(self, ranges: Sequence[FileRange]) -> bytes:
+        """Return these parts of regular files, one after the other. Raises UnreadableFiles."""
+        data = await self._files({"verb": "contents", "ranges": list(ranges)})
+        if len(data) != sum(length for _path, _offset, length in ranges):
+            raise UnreadableFiles("the sandbox sent another number of bytes than it was asked for")
+        return data
+
+    async def make_files(
+        self,
+        *,
+        make: Sequence[Mapping[str, Any]] = (),
+        fill: Sequence[FileRange] = (),
+        data: bytes = b"",
+        finish: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Make files, write `data` into ranges of them, and give them owners, modes and times, in this order.
+
+        See `guest.contents` for the entries. Raises UnreadableFiles where these files cannot be made.
+        """
+        request = {"verb": "make", "make": list(make), "fill": list(fill), "finish": list(finish)}
+        await self._files(request, data)
+
+    async def _files(self, request: Mapping[str, Any], data: bytes = b"") -> bytes:
+        header, body = await self._request(request, data, seconds=FILE_SECONDS)
         if "refused" in header:
-            raise UnreadableTree(str(header["refused"])[:500])
-        return [
-            (path, Entry(facts["kind"], facts.get("to"), tuple(facts.get("names", ())), facts.get("device")))
-            for path, facts in json.loads(body)
-        ]
-
-    async def remove(self, paths: Sequence[str]) -> None:
-        """Remove files and folders with all that is in them, following no link. Raises UnreadableTree."""
-        header, _ = await self._request({"verb": "remove", "paths": list(paths)}, seconds=END_SECONDS * 3)
-        if "refused" in header:
-            raise UnreadableTree(f"cannot remove what the agent left: {str(header['refused'])[:500]}")
+            raise UnreadableFiles(str(header["refused"])[:500])
+        return body

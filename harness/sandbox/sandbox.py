@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from harness.errors import SandboxError, UsageError
 from harness.sandbox import reaper
 from harness.sandbox.connection import Connection, ConnectionLost, connected
-from harness.sandbox.container import end_state, remove, started
+from harness.sandbox.container import started
 from harness.sandbox.disk_watch import DiskWatch, watched
 from harness.sandbox.engine import connect
+from harness.sandbox.failures import (
+    SandboxOutOfDisk,
+    SandboxUnresponsive,
+    destroy_silent,
+    explain_loss,
+    reading,
+)
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, MAX_QUESTION_BYTES, FrameError
 from harness.sandbox.images import require_image
 from harness.sandbox.limits import MIB, Limits
@@ -31,13 +38,12 @@ from harness.sandbox.results import (
     test_report,
 )
 from harness.sandbox.runtimes import WATCHED_BY_GUEST
-from harness.sandbox.spec import ENVIRONMENT, ROOT_ENVIRONMENT, SHARED_FOLDERS, WORK_FOLDER, SandboxSpec
+from harness.sandbox.spec import SHARED_FOLDERS, WORK_FOLDER, SandboxSpec, job_environment
 from harness.sandbox.terminal import Terminal, open_terminal
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-HOME = f"{WORK_FOLDER}/agent"
 HELLO_SECONDS = 60.0
 # What the guest gets beyond a limit that it enforces itself, before the host ends it from outside.
 GRACE_SECONDS = 10.0
@@ -74,6 +80,9 @@ class Sandbox:
         self.clean = True
         # Whether a judged program has left a counter where the next can read something from it.
         self.marked = False
+        # Whether an agent has acted in here, or files are in here that one has left: from then on the agent
+        # answers for the loss of this sandbox.
+        self.agent_acted = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -137,7 +146,7 @@ class Sandbox:
                 await sandbox._request(hello, seconds=HELLO_SECONDS)
             except SandboxUnresponsive as error:
                 # Nothing runs in there yet that could have kept it from answering.
-                raise SandboxError(error.message) from error
+                raise SandboxError(error.message, acted_in=False) from error
             if writable_root:
                 watching = watched(client, container.id, spec.limits.disk_mb)
                 sandbox._disk = await stack.enter_async_context(watching)
@@ -170,8 +179,13 @@ class Sandbox:
             "limits": limits,
         }
         header, body = await self._request(request, stdin, seconds=limits["wall_seconds"] + GRACE_SECONDS)
-        result = exec_result(header, body)
+        result = self._read_result(header, body)
         await self._look_at_disk()
+        return result
+
+    def _read_result(self, header: Mapping[str, Any], body: bytes) -> ExecResult:
+        with self.reading():
+            result = exec_result(header, body)
         self.clean = self.clean and result.clean
         return result
 
@@ -204,12 +218,14 @@ class Sandbox:
                 "limits": limits,
             }
             header, _ = await self._request(request, seconds=GRACE_SECONDS)
-            self._services[key] = header["service"]
+            with self.reading():
+                self._services[key] = header["service"]
         asked = {"verb": "ask", "service": self._services[key], "wall_seconds": timeout}
         # A question that nobody waits for any more leaves its answer to the next one.
         was_clean, self.clean = self.clean, False
         header, line = await self._request(asked, question, seconds=timeout + GRACE_SECONDS)
-        answer = service_answer(header, line)
+        with self.reading():
+            answer = service_answer(header, line)
         if answer.ended:
             del self._services[key]
         self.clean = was_clean and answer.clean
@@ -234,9 +250,7 @@ class Sandbox:
             json.dumps(request).encode(),
             seconds=limits["wall_seconds"] + GRACE_SECONDS,
         )
-        result = exec_result(header, body)
-        self.clean = self.clean and result.clean
-        return result
+        return self._read_result(header, body)
 
     def terminal(
         self,
@@ -260,7 +274,7 @@ class Sandbox:
             "columns": columns,
             "limits": limits,
         }
-        return open_terminal(self._connection, request)
+        return open_terminal(self._connection, request, self._diagnosis)
 
     async def run_tests(
         self,
@@ -290,10 +304,7 @@ class Sandbox:
         }
         seconds = RUNS_OF_TESTS * self._limits.wall_seconds + GRACE_SECONDS
         header, body = await self._request(request, seconds=seconds)
-        self.marked = self.marked or header["marked"]
-        report = test_report(header, body, expected=len(statements))
-        self.clean = self.clean and report.clean
-        return report
+        return self._read_report(header, body, expected=len(statements))
 
     async def run_calls(
         self,
@@ -339,8 +350,12 @@ class Sandbox:
         body = b"".join(part for call in calls for part in call)
         seconds = RUNS_OF_TESTS * wall_seconds_in_all + GRACE_SECONDS
         header, data = await self._request(request, body, seconds=seconds)
-        self.marked = self.marked or header["marked"]
-        report = test_report(header, data, expected=len(calls))
+        return self._read_report(header, data, expected=len(calls))
+
+    def _read_report(self, header: Mapping[str, Any], body: bytes, *, expected: int) -> TestReport:
+        with self.reading():
+            report = test_report(header, body, expected=expected)
+            self.marked = self.marked or header["marked"]
         self.clean = self.clean and report.clean
         return report
 
@@ -385,11 +400,12 @@ class Sandbox:
             asked = {**request, "input_bytes": [len(data) for data in rest], "wall_seconds": wall_seconds}
             body = b"".join((preamble, program, *rest))
             header, data = await self._request(asked, body, seconds=wall_seconds + GRACE_SECONDS)
-            self.marked = self.marked or header["marked"]
-            runs += input_runs(header, data)
-            self.clean = self.clean and header["clean"]
-            if not header["full"]:
-                return runs
+            with self.reading():
+                self.marked = self.marked or header["marked"]
+                runs += input_runs(header, data)
+                self.clean = self.clean and header["clean"]
+                if not header["full"]:
+                    return runs
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file as the agent's user. Relative paths start at its folder. Raises UsageError."""
@@ -433,15 +449,26 @@ class Sandbox:
         except FrameError as error:
             raise UsageError(f"too much for one request: {error}") from error
         except TimeoutError as error:
-            await asyncio.to_thread(remove, self._client, self.container_id)
+            self.clean = False
             raise SandboxUnresponsive(
-                f"the sandbox did not answer '{header['verb']}' in {seconds:.0f} s and was destroyed"
+                f"the sandbox did not answer '{header['verb']}' in {seconds:.0f} s and was destroyed",
+                outside=await destroy_silent(self._client, self.container_id),
+                acted_in=self.agent_acted,
             ) from error
         except ConnectionLost as error:
             raise await self._diagnosis(error) from error
         if "error" in answer:
-            raise SandboxError(f"the guest could not do '{header['verb']}': {str(answer['error'])[:500]}")
+            raise self.failure(f"the guest could not do '{header['verb']}': {str(answer['error'])[:500]}")
         return answer, data
+
+    def failure(self, message: str) -> SandboxError:
+        """Return the error for a sandbox that fails by itself: whose doing that is follows from its past."""
+        self.clean = False
+        return SandboxError(message, acted_in=self.agent_acted)
+
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """Read an answer of the guest in the block: one that cannot be read is a failure of this sandbox."""
+        return reading(self.failure)
 
     async def _look_at_disk(self) -> None:
         """Raise where the last request went over the limit: the watch alone may be late by a moment."""
@@ -453,54 +480,21 @@ class Sandbox:
 
     @staticmethod
     def _ended_for_disk(watch: DiskWatch) -> SandboxError:
-        return SandboxOutOfDisk(watch.exceeded) if watch.exceeded else SandboxError(watch.failure or "")
+        if watch.exceeded:
+            return SandboxOutOfDisk(watch.exceeded)
+        return SandboxError(watch.failure or "", outside=True)
 
     async def _diagnosis(self, lost: ConnectionLost) -> SandboxError:
-        """Say why the stream ended: what ran inside can have PID 1 killed for memory, and nothing else."""
+        """Return the error that says why the stream has ended. Raises SandboxError where nobody can say."""
         self.clean = False
         if self._disk is not None and self._disk.over:
             return self._ended_for_disk(self._disk)
-        out_of_memory, exit_code = await asyncio.to_thread(end_state, self._client, self.container_id)
-        if out_of_memory:
-            return SandboxOutOfMemory("the whole sandbox ran out of memory")
-        detail = f"{lost}; exit code {exit_code}"
-        return SandboxError(
-            f"{detail}; {self._connection.stderr[-2000:]}" if self._connection.stderr else detail
-        )
-
-
-class SandboxUnresponsive(SandboxError):
-    """The guest did not answer within a limit that it should itself have enforced."""
-
-
-class SandboxLimitReached(SandboxError):
-    """What ran in the sandbox reached a limit, a field of `Limits`, which cost the whole sandbox."""
-
-    limit: str
-
-
-class SandboxOutOfMemory(SandboxLimitReached):
-    """What ran in the sandbox took so much memory that PID 1 was killed."""
-
-    limit = "memory_mb"
-
-
-class SandboxOutOfDisk(SandboxLimitReached):
-    """What ran in the sandbox wrote more to its root file system than it may."""
-
-    limit = "disk_mb"
+        stderr, acted_in = self._connection.stderr, self.agent_acted
+        return await explain_loss(self._client, self.container_id, lost, stderr=stderr, acted_in=acted_in)
 
 
 def _image_id(client: APIClient, image: str) -> str:
     return image if image.startswith("sha256:") else require_image(client, image)
-
-
-def job_environment(*, root: bool | None = None) -> dict[str, str]:
-    """What a job finds in its environment; with `root` told, the home of who it runs as too."""
-    environment = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONHASHSEED"}
-    if root is None:
-        return environment
-    return {**environment, **ROOT_ENVIRONMENT} if root else {**environment, "HOME": HOME}
 
 
 def _raise_refusal(action: str, header: Mapping[str, Any]) -> None:

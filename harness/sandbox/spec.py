@@ -30,6 +30,7 @@ ENVIRONMENT = {
 }
 HOSTNAME = "sandbox"
 WORK_FOLDER = "/work"
+HOME = f"{WORK_FOLDER}/agent"
 TEMPORARY_FOLDER = "/tmp"
 SHARED_MEMORY_FOLDER = "/dev/shm"
 # What the engine masks by itself; a list of ours takes its place.
@@ -40,6 +41,17 @@ MASKED_PATHS = (
 )
 # What even root cannot list of PID 1: hidden, so that a search through all files ends well.
 MASKED_FROM_ROOT = ("/proc/1/fdinfo", "/proc/1/map_files", "/proc/1/task/1/fdinfo")
+# By these root could make PID 1 the first to be killed for memory, or the last to get a processor.
+READ_ONLY_FOR_ROOT = (
+    *(f"/proc/1/{name}" for name in ("autogroup", "coredump_filter", "timerslack_ns")),
+    *(
+        f"{folder}/{name}"
+        for folder in ("/proc/1", "/proc/1/task/1")
+        for name in ("clear_refs", "comm", "oom_adj", "oom_score_adj", "sched")
+    ),
+)
+# What the engine makes read-only by itself; a list of ours takes its place.
+READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 # What every user of a sandbox can write to; the guest empties them after each job.
 SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The least that PID 1 needs to start jobs under their own users and to end them.
@@ -79,7 +91,14 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
     from docker.types import LogConfig, Ulimit
 
     limits = spec.limits
-    masked = {"MaskedPaths": [*MASKED_PATHS, *MASKED_FROM_ROOT]} if spec.root_agent else {}
+    paths = (
+        {
+            "MaskedPaths": [*MASKED_PATHS, *MASKED_FROM_ROOT],
+            "ReadonlyPaths": [*READ_ONLY_PATHS, *READ_ONLY_FOR_ROOT],
+        }
+        if spec.root_agent
+        else {}
+    )
     profile = seccomp.profile(spec.seccomp, errnos=spec.runtime not in ONE_ERRNO)
     memory = (limits.memory_mb + EXTRA_MEMORY_MB.get(spec.runtime, 0)) * MIB
     disk = f"size={limits.disk_mb}m,nr_inodes={limits.inodes},nosuid,nodev"
@@ -94,7 +113,9 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
         "working_dir": "/",
         "user": "0:0",
         "hostname": HOSTNAME,
-        "host_config": masked
+        # Root in there may send any other signal, so PID 1 heeds none.
+        "stop_signal": "SIGKILL" if spec.root_agent else None,
+        "host_config": paths
         | client.create_host_config(
             network_mode="none",
             # sudo looks for the name of the machine that it is on.
@@ -122,3 +143,11 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
             init=False,
         ),
     }
+
+
+def job_environment(*, root: bool | None = None) -> dict[str, str]:
+    """What a job finds in its environment; with `root` told, the home of who it runs as too."""
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONHASHSEED"}
+    if root is None:
+        return environment
+    return {**environment, **ROOT_ENVIRONMENT} if root else {**environment, "HOME": HOME}

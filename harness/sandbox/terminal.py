@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import SandboxError
 from harness.sandbox.connection import Connection, ConnectionLost, Exchange
+
+Explain = Callable[[ConnectionLost], Awaitable[SandboxError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +22,11 @@ class TerminalEnd:
 
 
 class Terminal:
-    """The keys and the screen of a program in a sandbox."""
+    """The keys and the screen of a program in a sandbox. `explain` makes the error for a lost sandbox."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, explain: Explain) -> None:
         self._exchange = exchange
+        self._explain = explain
 
     async def read(self) -> bytes:
         """Return what came onto the screen next, b"" once the program has ended."""
@@ -45,17 +48,19 @@ class Terminal:
         try:
             header, _ = await self._exchange.answer
         except ConnectionLost as error:
-            raise SandboxError(f"the sandbox was lost: {error}") from error
+            raise await self._explain(error) from error
         if "error" in header:
             raise SandboxError(f"the guest could not open a terminal: {str(header['error'])[:500]}")
         return TerminalEnd(int(header["exit_code"]), str(header["ended"]))
 
 
 @contextlib.asynccontextmanager
-async def open_terminal(connection: Connection, request: Mapping[str, Any]) -> AsyncIterator[Terminal]:
+async def open_terminal(
+    connection: Connection, request: Mapping[str, Any], explain: Explain
+) -> AsyncIterator[Terminal]:
     """Open a terminal; it is hung up with the block. Raises SandboxError."""
     try:
         async with connection.exchange({"verb": "terminal", **request}) as exchange:
-            yield Terminal(exchange)
+            yield Terminal(exchange, explain)
     except ConnectionLost as error:
-        raise SandboxError(f"the sandbox was lost: {error}") from error
+        raise await explain(error) from error

@@ -26,10 +26,10 @@ from harness import Sandbox
 from harness.errors import SandboxError, UsageError
 from harness.sandbox import reaper
 from harness.sandbox.engine import engine_facts
+from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult, TestReport
-from harness.sandbox.sandbox import SandboxLimitReached
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 

@@ -213,7 +213,7 @@ def test_where_agents_act_both_environments_are_attacked(harness: Harness, clien
     attacks = [attempt for attempt in audit.results["attempts"] if attempt["attack"] in names]
     assert {attempt["attack"] for attempt in attacks} == {*names}
     assert {attempt["task_id"] for attempt in attacks} == {*task_ids}
-    # Tools that had to be put right were replaced: the attack did what it says.
+    # The attack did what it says.
     assert audit.results["summary"]["integrity"] == {REPLACED_TOOLS: 2}
     assert [run.containers(client) for run in audit.runs] == [[], []]
 

@@ -5,15 +5,21 @@ All on an engine of their own: nobody else's may be touched.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from command_line import Harness, RunFolder, RunningRun, wait_until
 from docker import APIClient
 from docker.errors import APIError
 from private_engine import PrivateEngine, why_not
+
+from harness.errors import SandboxError
+from harness.sandbox.failures import SandboxUnresponsive
+from harness.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -166,3 +172,56 @@ def test_a_run_keeps_to_its_image_whatever_carries_the_tag(harness: Harness, eng
             its_client.remove_image(other, force=True)
     assert run.process.returncode == 0
     assert used == {image}
+
+
+def crash(engine: PrivateEngine) -> None:
+    engine.kill()
+    engine.start()
+
+
+def restart(engine: PrivateEngine) -> None:
+    engine.stop()
+    engine.start()
+
+
+@pytest.mark.parametrize("end", [crash, restart])
+async def test_a_sandbox_lost_with_an_engine_that_is_back_already_was_ended_from_outside(
+    engine: PrivateEngine, end: Callable[[PrivateEngine], None]
+) -> None:
+    """The engine answers when it is asked, and still the agent that had acted there is not to blame."""
+    with contextlib.suppress(SandboxError), engine.client(60.0) as client:
+        async with Sandbox.open("python", client=client) as sandbox:
+            sandbox.agent_acted = True
+            await asyncio.to_thread(end, engine)
+            with pytest.raises(SandboxError) as raised:
+                await sandbox.exec(["true"])
+            assert raised.value.outside, raised.value.message
+
+
+async def test_a_sandbox_lost_with_an_engine_that_stays_away_was_ended_from_outside(
+    engine: PrivateEngine,
+) -> None:
+    with contextlib.suppress(SandboxError), engine.client() as client:
+        async with Sandbox.open("python", client=client) as sandbox:
+            sandbox.agent_acted = True
+            await asyncio.to_thread(engine.stop)
+            with pytest.raises(SandboxError) as raised:
+                await sandbox.exec(["true"])
+            # Up again, so that the sandbox can be removed.
+            await asyncio.to_thread(engine.start)
+            assert raised.value.outside, raised.value.message
+
+
+async def test_a_silent_sandbox_of_an_engine_that_hangs_is_kept_silent_from_outside(
+    engine: PrivateEngine,
+) -> None:
+    with engine.client(3.0) as client:
+        async with Sandbox.open("python", client=client) as sandbox:
+            sandbox.agent_acted = True
+            engine.signal(signal.SIGSTOP)
+            try:
+                with pytest.raises(SandboxUnresponsive) as raised:
+                    await sandbox._request({"verb": "kill", "job": 0}, seconds=0.2)
+                assert raised.value.outside
+            finally:
+                engine.signal(signal.SIGCONT)

@@ -13,9 +13,9 @@ from docker import APIClient
 from harness import Sandbox
 from harness.errors import SandboxError
 from harness.sandbox import disk_watch, reaper
+from harness.sandbox.failures import SandboxOutOfDisk
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.sandbox import SandboxOutOfDisk
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -17,9 +17,9 @@ from harness.errors import HarnessError, SandboxError, UsageError
 from harness.sandbox import reaper
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.container import started
+from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.images import build_images, require_image
 from harness.sandbox.limits import Limits
-from harness.sandbox.sandbox import SandboxUnresponsive
 from harness.sandbox.spec import SandboxSpec
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]

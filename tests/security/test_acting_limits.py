@@ -4,89 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-from collections.abc import Awaitable, Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
+from acting import attempted, bash
 from docker import APIClient
 from docker.errors import NotFound
 
-from harness.benchmarks import load_benchmark
-from harness.engine.execute import Execution, execute
-from harness.engine.faults import Faults
-from harness.engine.plan import PlannedAttempt
-from harness.engine.store import RunStore
-from harness.environments import environment
-from harness.environments.opening import Opening
 from harness.environments.world import World
-from harness.model import AttemptRecord, Status, Submission, Task
-from harness.reports.progress import NotesOnly
-from harness.sandbox.images import build_images, require_image
+from harness.model import Status
 
 pytestmark = pytest.mark.timeout(120)
-
-Act = Callable[[World], Awaitable[object]]
-
-
-class Acting:
-    """An agent that does what it is told to, and then hands in a word."""
-
-    def __init__(self, act: Act) -> None:
-        self._act = act
-
-    def sample_lines(self, task: Task) -> list[int | None]:
-        return [None]
-
-    async def attempt(self, task: Task, sample_line: int | None, world: World | None) -> Submission:
-        assert world is not None
-        await self._act(world)
-        await world.submit("done")
-        return Submission("done", agent_output="done")
-
-
-async def attempted(
-    client: APIClient,
-    folder: Path,
-    act: Act,
-    *,
-    environment_name: str = "os",
-    seconds: float = 60.0,
-    memory_mb: int = 128,
-    disk_mb: int = 32,
-) -> AttemptRecord:
-    """What is stored of an attempt at the first bundled task, in a small world."""
-    world = environment(environment_name)
-    benchmark = load_benchmark("agentbench", path="bundled", notify=print)
-    task = next(task for task in benchmark.tasks if task.environment == world.name)
-    limits = world.limits.model_copy(update={"disk_mb": disk_mb, "memory_mb": memory_mb})
-    assert world.image is not None
-    build_images(client, [world.image], notify=print)
-    opening = Opening(require_image(client, world.image), limits, "runc", "none", client)
-    observer = NotesOnly(sys.stderr)
-    plan = [PlannedAttempt(task, 0, None)]
-    with closing(RunStore(folder)) as store:
-        await execute(
-            Execution(
-                benchmark=benchmark,
-                agent=Acting(act),
-                store=store,
-                observer=observer,
-                faults=Faults(client, observer, wait_seconds=0),
-                openings={world.name: opening},
-                shared={},
-                timeout_seconds=seconds,
-                concurrency=1,
-            ),
-            plan,
-        )
-        (record,) = store.records(plan)
-    return record
-
-
-async def bash(world: World, command: str) -> str:
-    return (await world.call("bash", {"command": command})).text
 
 
 async def test_a_full_disk_ends_as_output_limit(client: APIClient, tmp_path: Path) -> None:
@@ -123,14 +51,19 @@ async def test_a_program_that_takes_all_memory_costs_the_agent_only_that(
     assert record.status is Status.FAILED
 
 
-async def test_files_that_take_all_memory_end_as_memory_limit(client: APIClient, tmp_path: Path) -> None:
+async def test_files_that_take_all_memory_get_no_other_chance(client: APIClient, tmp_path: Path) -> None:
+    """The kernel may choose PID 1, or find enough without it: either way the attempt has been made."""
+
     async def fill(world: World) -> None:
         for folder in ("/tmp", "/dev/shm"):
             await bash(world, f"cat /dev/zero > {folder}/x")
+        # Whatever PID 1 does next needs memory, and nothing but PID 1 is left to be killed for it.
+        for _ in range(100):
+            await bash(world, "true")
 
     record = await attempted(client, tmp_path, fill, memory_mb=64, disk_mb=256)
-    assert record.status is Status.MEMORY_LIMIT
-    assert (record.metrics["phase"], record.metrics["limit"]) == ("agent", "memory_mb")
+    assert record.status in (Status.MEMORY_LIMIT, Status.FAILED)
+    assert "tries" not in record.metrics
 
 
 @pytest.mark.parametrize(("environment_name", "rounds"), [("os", 8), ("db", 15)])

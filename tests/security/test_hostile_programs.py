@@ -21,10 +21,11 @@ from harness.grading.programs import grade_program
 from harness.model import ProgramTests, Status, Submission, Verdict
 from harness.printable import printable, printable_bytes
 from harness.sandbox import reaper
+from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult
-from harness.sandbox.sandbox import FILE_SECONDS, GRACE_SECONDS, SandboxOutOfMemory
+from harness.sandbox.sandbox import FILE_SECONDS, GRACE_SECONDS
 from harness.sandbox.seccomp import ProfileName
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]

@@ -13,9 +13,9 @@ from docker import APIClient
 from hostile_programs import COMMANDS, LIMITS, TOOLS
 
 from harness.errors import SandboxError
+from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.images import build_images
 from harness.sandbox.root_sandbox import RootSandbox
-from harness.sandbox.sandbox import SandboxLimitReached
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 

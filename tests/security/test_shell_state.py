@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from docker import APIClient
-from shell_attacks import ATTACKS, COMMANDS, COMPARE, EXAMPLE, INIT
+from shell_attacks import ATTACKS, CHAINS, COMMANDS, COMPARE, EXAMPLE, INIT, LIBRARY_THAT_LEAVES
 
 from harness.environments.opening import Opening
 from harness.environments.os import LIMITS, Machine, OsSetup, open_machine
-from harness.environments.scripts import Script
-from harness.grading.shell_state import REPLACED_TOOLS, StateChecks, grade_state
+from harness.environments.scripts import Script, run_script
+from harness.grading.shell_state import StateChecks, grade_state
 from harness.model import Status, Submission, Task, Verdict
 from harness.sandbox.images import build_images, require_image
 
@@ -36,7 +36,8 @@ async def machine(opening: Opening, *, init: str = INIT) -> AsyncIterator[Machin
 def checks(name: str) -> StateChecks:
     if name == "answer":
         return StateChecks((None, Script("python", COMPARE)), Script("bash", EXAMPLE))
-    return StateChecks(tuple(Script("bash", code) for code in COMMANDS[name]))
+    language, code = COMMANDS[name]
+    return StateChecks((Script(language, code),))
 
 
 async def graded(world: Machine, criterion: StateChecks, answer: str) -> Verdict:
@@ -45,26 +46,29 @@ async def graded(world: Machine, criterion: StateChecks, answer: str) -> Verdict
 
 
 async def naively_passed(world: Machine, criterion: StateChecks, answer: str) -> bool:
-    """What AgentBench itself would say: interpreters by name, daemons alive, nothing put right."""
+    """Return what AgentBench itself would say: it judges in the agent's machine, beside its daemons."""
     parameters = [answer]
     for script in criterion.all_scripts:
-        first = ["python3", "-c"] if script.language == "python" else ["bash", "-c"]
-        rest: Sequence[str] = parameters if script.language == "python" else ("--", *parameters)
-        result = await world.sandbox.run_script([*first, script.code, *rest], timeout=20)
+        if script.compiled:
+            result = await run_script(world.sandbox, script, parameters, timeout=20)
+        else:
+            first = ["python3", "-c"] if script.language == "python" else ["bash", "-c"]
+            rest: Sequence[str] = parameters if script.language == "python" else ("--", *parameters)
+            result = await world.sandbox.run_script([*first, script.code, *rest], timeout=20)
         if result.exit_code != 0:
             return False
         parameters.append(result.stdout.data.decode())
     return True
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", CHAINS)
 async def test_an_honest_agent_passes(opening: Opening, name: str) -> None:
     async with machine(opening) as world:
         await world.call("bash", {"command": "echo right > /root/state"})
         assert (await graded(world, checks(name), "3")) == Verdict(Status.PASSED, 1.0)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", CHAINS)
 async def test_an_agent_that_does_nothing_fails(opening: Opening, name: str) -> None:
     async with machine(opening) as world:
         verdict = await graded(world, checks(name), "7")
@@ -84,8 +88,8 @@ async def test_an_attack_does_not_pass(opening: Opening, name: str) -> None:
             await world.sandbox.run_script(["/bin/dash", "-c", "echo wrong > /root/state"])
         verdict = await graded(world, criterion, "7")
     assert verdict.status is Status.FAILED
-    if attack.spoils:
-        assert verdict.metrics["integrity"] == REPLACED_TOOLS
+    if attack.sign is not None:
+        assert verdict.metrics["integrity"] == attack.sign
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,7 @@ async def test_an_attack_does_not_pass(opening: Opening, name: str) -> None:
     ],
 )
 async def test_who_has_solved_the_task_passes_whatever_else_it_did(opening: Opening, name: str) -> None:
-    """What is put right is right again: the attack alone does not decide either."""
+    """Tools that the agent changed are not copied, so that the attack alone decides nothing."""
     async with machine(opening) as world:
         await world.call("bash", {"command": ATTACKS[name].command})
         verdict = await graded(world, checks("answer"), "3")
@@ -117,13 +121,85 @@ async def test_what_the_set_up_did_to_tools_is_part_of_the_world(opening: Openin
         assert await graded(world, checks("answer"), "3") == Verdict(Status.PASSED, 1.0)
 
 
-async def test_what_a_check_runs_does_not_reach_the_next_check(opening: Opening) -> None:
-    """A program of the agent's that a check calls replaces the interpreter of the check after it."""
-    calc = (
-        "#!/bin/bash\nfor path in /usr/{local/,}bin/python3; do cp --remove-destination /bin/true $path; done"
-    )
+# A program of the agent's that a check starts; and the checks, none of which passes without its doing.
+STARTED = {
+    "replaces the interpreter of the next check": (
+        "for path in /usr/{local/,}bin/bash; do cp --remove-destination /bin/true $path; done",
+        ("calc", "exit 1"),
+    ),
+    "leaves a daemon to the next check": (
+        "setsid bash -c 'while sleep 0.02; do echo right > /root/state; done' > /dev/null 2>&1 &",
+        ("calc", "sleep 0.5; grep -q right /root/state"),
+    ),
+    "replaces a command that the check calls next": (
+        "printf '#!/bin/sh\nexit 0\n' > /root/fake; chmod 755 /root/fake; mv -f /root/fake /usr/bin/grep",
+        ("calc; grep -q right /root/state",),
+    ),
+    "lets a library be loaded into the commands that the check calls next": (
+        "cp /root/f.so /etc/f.so; echo /root/f.so > /etc/ld.so.preload",
+        ("calc; grep -q right /root/state",),
+    ),
+}
+PROGRAM_THAT_WRITES_MEMORY = """#!/usr/bin/python3
+import os
+parent = os.getppid()
+with open(f"/proc/{parent}/maps") as maps, open(f"/proc/{parent}/mem", "r+b", 0) as memory:
+    for line in maps:
+        span, rights = line.split()[:2]
+        if not rights.startswith("rw"):
+            continue
+        start, end = (int(number, 16) for number in span.split("-"))
+        memory.seek(start)
+        data = memory.read(end - start)
+        at = data.find(b"exit 1")
+        while at >= 0:
+            memory.seek(start + at)
+            memory.write(b"exit 0")
+            at = data.find(b"exit 1", at + 1)
+"""
+
+
+@pytest.mark.parametrize("name", STARTED)
+async def test_a_program_that_a_check_starts_does_not_make_a_check_pass(opening: Opening, name: str) -> None:
+    program, scripts = STARTED[name]
     async with machine(opening) as world:
-        await world.sandbox.write_file("/usr/local/bin/calc", calc.encode(), mode=0o755)
-        criterion = StateChecks((Script("bash", "calc"), Script("python", "exit(1)")))
+        await world.call("bash", {"command": LIBRARY_THAT_LEAVES})
+        await world.sandbox.write_file(
+            "/usr/local/bin/calc", f"#!/bin/bash\n{program}\n".encode(), mode=0o755
+        )
+        criterion = StateChecks(tuple(Script("bash", code) for code in scripts))
         verdict = await graded(world, criterion, "")
-    assert (verdict.status, verdict.metrics) == (Status.FAILED, {"integrity": REPLACED_TOOLS})
+    assert verdict.status is Status.FAILED
+
+
+async def test_a_program_that_a_check_starts_does_not_write_to_the_memory_of_the_check(
+    opening: Opening,
+) -> None:
+    check = Script("bash", "calc\nsleep 0.1\nexit 1")
+    async with machine(opening) as world:
+        await world.sandbox.write_file("/usr/local/bin/calc", PROGRAM_THAT_WRITES_MEMORY.encode(), mode=0o755)
+        assert await naively_passed(world, StateChecks((check,)), ""), (
+            "this deceives nobody: it tests nothing"
+        )
+        verdict = await graded(world, StateChecks((check,)), "")
+    assert verdict.status is Status.FAILED
+
+
+async def test_a_check_that_ends_by_a_signal_fails(opening: Opening) -> None:
+    async with machine(opening) as world:
+        verdict = await graded(world, StateChecks((Script("bash", "kill -9 $$"),)), "")
+    assert verdict.status is Status.FAILED
+    assert "exit code -9" in (verdict.evidence or "")
+
+
+async def test_a_check_that_writes_too_much_fails_though_it_ends_well(opening: Opening) -> None:
+    async with machine(opening) as world:
+        verdict = await graded(world, StateChecks((Script("bash", "head -c 9M /dev/zero"),)), "")
+    assert (verdict.status, verdict.metrics["limit"]) == (Status.OUTPUT_LIMIT, "output_mb")
+
+
+async def test_what_a_check_prints_is_escaped_in_the_evidence(opening: Opening) -> None:
+    async with machine(opening) as world:
+        check = Script("bash", "printf 'a\\033[2Jb\\u202e' >&2; exit 1")
+        verdict = await graded(world, StateChecks((check,)), "")
+    assert verdict.evidence == r"check 1 of 1 ended with exit code 1: a\x1b[2Jb\u202e"

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,15 +17,16 @@ import pytest
 from harness.agents import AgentError
 from harness.benchmarks import load_benchmark
 from harness.engine import faults
-from harness.engine.execute import Execution, execute
+from harness.engine.execute import LOST_SANDBOX, Execution, execute
 from harness.engine.faults import Faults
 from harness.engine.plan import PlannedAttempt
 from harness.engine.store import RunStore
 from harness.environments import Environment, environments
 from harness.environments.world import World
+from harness.errors import SandboxError
 from harness.model import AttemptRecord, Status, Submission, Task
 from harness.reports.progress import NotesOnly
-from harness.sandbox.sandbox import SandboxOutOfDisk, SandboxUnresponsive
+from harness.sandbox.failures import SandboxOutOfDisk, SandboxUnresponsive
 
 BENCHMARK = load_benchmark("mbpp", path="bundled", notify=print)
 
@@ -44,15 +46,22 @@ class Acting:
         return Submission("", agent_output="said")
 
 
-def task_in_world(monkeypatch: pytest.MonkeyPatch, end: Any) -> Task:
-    """A task of an environment of the tests' own, whose worlds have no sandbox and end as `end` does."""
+def task_in_world(
+    monkeypatch: pytest.MonkeyPatch, end: Any, *, acted: bool = False, leave: Any = lambda: None
+) -> Task:
+    """A task of an environment of the tests' own, whose worlds have no sandbox and end as `end` does.
+
+    With `acted` an agent has acted in them; `leave` is called when they are left.
+    """
     nothing: Any = None
 
     @contextlib.asynccontextmanager
     async def open_world(
         opening: Any, task: Task, rounds: int | None, seconds: float, record: Any
     ) -> AsyncIterator[World]:
-        yield World(nothing, nothing, {}, rounds=rounds, record=record, end=end)
+        sandbox: Any = SimpleNamespace(agent_acted=acted)
+        yield World(sandbox, nothing, {}, rounds=rounds, record=record, end=end)
+        leave()
 
     nowhere = Environment("nowhere", None, "no place", open_world=open_world)
     monkeypatch.setitem(environments(), "nowhere", nowhere)
@@ -125,3 +134,84 @@ async def test_a_guest_that_is_kept_from_answering_by_the_agent_is_a_timeout_of_
     record = await attempted(store, hang, task_in_world(monkeypatch, nothing_to_do))
     assert record.status is Status.TIMEOUT
     assert record.metrics == {"phase": "agent", "limit": "timeout_seconds", "tries": 3}
+
+
+async def test_a_sandbox_that_fails_after_the_agent_acted_is_the_agents_failure_at_once(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise SandboxError("PID 1 \x1b[2J is gone", acted_in=True)
+
+    record = await attempted(store, nothing_to_do, task_in_world(monkeypatch, fail, acted=True))
+    assert (record.status, record.score, record.error) == (Status.CRASHED, 0.0, "PID 1 \\x1b[2J is gone")
+    assert record.metrics == {"phase": "agent", "integrity": LOST_SANDBOX, "rounds": 0}
+
+
+async def test_an_error_that_names_no_sandbox_is_the_agents_once_it_has_acted(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise SandboxError("a process that ran the agent's SQL could not be ended")
+
+    record = await attempted(store, nothing_to_do, task_in_world(monkeypatch, fail, acted=True))
+    assert (record.status, record.metrics["integrity"]) == (Status.CRASHED, LOST_SANDBOX)
+
+
+async def test_a_silent_guest_after_the_agent_acted_is_a_timeout_at_once(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang() -> None:
+        raise SandboxUnresponsive("it did not answer", acted_in=True)
+
+    record = await attempted(store, nothing_to_do, task_in_world(monkeypatch, hang, acted=True))
+    assert record.status is Status.TIMEOUT
+    assert record.metrics == {
+        "phase": "agent",
+        "integrity": LOST_SANDBOX,
+        "limit": "timeout_seconds",
+        "rounds": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("acted", "error"),
+    [
+        pytest.param(True, SandboxError("the engine restarted", outside=True), id="ended from outside"),
+        pytest.param(True, SandboxError("a fresh one", acted_in=False), id="a sandbox of ours"),
+        pytest.param(
+            True, SandboxUnresponsive("paused", outside=True, acted_in=True), id="paused from outside"
+        ),
+        pytest.param(False, SandboxError("lost"), id="before the agent acted"),
+    ],
+)
+async def test_a_failure_that_is_not_the_agents_is_tried_again_and_has_no_score(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, acted: bool, error: SandboxError
+) -> None:
+    tries = []
+
+    async def fail() -> None:
+        tries.append(1)
+        raise error
+
+    record = await attempted(store, nothing_to_do, task_in_world(monkeypatch, fail, acted=acted))
+    assert (record.status, record.score) == (Status.INFRA_ERROR, None)
+    assert record.metrics["tries"] == len(tries) > 1
+    assert "integrity" not in record.metrics
+
+
+async def test_a_sandbox_that_cannot_be_removed_costs_no_verdict(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts = []
+
+    async def give_up() -> None:
+        acts.append(1)
+        raise AgentError("no idea")
+
+    def stay() -> None:
+        raise SandboxError("cannot remove a sandbox: timed out", outside=True)
+
+    async def end() -> None: ...
+
+    record = await attempted(store, give_up, task_in_world(monkeypatch, end, acted=True, leave=stay))
+    assert (record.status, len(acts)) == (Status.AGENT_ERROR, 1)

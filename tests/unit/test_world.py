@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ class Ground:
         self.entries: list[dict[str, Any]] = []
         self.ended = 0
         nothing: Any = None
+        sandbox: Any = SimpleNamespace(agent_acted=False)
 
         async def double(given: Number) -> str:
             return str(given.number * 2)
@@ -33,8 +35,9 @@ class Ground:
         async def end() -> None:
             self.ended += 1
 
+        self.sandbox = sandbox
         self.world = World(
-            nothing,
+            sandbox,
             nothing,
             {DOUBLE: double},
             rounds=rounds,
@@ -93,3 +96,49 @@ async def test_every_round_is_recorded() -> None:
 
 def test_a_tool_tells_its_arguments_as_a_json_schema() -> None:
     assert DOUBLE.parameters["properties"] == {"number": {"title": "Number", "type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "acted"),
+    [
+        ("double", {"number": 1}, True),
+        ("double", {}, False),
+        ("no such", {}, False),
+        ("submit", {"answer": ""}, False),
+    ],
+)
+async def test_an_agent_has_acted_once_a_tool_has_run(
+    name: str, arguments: dict[str, Any], acted: bool
+) -> None:
+    ground = Ground()
+    await ground.world.call(name, arguments)
+    assert ground.world.acted is ground.sandbox.agent_acted is acted
+
+
+async def test_a_tool_that_fails_has_run() -> None:
+    async def fail(_given: Number) -> str:
+        raise RuntimeError
+
+    ground = Ground()
+    ground.world._handlers["double"] = fail
+    with pytest.raises(RuntimeError):
+        await ground.world.call("double", {"number": 1})
+    assert ground.world.acted
+
+
+async def test_who_has_opened_a_terminal_has_acted() -> None:
+    sandbox: Any = SimpleNamespace(agent_acted=False)
+    opened: list[dict[str, Any]] = []
+    nothing: Any = None
+    world = World(
+        sandbox,
+        nothing,
+        {},
+        rounds=None,
+        record=nothing,
+        end=nothing,
+        terminal=lambda **arguments: opened.append(arguments),  # type: ignore[arg-type,return-value]
+    )
+    assert world.terminal is not None
+    world.terminal(rows=1, columns=2)
+    assert (world.acted, opened) == (True, [{"rows": 1, "columns": 2}])

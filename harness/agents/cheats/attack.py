@@ -16,10 +16,12 @@ class Kind(StrEnum):
     LEAVING = "leaving early"
     LYING = "lying objects"
     REACHING = "reaching the trusted side"
+    STEERING = "steering process 1"
     TAMPERING = "tampering with the ground"
     LEARNING = "learning the answers"
     SAMPLING = "learning over samples"
     EXHAUSTING = "exhausting resources"
+    LOSING = "losing the sandbox"
     TALKING = "answers that say too much"
 
 

@@ -11,6 +11,7 @@ from harness.agents.cheats import (
     learning,
     leaving,
     lying,
+    machine_states,
     on_literals,
     on_stdin,
     protocol,
@@ -19,6 +20,7 @@ from harness.agents.cheats import (
     sampling,
     saying,
     shells,
+    steering,
     tampering,
 )
 from harness.agents.cheats.attack import Attack
@@ -53,12 +55,12 @@ ATTACK_SETS: Mapping[type, tuple[Attack, ...]] = {
     NumberAnswer: saying.ON_NUMBERS,
     ShortAnswer: saying.ON_SHORT_ANSWERS,
     MathsAnswer: saying.ON_MATHS,
-    AnswerMatch: shells.ON_MATCHES,
+    AnswerMatch: (*shells.ON_MATCHES, *steering.ATTACKS),
     DatabaseAnswer: database.ON_ANSWERS,
     DatabaseState: database.ON_STATES,
     CallTests: ON_PROGRAMS,
     LiteralAnswer: on_literals.ATTACKS,
-    StateChecks: shells.ON_STATES,
+    StateChecks: (*shells.ON_STATES, *machine_states.ON_STATES, *steering.ATTACKS),
     StdinTests: on_stdin.ATTACKS,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.benchmarks.agentbench import rehearsal
 from harness.benchmarks.agentbench.categories import BUILT, CATEGORIES
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.quarantine import why_quarantined
@@ -27,6 +28,7 @@ BENCHMARKS = (
         not_built=frozenset(CATEGORIES) - BUILT,
         gather=read_layout,
         why_quarantined=why_quarantined,
+        rehearsals={rehearsal.ENVIRONMENT: rehearsal.find_unsound},
         scores=scores_of,
         adds=status_metrics,
     ),

@@ -10,8 +10,8 @@ from harness.sandbox.checks.canary import answer, attempt, ending
 from harness.sandbox.checks.check import Finding, Level, judged
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult
-from harness.sandbox.sandbox import HOME, Sandbox
-from harness.sandbox.spec import SHARED_MEMORY_FOLDER, TEMPORARY_FOLDER
+from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.spec import HOME, SHARED_MEMORY_FOLDER, TEMPORARY_FOLDER
 
 WRITABLE_FOLDERS = (HOME, TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER)
 EXCESS_MB = 16

@@ -87,24 +87,13 @@ def prepare() -> None:
     The files that the rules name stay open: the kernel forgets a rule on a file of /proc or /sys once it
     has dropped the file from memory.
     """
-    # Not ctypes, whose import takes five times as long.
-    import _ctypes
-
-    library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-    system_call = _ctypes.dlsym(library, "syscall")
-
-    def call(*arguments: int | bytes) -> int:
-        result: int = _ctypes.call_function(system_call, arguments)
-        return result
-
-    _filter_calls(lambda *arguments: _ctypes.call_function(_ctypes.dlsym(library, "prctl"), arguments))
+    call = system_call()
+    _filter_calls(library_function("prctl"))
     version = call(CREATE_RULESET, 0, 0, GET_VERSION)
     if version < NEEDED_VERSION:
         return
     _Confinement.call = call
-    rights = ALL_OF_THE_FIRST_VERSION | REFER
-    rights |= TRUNCATE if version >= TRUNCATE_VERSION else 0
-    rights |= DEVICE_CONTROL if version >= DEVICE_VERSION else 0
+    rights = known_rights(version)
     fields = [rights]
     fields += [0] if version >= NETWORK_VERSION else []
     fields += [ABSTRACT_SOCKETS | SIGNALS] if version >= SCOPE_VERSION else []
@@ -112,18 +101,43 @@ def prepare() -> None:
     _Confinement.rules = tuple(_rules(rights))
 
 
-def _rules(known_rights: int) -> Iterator[bytes]:
-    for path, rights in _grants(known_rights):
+def system_call() -> Callable[..., int]:
+    """Return a function that makes system calls by their numbers, and returns -1 for an error."""
+    return library_function("syscall")
+
+
+def library_function(name: str) -> Callable[..., int]:
+    # Not ctypes, whose import takes five times as long.
+    import _ctypes
+
+    address = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)  # type: ignore[arg-type]
+
+    def call(*arguments: int | bytes) -> int:
+        result: int = _ctypes.call_function(address, arguments)
+        return result
+
+    return call
+
+
+def known_rights(version: int) -> int:
+    """Return all rights over files that this version of Landlock knows."""
+    rights = ALL_OF_THE_FIRST_VERSION | REFER
+    rights |= TRUNCATE if version >= TRUNCATE_VERSION else 0
+    return rights | (DEVICE_CONTROL if version >= DEVICE_VERSION else 0)
+
+
+def _rules(known: int) -> Iterator[bytes]:
+    for path, rights in _grants(known):
         try:
             descriptor = os_open(path, O_PATH | O_CLOEXEC)
         except OSError:
             continue  # this machine or image has no such file
         kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_KEPT_DESCRIPTOR)
         close(descriptor)
-        yield RULE.pack(rights & known_rights, kept)
+        yield RULE.pack(rights & known, kept)
 
 
-def _grants(known_rights: int) -> Iterator[tuple[str, int]]:
+def _grants(known: int) -> Iterator[tuple[str, int]]:
     """Yield every path that a program may use, with its rights over all that is beneath.
 
     Each rule costs time in every child, so that there is none for a link or an empty folder.
@@ -136,7 +150,7 @@ def _grants(known_rights: int) -> Iterator[tuple[str, int]]:
         elif _holds_anything(entry.path):
             yield entry.path, EXECUTE | READ
     for path in WRITABLE_FOLDERS:
-        yield path, known_rights & ~DEVICE_CONTROL
+        yield path, known & ~DEVICE_CONTROL
     # No right to make anything there, and so no message queue.
     yield "/dev", READ | WRITE_FILE | TRUNCATE | DEVICE_CONTROL
     for path in CONSTANTS:

@@ -77,14 +77,21 @@ def clear(folders: list[str]) -> None:
 
 
 def remove(paths: list[str]) -> None:
-    """Remove these files and folders with all that is in them, following no link. Raises OSError."""
-    for path in paths:
+    """Remove these files and folders with all that is in them, following no link. Raises OSError.
+
+    However deep a folder is, this needs no more than one path at a time of those above it.
+    """
+    waiting = list(paths)
+    while waiting:
+        path = waiting[-1]
         try:
-            facts = os.lstat(path)
-            if stat.S_ISDIR(facts.st_mode):
-                remove([os.path.join(path, name) for name in os.listdir(path)])
-                os.rmdir(path)
-            else:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
                 os.unlink(path)
+            elif names := os.listdir(path):
+                waiting += [os.path.join(path, name) for name in names]
+                continue
+            else:
+                os.rmdir(path)
         except FileNotFoundError:
-            continue
+            pass
+        waiting.pop()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .loop import Loop
+    from .script_confinement import ScriptConfinement
     from .spawner import Spawner
     from .users import User, Users
 
@@ -173,8 +174,8 @@ class CommandJob(Job):
             pid = os.fork()
             if pid == 0:
                 self._exec(request, source, stdout, stderr)
-        except BlockingIOError:
-            # Others of this container have used up all processes that there may be.
+        except OSError:
+            # Others of this container have used up all processes that there may be, or the memory for one.
             loop.after(0.0, self._cannot_start)
         else:
             self._pid = self._session = pid
@@ -182,6 +183,9 @@ class CommandJob(Job):
         finally:
             for descriptor in (source, stdout, stderr):
                 os.close(descriptor)
+
+    def confine(self) -> None:
+        """Narrow the reach of the command, in its process."""
 
     def source(self, stdin: bytes) -> int:
         """Return the descriptor that the command reads as its stdin."""
@@ -242,6 +246,7 @@ class CommandJob(Job):
             except (OSError, ValueError) as error:
                 os.write(2, f"cannot start in {folder}: {error}\n".encode("utf-8", "backslashreplace"))
                 return
+            self.confine()
             _execute(argv, request["environment"])
         except FileNotFoundError:
             status = 127
@@ -253,7 +258,25 @@ class CommandJob(Job):
 
 
 class ScriptJob(CommandJob):
-    """Runs a trusted script as root, and leaves alive what it has started: a task may need its daemons."""
+    """Runs a trusted script as root, and leaves alive what it has started: a task may need its daemons.
+
+    `confinement` is None where the script may do all that root may.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        request: dict[str, Any],
+        user: User,
+        confinement: ScriptConfinement | None,
+        finished: Callable[[dict[str, Any], bytes], None],
+    ) -> None:
+        self._confinement = confinement
+        super().__init__(loop, request, b"", user, lambda: False, finished)
+
+    def confine(self) -> None:
+        if self._confinement is not None:
+            self._confinement.apply()
 
     def _end_processes(self) -> bool:
         if self._pid is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import os
 import select
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 class Timer:
     """A pending call. `cancel` makes it never happen."""
 
-    def __init__(self, when: float, call: Callable[[], None]) -> None:
+    def __init__(self, when: float, call: Callable[[], None], owner: int | None = None) -> None:
         self.when = when
         self.call: Callable[[], None] | None = call
+        self.owner = owner
 
     def cancel(self) -> None:
         self.call = None
@@ -28,13 +30,21 @@ class Timer:
 
 
 class Loop:
-    """Callbacks on descriptors, on the monotonic clock and on the end of child processes."""
+    """Callbacks on descriptors, on the monotonic clock and on the end of child processes.
+
+    A callback belongs to the request for which it was made, its owner. Where one fails, `failed` is called
+    with the owner and the error, and the loop goes on: a request that goes wrong must not end PID 1. An
+    error in a callback without an owner is raised.
+    """
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._readers: dict[int, Callable[[], None]] = {}
+        self._readers: dict[int, tuple[Callable[[], None], int | None]] = {}
         self._timers: list[Timer] = []
-        self._children: dict[int, Callable[[int, float], None]] = {}
+        self._children: dict[int, tuple[Callable[[int, float], None], int | None]] = {}
+        # The request that is being served, which owns the callbacks that are made meanwhile.
+        self._owner: int | None = None
+        self.failed: Callable[[int, Exception], None] | None = None
         # The processor time of the processes that PID 1 has reaped in place of their parents.
         self.orphan_seconds = 0.0
         self._wake_read, wake_write = os.pipe()
@@ -46,7 +56,7 @@ class Loop:
 
     def watch(self, descriptor: int, ready: Callable[[], None]) -> None:
         """Call `ready` whenever `descriptor` can be read or has ended."""
-        self._readers[descriptor] = ready
+        self._readers[descriptor] = ready, self._owner
         self._poll.register(descriptor, select.POLLIN | select.POLLHUP | select.POLLERR)
 
     def unwatch(self, descriptor: int) -> None:
@@ -54,13 +64,27 @@ class Loop:
             self._poll.unregister(descriptor)
 
     def after(self, seconds: float, call: Callable[[], None]) -> Timer:
-        timer = Timer(time.monotonic() + seconds, call)
+        timer = Timer(time.monotonic() + seconds, call, self._owner)
         heapq.heappush(self._timers, timer)
         return timer
 
     def on_exit(self, pid: int, call: Callable[[int, float], None]) -> None:
         """Call `call(wait status, CPU seconds)` once the child has ended and is reaped."""
-        self._children[pid] = call
+        self._children[pid] = call, self._owner
+
+    def serve(self, owner: int | None, call: Callable[[], None]) -> bool:
+        """Make a call for this owner; return whether it succeeded. Raises what fails without an owner."""
+        before, self._owner = self._owner, owner
+        try:
+            call()
+        except Exception as error:
+            if owner is None or self.failed is None:
+                raise
+            self.failed(owner, error)
+            return False
+        finally:
+            self._owner = before
+        return True
 
     def run(self) -> None:
         """Serve for ever; the process ends by exiting."""
@@ -71,15 +95,16 @@ class Loop:
             if self._timers:
                 wait = max(0.0, self._timers[0].when - time.monotonic()) * 1000 + 1
             for descriptor, _event in self._poll.poll(wait):
-                ready = self._readers.get(descriptor)
-                if ready is not None:
-                    ready()
+                reader = self._readers.get(descriptor)
+                if reader is not None and not self.serve(reader[1], reader[0]):
+                    # It has not read what there is, and would fail again for ever.
+                    self.unwatch(descriptor)
             self.reap()
             now = time.monotonic()
             while self._timers and self._timers[0].when <= now:
                 timer = heapq.heappop(self._timers)
                 if timer.call is not None:
-                    timer.call()
+                    self.serve(timer.owner, timer.call)
 
     def reap(self) -> None:
         """Collect every child that has ended, orphans of jobs included."""
@@ -90,11 +115,12 @@ class Loop:
                 return
             if pid == 0:
                 return
-            call = self._children.pop(pid, None)
+            seconds = usage.ru_utime + usage.ru_stime
+            call, owner = self._children.pop(pid, (None, None))
             if call is None:
-                self.orphan_seconds += usage.ru_utime + usage.ru_stime
+                self.orphan_seconds += seconds
             else:
-                call(status, usage.ru_utime + usage.ru_stime)
+                self.serve(owner, functools.partial(call, status, seconds))
 
     def _drain_wake(self) -> None:
         try:

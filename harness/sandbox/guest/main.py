@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -9,7 +10,7 @@ import signal
 import sys
 import time
 
-from . import files, frames, marks, processes, rehearsal, roles, spawner, survey
+from . import apart, contents, files, frames, marks, processes, rehearsal, roles, spawner
 from .input_jobs import InputsJob
 from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
 from .loop import Loop
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .script_confinement import ScriptConfinement
+
 FILE_SECONDS = 30.0
+# The largest file that a machine may hold is made again in pieces.
+MAX_FILE_BYTES = 1 << 30
 # An engine that crashes between a container's start and its hello may forget it, and never close its stream.
 HELLO_SECONDS = 60.0
 AGENT = "agent"
 ROOT_FOLDER = "/root"
-SIGNAL_SECONDS = 0.5
+MAX_ERROR_CHARACTERS = 1000
+# How many processes that cannot be ended are listed.
+MAX_LEFT = 20
 
 
 class Guest:
@@ -49,7 +56,8 @@ class Guest:
         self._marks: Marks | None = None
         self._agent: User | None = None
         self._shell: Shell | None = None
-        self._acting_since = 0
+        self._started_ns = 0
+        self._script_confinement: ScriptConfinement | None = None
         self._services: dict[int, Service] = {}
         self._jobs: dict[int, Job | Call | TerminalJob | InputsJob] = {}
         self._verbs: dict[str, Callable[[int, dict[str, Any], bytes], None]] = {
@@ -68,9 +76,11 @@ class Guest:
             "shell": self._open_shell,
             "run": self._run,
             "end": self._end,
-            "remove": self._remove,
             "begin": self._begin,
-            "survey": self._survey,
+            "list": self._list,
+            "describe": self._describe,
+            "contents": self._contents,
+            "make": self._make,
             "terminal": self._open_terminal,
             "type": lambda _number, header, body: self._with_terminal(header, lambda it: it.type(body)),
             "resize": lambda _number, header, _body: self._with_terminal(
@@ -80,6 +90,7 @@ class Guest:
                 header, lambda it: it.seen(header["bytes"])
             ),
         }
+        loop.failed = self._fail
         loop.watch(0, self._read)
         self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(4))
         for spawned in spawners:
@@ -90,16 +101,32 @@ class Guest:
         if not data:
             os._exit(0)  # the host is gone, and with PID 1 goes every process of the container
         for header, body in self._decoder.feed(data):
-            number = header["id"]
-            try:
-                self._verbs[header["verb"]](number, header, body)
-            except (OSError, KeyError, TypeError, ValueError) as error:
-                self._answer(number, {"error": f"{type(error).__name__}: {error}"})
+            self._loop.serve(header["id"], functools.partial(self._do, header, body))
+
+    def _do(self, header: dict[str, Any], body: bytes) -> None:
+        self._verbs[header["verb"]](header["id"], header, body)
+
+    def _fail(self, number: int, error: Exception) -> None:
+        """Answer a request with the error that it met, whatever it is, and end the job that it started."""
+        job = self._jobs.pop(number, None)
+        try:
+            if job is not None:
+                job.stop(KILLED)
+        except Exception:
+            pass
+        self._answer(number, {"error": f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]})
 
     def _answer(self, number: int, reply: dict[str, Any], body: bytes = b"") -> None:
-        view = memoryview(frames.encode_frame({"id": number, **reply}, body))
-        while view:
-            view = view[os.write(self._output, view) :]
+        try:
+            frame = frames.encode_frame({"id": number, **reply}, body)
+        except frames.FrameError as error:
+            frame = frames.encode_frame({"id": number, "error": str(error)})
+        try:
+            view = memoryview(frame)
+            while view:
+                view = view[os.write(self._output, view) :]
+        except OSError:
+            os._exit(0)  # the host is gone
 
     def _hello(self, number: int, header: dict[str, Any], _body: bytes) -> None:
         self._unwanted.cancel()
@@ -109,41 +136,40 @@ class Guest:
         self._marks = Marks(
             header["work_folder"], header["shared_folders"], process_ids=self._counts_process_ids
         )
-        self._loop.after(header["deadline_seconds"], lambda: os._exit(3))
+        # Both last as long as the container: they belong to no request, and their failure is its end.
+        self._loop.serve(None, lambda: self._watch_over(header))
         if header.get("root_agent"):
             self._serve_root()
-        if "watch" in header:
-            UsageWatch(self._loop, self._jobs, header["watch"])
         self._answer(number, {"python": sys.version.split()[0], "pid": os.getpid()})
 
-    def _serve_root(self) -> None:
-        """Let the agent be root, and PID 1 out of its reach. Nothing of the agent's runs yet.
+    def _watch_over(self, header: dict[str, Any]) -> None:
+        self._loop.after(header["deadline_seconds"], lambda: os._exit(3))
+        if "watch" in header:
+            UsageWatch(self._loop, self._jobs, header["watch"])
 
-        Who wants to look into a process or to change its limits must have all three of its users, and
-        no process can be three users at once.
-        """
-        # PID 1 has all the code that it will ever run: what lies in files is the agent's from now on.
-        sys.path.clear()
-        sys.meta_path.clear()
-        # Root may send any signal: only those from outside, which come from nobody in here, are heeded.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
-        self._heed_engine()
+    def _serve_root(self) -> None:
+        """Let the agent be root, and PID 1 out of its reach. Nothing of the agent's runs yet."""
+        from .script_confinement import ScriptConfinement
+
+        self._script_confinement = ScriptConfinement()
+        # Root may send any signal. The kernel spares PID 1 those that it has no handler for, and the engine
+        # stops this container by SIGKILL.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for spawned in self._spawners:
             self._loop.unwatch(spawned.link.fileno())
             spawned.link.close()
         processes.end_everyone()
-        os.setresuid(processes.NOBODY, 0, processes.NOBODY - 1)
+        apart.leave_root()
+        # PID 1 has all the code that it will ever run: what lies in files is the agent's from now on.
+        sys.path.clear()
+        sys.meta_path.clear()
         self._agent = User(0, ROOT_FOLDER)
+        self._started_ns = contents.next_tick_ns()
 
-    def _heed_engine(self) -> None:
-        sent = signal.sigtimedwait((signal.SIGTERM,), 0)
-        if sent is not None and sent.si_pid == 0:
-            os._exit(0)
-        self._loop.after(SIGNAL_SECONDS, self._heed_engine)
-
-    def _script(self, number: int, header: dict[str, Any], body: bytes) -> None:
+    def _script(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        confinement = self._script_confinement if header["confined"] else None
         finished = self._finisher(number)
-        self._jobs[number] = ScriptJob(self._loop, header, body, self._agent_user(), lambda: False, finished)
+        self._jobs[number] = ScriptJob(self._loop, header, self._agent_user(), confinement, finished)
 
     def _open_shell(self, number: int, header: dict[str, Any], _body: bytes) -> None:
         if self._shell is not None or self._agent_user().uid != 0:
@@ -175,35 +201,32 @@ class Guest:
         """End every process but this one, and tell which are left: none, or something is wrong."""
         processes.end_everyone()
         self._loop.reap()
-        self._answer(number, {"left": [pid for pid, _started in processes.everyone()]})
-
-    def _remove(self, number: int, header: dict[str, Any], _body: bytes) -> None:
-        def remove() -> bytes:
-            files.remove(header["paths"])
-            return b""
-
-        self._as_agent(number, remove, folder="/")
+        self._answer(number, {"left": [pid for pid, _started in processes.everyone()][:MAX_LEFT]})
 
     def _begin(self, number: int, _header: dict[str, Any], _body: bytes) -> None:
-        """Take note of the moment from which on changes are the agent's."""
-        self._acting_since = survey.now_ns()
-        # What was changed in the same tick of the clock before would count as the agent's.
-        while survey.now_ns() == self._acting_since:
-            time.sleep(0.001)
-        self._acting_since = survey.now_ns()
-        self._answer(number, {})
+        """Answer with a time that every earlier change is before."""
+        self._answer(number, {"now_ns": contents.next_tick_ns()})
 
-    def _survey(self, number: int, header: dict[str, Any], _body: bytes) -> None:
-        """Tell what is at `paths`; with `changed`, what was changed there since the agent began."""
+    def _list(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        since = self._started_ns if header["since_ns"] is None else header["since_ns"]
+        self._as_agent(number, lambda: json.dumps(contents.list_changed(since)).encode(), folder="/")
 
-        def look() -> bytes:
-            if header["changed"]:
-                found = survey.changed_since(header["paths"], self._acting_since)
-            else:
-                found = [[path, survey.describe(path)] for path in header["paths"]]
-            return json.dumps(found).encode()
+    def _describe(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        self._as_agent(
+            number, lambda: json.dumps(contents.describe_each(header["paths"])).encode(), folder="/"
+        )
 
-        self._as_agent(number, look, folder="/")
+    def _contents(self, number: int, header: dict[str, Any], _body: bytes) -> None:
+        self._as_agent(number, lambda: contents.read_ranges(header["ranges"]), folder="/")
+
+    def _make(self, number: int, header: dict[str, Any], body: bytes) -> None:
+        def make() -> bytes:
+            contents.make(header["make"])
+            contents.fill(header["fill"], body)
+            contents.finish(header["finish"])
+            return b""
+
+        self._as_agent(number, make, folder="/")
 
     def _bye(self, _number: int, _header: dict[str, Any], _body: bytes) -> None:
         os._exit(0)
@@ -302,8 +325,9 @@ class Guest:
 
     def _finisher(self, number: int) -> Callable[[dict[str, Any], bytes], None]:
         def finished(reply: dict[str, Any], body: bytes) -> None:
-            del self._jobs[number]
-            self._answer(number, reply, body)
+            # One that has failed is forgotten, and answered.
+            if self._jobs.pop(number, None) is not None:
+                self._answer(number, reply, body)
 
         return finished
 
@@ -346,7 +370,7 @@ class Guest:
             pid = os.fork()
             if pid == 0:
                 _work_and_exit(user, write_end, work)
-        except BlockingIOError:
+        except OSError:
             os.close(read_end)
             self._answer(
                 number, {"refused": "no process is left to do it: the limit on processes is reached"}
@@ -362,15 +386,15 @@ def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> Non
     try:
         limits = {
             "cpu_seconds": int(FILE_SECONDS),
-            "file_bytes": frames.MAX_BODY_BYTES,
+            "file_bytes": MAX_FILE_BYTES,
             "open_files": 64,
         }
         processes.act_for(user.uid, user.folder, limits, [write_end])
         try:
             data = work()
             status = 0
-        except (OSError, ValueError, files.FileRefused) as error:
-            data = str(error).encode("utf-8", "backslashreplace")
+        except Exception as error:
+            data = (str(error) or type(error).__name__).encode("utf-8", "backslashreplace")
         view = memoryview(data)
         while view:
             view = view[os.write(write_end, view) :]
@@ -390,13 +414,22 @@ class FileAnswer:
         self._data = bytearray()
         self._ended = False
         self._status: int | None = None
-        self._timer = loop.after(FILE_SECONDS, lambda: processes.send([pid], 9))
+        self._pid = pid
+        self._timer = loop.after(FILE_SECONDS, self._end)
         loop.watch(read_end, self._read)
         loop.on_exit(pid, self._exited)
+
+    def _end(self) -> None:
+        if self._status is None:
+            processes.send([self._pid], signal.SIGKILL)
 
     def _read(self) -> None:
         data = os.read(self._read_end, 1 << 20)
         self._data += data
+        if len(self._data) > frames.MAX_BODY_BYTES:
+            # More than fits into an answer, and than any work of ours says.
+            self._end()
+            data = b""
         if not data:
             self._loop.unwatch(self._read_end)
             os.close(self._read_end)
@@ -414,8 +447,8 @@ class FileAnswer:
         if self._status == 0:
             self._answer({}, bytes(self._data))
         else:
-            reason = bytes(self._data).decode("utf-8", "backslashreplace") or "the file job was killed"
-            self._answer({"refused": reason}, b"")
+            reason = bytes(self._data[:MAX_ERROR_CHARACTERS]).decode("utf-8", "backslashreplace")
+            self._answer({"refused": reason or "the file job was killed"}, b"")
 
 
 def main() -> None:
@@ -433,7 +466,7 @@ def main() -> None:
     spawners = Spawners(candidates=spawner.start(roles.CANDIDATE), tests=spawner.start(roles.TESTS))
     counts_process_ids = marks.counts_process_ids(last, forks=len(spawners))
     guest = Guest(loop, spawners, output, counts_process_ids=counts_process_ids)
-    # An engine that stops asks for the end this way first, and waits. Nobody in here may.
+    # An engine that stops asks for the end this way first, and waits. No job may send it.
     signal.signal(signal.SIGTERM, lambda _signal, _frame: os._exit(0))
     # A collection would write to every object, and so copy every page that a fork shares.
     gc.freeze()

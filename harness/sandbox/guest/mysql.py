@@ -42,23 +42,19 @@ _SQLITE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _MYSQL = re.compile(
-    r"""(?P<space>\s+|--(?=\s|\Z)[^\n]*|\#[^\n]*|/\*.*?\*/|/\*.*)
+    r"""(?P<space>\s+|--(?=\s|\Z)[^\n]*|\#[^\n]*|/\*!\d*|\*/(?!\*)|/\*.*?\*/|/\*.*)
     |(?P<string>'[^'\\]*(?:(?:''|\\.)[^'\\]*)*')
     |(?P<quoted>"[^"\\]*(?:(?:""|\\.)[^"\\]*)*")
     |(?P<name>`[^`]*(?:``[^`]*)*`)"""
     + _COMMON,
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(.)|(['\"])\2", re.DOTALL)
+# In a literal, and by the mark that encloses it: an escape, or the mark itself, which is doubled.
+_ESCAPES = {mark: re.compile(rf"\\(.)|({mark}){mark}", re.DOTALL) for mark in "'\""}
 # What MySQL writes for characters; of % and _ it keeps the backslash, for LIKE.
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "", "Z": "\x1a", "%": "\\%", "_": "\\_"}
-# SQLite has these as words of its grammar, so that no function can have the name.
-_FUNCTIONS = {"left": "mysql_left", "right": "mysql_right"}
-_OPERATORS = {"rlike": "REGEXP", "mod": "%", "<=>": "IS", "&&": "AND", "xor": "<>"}
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _INSERTS = ("insert", "replace")
-_COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "between")
-# Words that stand before a number without being what it is compared with.
-_NO_COLUMNS = ("and", "or", "not", "where", "is", "in", "like", "null", "then", "else", "end", "case", "when")
+_MODIFIERS = ("low_priority", "high_priority", "delayed", "quick")
 _AFTER_SET = ("where", "order", "limit", "from", "returning")
 # A number that SQLite would not give back as MySQL keeps it: 7.50, 5., and more digits than a double has.
 _KEPT_AS_TEXT = re.compile(r"\d+\.(?:\d*0)?|\d{16,}|(?=[\d.]{17})\d*\.\d+")
@@ -66,6 +62,10 @@ _KEPT_AS_TEXT = re.compile(r"\d+\.(?:\d*0)?|\d{16,}|(?=[\d.]{17})\d*\.\d+")
 
 class Unreadable(Exception):
     """The text cannot be told into statements, or asks for what is not there; the message says which."""
+
+
+class Wrong(Unreadable):
+    """The statement is understood, and MySQL refuses it."""
 
 
 def statements(text: str, *, escapes: bool) -> Iterator[tuple[int, list[Token]]]:
@@ -106,18 +106,56 @@ def as_stored(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
-def translated(tokens: list[Token], *, meant_for_mysql: bool) -> str:
-    """Return the statement, whose tokens were read with escapes, for SQLite.
+def for_parser(tokens: list[Token], *, quotes_are_strings: bool) -> tuple[str, frozenset[str]]:
+    """Return a statement, whose tokens were read with escapes, in the form that `mysql_dialect` reads.
 
-    Where it was `meant_for_mysql`, "text" is a text (to SQLite a name, or a text where there is no such
-    name), and what is compared with a number is compared as one.
+    Its literals have no escapes but doubled marks, because sqlglot knows fewer escapes than MySQL; its texts
+    that follow each other are one; REPLACE is INSERT OR REPLACE, and no modifier of priority is left.
+    Unless double `quotes_are_strings` they are names, which come second: SQLite may read them as texts.
     """
-    out = [_plain(token, meant_for_mysql) for token in tokens if token[0] != SPACE]
-    if meant_for_mysql:
-        out = _as_numbers(out)
-    for rewrite in (_transaction, _insert, _update, _create, _truncate, _operators, _calls):
-        out = rewrite(out)
-    return text_spaced(out)
+    out: list[str] = []
+    loose: set[str] = set()
+    for kind, text in _without_modifiers(tokens):
+        if kind == STRING or (kind == QUOTED and quotes_are_strings):
+            _append_string(out, _value_of(text))
+        elif kind == QUOTED:
+            loose.add(_value_of(text))
+            out.append("`" + _value_of(text).replace("`", "``") + "`")
+        else:
+            out.append(text)
+    return "".join(out).strip(), frozenset(loose)
+
+
+def _append_string(out: list[str], value: str) -> None:
+    """Add a literal, or its end where the text so far ends in one: 'a' 'b' is 'ab'."""
+    literal = "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+    last = len(out) - 1
+    while last >= 0 and out[last] == " ":
+        last -= 1
+    if last >= 0 and last < len(out) - 1 and out[last].endswith("'") and len(out[last]) > 1:
+        out[last:] = [out[last][:-1] + literal[1:]]
+    else:
+        out.append(literal)
+
+
+def _without_modifiers(tokens: list[Token]) -> list[Token]:
+    words = [token for token in tokens if token[0] != SPACE]
+    first = words[0][1].lower() if words else ""
+    if first not in ("insert", "replace", "update", "delete"):
+        return tokens
+    rest = tokens[tokens.index(words[0]) + 1 :]
+    while True:
+        place = next((at for at, token in enumerate(rest) if token[0] != SPACE), len(rest))
+        if place == len(rest) or rest[place][0] != WORD:
+            break
+        word = rest[place][1].lower()
+        if word not in _MODIFIERS and not (word == "ignore" and first in ("update", "delete")):
+            break
+        rest = rest[place + 1 :]
+    if first != "replace" or _is([token for token in rest if token[0] != SPACE], 0, "("):
+        return [(WORD, first), (SPACE, " "), *rest]
+    into = [] if _is([token for token in rest if token[0] != SPACE], 0, "into") else [(WORD, "INTO ")]
+    return [(WORD, "INSERT OR REPLACE "), *into, *rest]
 
 
 def shown(tokens: list[Token]) -> tuple[str, tuple[str, ...]] | None:
@@ -233,13 +271,9 @@ def _quoted_numbers(
     return out
 
 
-def _plain(token: Token, quotes_are_strings: bool) -> Token:
-    kind, text = token
-    if kind not in (STRING, QUOTED):
-        return token
-    mark = "'" if kind == STRING or quotes_are_strings else '"'
-    plain = _ESCAPE.sub(lambda found: _character(found), text[1:-1])
-    return (STRING if mark == "'" else QUOTED), mark + plain.replace(mark, mark * 2) + mark
+def _value_of(literal: str) -> str:
+    """The value of a text or name in quotes, of which MySQL's escapes are read."""
+    return _ESCAPES[literal[0]].sub(_character, literal[1:-1])
 
 
 def _character(found: re.Match[str]) -> str:
@@ -252,149 +286,3 @@ def _is(tokens: list[Token], place: int, *words: str) -> bool:
         place + offset < len(tokens) and tokens[place + offset][1].lower() == word
         for offset, word in enumerate(words)
     )
-
-
-def _transaction(tokens: list[Token]) -> list[Token]:
-    return [(WORD, "BEGIN")] if _is(tokens, 0, "start", "transaction") else tokens
-
-
-def _truncate(tokens: list[Token]) -> list[Token]:
-    if not _is(tokens, 0, "truncate"):
-        return tokens
-    return [(WORD, "DELETE FROM"), *tokens[2 if _is(tokens, 1, "table") else 1 :]]
-
-
-def _insert(tokens: list[Token]) -> list[Token]:
-    """INSERT IGNORE, without INTO, with VALUE, or with SET."""
-    if not tokens or tokens[0][1].lower() not in _INSERTS:
-        return tokens
-    head, rest = tokens[0][1], tokens[1:]
-    if _is(rest, 0, "ignore"):
-        head, rest = f"{head} OR IGNORE", rest[1:]
-    if rest and rest[0][1].lower() not in ("into", "or"):
-        head += " INTO"
-    place = _top(rest, "set")
-    if place is not None and _top(rest[:place], "values") is None and _top(rest[:place], "select") is None:
-        parts = [_parted(part, "=") for part in _split(rest[place + 1 :])]
-        names = ", ".join(text_spaced(name) for name, _ in parts)
-        values = ", ".join(text_spaced(value) for _, value in parts)
-        return [(WORD, head), *rest[:place], (OTHER, f"({names}) VALUES ({values})")]
-    place = _top(rest, "value")
-    if place is not None:
-        rest = [*rest[:place], (WORD, "VALUES"), *rest[place + 1 :]]
-    return [(WORD, head), *rest]
-
-
-def _update(tokens: list[Token]) -> list[Token]:
-    """SET t.a = 1: SQLite wants the column alone."""
-    place = _top(tokens, "set") if _is(tokens, 0, "update") else None
-    if place is None:
-        return tokens
-    end = next(
-        (at for word in _AFTER_SET if (at := _top(tokens, word)) is not None and at > place), len(tokens)
-    )
-    parts = []
-    for part in _split(tokens[place + 1 : end]):
-        if len(part) > 3 and part[1][1] == "." and part[3][1] == "=":
-            part = part[2:]
-        parts += [(OTHER, ","), *part]
-    return [*tokens[: place + 1], *parts[1:], *tokens[end:]]
-
-
-def _create(tokens: list[Token]) -> list[Token]:
-    """CREATE TABLE ... ENGINE=InnoDB: what follows the columns says nothing to SQLite."""
-    if not _is(tokens, 0, "create", "table") or _top(tokens, "select") is not None:
-        return tokens
-    last = max((place for place, token in enumerate(tokens) if token[1] == ")"), default=len(tokens) - 1)
-    return [token for token in tokens[: last + 1] if token[1].lower() != "auto_increment"]
-
-
-def _as_numbers(tokens: list[Token]) -> list[Token]:
-    """WHERE a = 2012: MySQL takes the number at the start of the text, SQLite compares texts."""
-    place = _top(tokens, "where")
-    if place is None:
-        return tokens
-    out = tokens[: place + 1]
-    for at in range(place + 1, len(tokens)):
-        kind, text = tokens[at]
-        column = kind == NAME or (kind == WORD and text.lower() not in _NO_COLUMNS)
-        compared = _text_at(tokens, at + 1) in _COMPARISONS and _number_at(tokens, at + 2)
-        listed = _is(tokens, at + 1, "in", "(") and _number_at(tokens, at + 3)
-        # Of t.a the column is what comes last, and t goes with it.
-        if column and (compared or listed) and _text_at(tokens, at - 1) != ".":
-            out.append((OTHER, f"({text} + 0)"))
-        else:
-            out.append(tokens[at])
-    return out
-
-
-def _number_at(tokens: list[Token], place: int) -> bool:
-    place += _text_at(tokens, place) == "-"
-    return place < len(tokens) and tokens[place][0] == NUMBER
-
-
-def _text_at(tokens: list[Token], place: int) -> str:
-    return tokens[place][1].lower() if 0 <= place < len(tokens) else ""
-
-
-def _operators(tokens: list[Token]) -> list[Token]:
-    return [
-        (OTHER, _OPERATORS[text.lower()])
-        if kind in (WORD, OTHER) and text.lower() in _OPERATORS and not _is(tokens, place + 1, "(")
-        else (kind, text)
-        for place, (kind, text) in enumerate(tokens)
-    ]
-
-
-def _calls(tokens: list[Token]) -> list[Token]:
-    out = list(tokens)
-    for place, (kind, text) in enumerate(tokens):
-        if kind != WORD:
-            continue
-        called = _is(tokens, place + 1, "(")
-        if called and text.lower() in _FUNCTIONS:
-            out[place] = (WORD, _FUNCTIONS[text.lower()])
-        elif text.lower() == "separator" and place + 1 < len(tokens) and tokens[place + 1][0] == STRING:
-            out[place] = (OTHER, ",")
-    return out
-
-
-def text_spaced(tokens: list[Token]) -> str:
-    """The tokens as text, with blanks as people set them: columns of a result are named after it."""
-    pieces: list[str] = []
-    before = "("
-    for _, text in tokens:
-        if before not in ("(", ".") and text not in ("(", ")", ",", "."):
-            pieces.append(" ")
-        pieces.append(text)
-        before = text
-    return "".join(pieces)
-
-
-def _top(tokens: list[Token], word: str) -> int | None:
-    """Where `word` stands outside all parentheses."""
-    depth = 0
-    for place, (kind, text) in enumerate(tokens):
-        depth += (text == "(") - (text == ")")
-        if depth == 0 and kind == WORD and text.lower() == word:
-            return place
-    return None
-
-
-def _split(tokens: list[Token]) -> list[list[Token]]:
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        depth += (token[1] == "(") - (token[1] == ")")
-        if depth == 0 and token[1] == ",":
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
-
-
-def _parted(tokens: list[Token], mark: str) -> tuple[list[Token], list[Token]]:
-    for place, token in enumerate(tokens):
-        if token[1] == mark:
-            return tokens[:place], tokens[place + 1 :]
-    return tokens, []

@@ -1,16 +1,18 @@
-"""What MySQL has and SQLite has not: functions, and how texts compare.
+"""MySQL's functions for SQLite.
 
-Texts compare as under MySQL's `utf8mb4_0900_ai_ci`, as nearly as the standard library allows: without
-regard to case, accents and forms of a character. It takes the place of SQLite's NOCASE, so that a file
-that names it opens anywhere.
+Each one is there as `mysql_NAME`, as which translated statements call it, and as NAME where SQLite has no
+function of its own that an agent could mean.
 """
 
 from __future__ import annotations
 
+import decimal
 import functools
 import math
-import re
-import unicodedata
+
+from . import mysql_dates, mysql_texts
+from . import mysql_values as values
+from .mysql_values import compare_values, folded, number, strict, text, truth, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,22 +20,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+PREFIX = "mysql_"
 COLLATIONS = ("NOCASE", "utf8mb4_0900_ai_ci", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8_general_ci")
-_LONG = 1 << 20
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def folded(text: str) -> str:
-    """The text without case, accents and forms: equal for what MySQL holds to be equal."""
-    if text.isascii():
-        return text.lower()
-    apart = unicodedata.normalize("NFKD", text)
-    return "".join(char for char in apart if not unicodedata.combining(char)).casefold()
-
-
-def compare(one: str, other: str) -> int:
-    first, second = folded(one), folded(other)
-    return (first > second) - (first < second)
+# SQLite's functions that an agent means by these names, unless its statement had to be translated.
+_SQLITES_OWN = frozenset(
+    (
+        *("abs", "ceil", "ceiling", "char", "current_date", "current_time", "current_timestamp", "date"),
+        *(
+            "degrees",
+            "exp",
+            "floor",
+            "hex",
+            "ifnull",
+            "instr",
+            "length",
+            "ln",
+            "log",
+            "log10",
+            "log2",
+            "ltrim",
+        ),
+        *("mod", "nullif", "octet_length", "pi", "pow", "power", "quote", "radians", "replace", "round"),
+        *("rtrim", "sign", "sqrt", "substr", "substring", "time", "trim", "unhex"),
+    )
+)
 
 
 class Failures:
@@ -42,12 +52,21 @@ class Failures:
     def __init__(self) -> None:
         self.last: str | None = None
 
-    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             try:
-                return function(*arguments)
+                found = function(*arguments)
+                if isinstance(found, str) and not found.isascii():
+                    found.encode()  # or SQLite could not say whose fault it is
+                return found
+            except UnicodeEncodeError:
+                self.last = f"{name.upper()}: the result is no text of UTF-8"
+                raise
+            except TypeError:
+                self.last = f"{name.upper()}: {len(arguments)} arguments do not fit it"
+                raise
             except Exception as error:
-                self.last = f"{error}"
+                self.last = f"{error}" or f"{name.upper()}: {type(error).__name__}"
                 raise
 
         return call
@@ -57,200 +76,284 @@ def install(connection: sqlite3.Connection) -> Failures:
     """Give the connection the functions and collations. Returns where their failures are told."""
     failures = Failures()
     install_collations(connection)
-    for name, count, function in _FUNCTIONS:
-        connection.create_function(name, count, failures.wrapped(function))
+    for name, function in OPERATORS.items():
+        connection.create_function(PREFIX + name, -1, failures.wrapped(name, function))
+    for name, function in FUNCTIONS.items():
+        wrapped = failures.wrapped(name, function)
+        connection.create_function(PREFIX + name, -1, wrapped)
+        if name not in _SQLITES_OWN:
+            connection.create_function(name, -1, wrapped)
+    connection.create_aggregate(f"{PREFIX}group_concat", -1, GroupConcat)  # type: ignore[arg-type]
     return failures
 
 
 def install_collations(connection: sqlite3.Connection) -> None:
     for name in COLLATIONS:
-        connection.create_collation(name, compare)
+        connection.create_collation(name, values.compare)
 
 
-def _text(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return str(value)
+class GroupConcat:
+    """GROUP_CONCAT(value), of which SQLite 3.40 has no ordered form.
+
+    Each row brings the separator, whether texts count once, and the value, then pairs of an expression to
+    sort by and whether that is downwards.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, tuple[Any, ...]]] = []
+        self._separator = ","
+        self._once = False
+        self._length = 0
+
+    def step(self, separator: str, once: int, value: object, *order: Any) -> None:
+        self._separator, self._once = text(separator), bool(once)
+        if value is not None:
+            self._rows.append((text(value), order))
+            self._length += len(text(value))
+            if self._length > mysql_texts.MOST_CHARACTERS:
+                raise ValueError("GROUP_CONCAT: the result is too long")
+
+    def finalize(self) -> str | None:
+        if not self._rows:
+            return None
+        rows = self._rows
+        for place in range(len(rows[0][1]) - 2, -1, -2):
+            rows.sort(key=functools.partial(_sort_key, place=place), reverse=bool(rows[0][1][place + 1]))
+        texts = [said for said, _ in rows]
+        if self._once and not rows[0][1]:
+            texts.sort(key=values.sort_key)  # MySQL finds what is double by sorting
+        if self._once:
+            texts = list({folded(said): said for said in reversed(texts)}.values())[::-1]
+        return self._separator.join(texts)
 
 
-def _number(value: object) -> float:
-    if isinstance(value, (int, float)):
-        return value
-    found = re.match(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", _text(value)[:400])
-    return float(found.group()) if found else 0.0
+def _sort_key(row: tuple[str, tuple[Any, ...]], *, place: int) -> Any:
+    value = row[1][place]
+    if value is None:
+        return (0, 0, "")
+    return (1, 0, values.sort_key(value)) if isinstance(value, str) else (1, number(value), "")
 
 
-def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
-    """NULL in, NULL out."""
-    return lambda *arguments: None if None in arguments else function(*arguments)
+def _comparison(holds: Callable[[int], bool], binary: bool = False) -> Callable[..., Any]:
+    return strict(lambda one, other: holds(compare_values(one, other, binary)))
 
 
-def _concat(*parts: object) -> str | None:
-    return None if None in parts else "".join(_text(part) for part in parts)
+def _same(one: object, other: object, binary: bool = False) -> bool:
+    if one is None or other is None:
+        return one is other
+    return compare_values(one, other, binary) == 0
 
 
-def _concat_ws(separator: object, *parts: object) -> str | None:
-    if separator is None:
+def _in(value: object, *others: object, binary: bool = False) -> bool | None:
+    if value is None:
         return None
-    return _text(separator).join(_text(part) for part in parts if part is not None)
+    if any(other is not None and compare_values(value, other, binary) == 0 for other in others):
+        return True
+    return None if None in others else False
 
 
-def _truth(value: object) -> bool:
-    return value is not None and _number(value) != 0
-
-
-def _regexp(pattern: object, value: object) -> bool:
-    try:
-        return re.search(_text(pattern), _text(value), re.IGNORECASE) is not None
-    except re.error as error:
-        raise ValueError(f"REGEXP: {error}") from error
-
-
-def _regexp_replace(value: object, pattern: object, new: object) -> str:
-    try:
-        return re.sub(
-            _text(pattern), re.sub(r"\$(\d)", r"\\\1", _text(new)), _text(value), flags=re.IGNORECASE
-        )
-    except (re.error, IndexError) as error:
-        raise ValueError(f"REGEXP_REPLACE: {error}") from error
-
-
-def _regexp_substr(value: object, pattern: object) -> str | None:
-    try:
-        found = re.search(_text(pattern), _text(value), re.IGNORECASE)
-    except re.error as error:
-        raise ValueError(f"REGEXP_SUBSTR: {error}") from error
-    return found.group() if found else None
-
-
-@functools.lru_cache(maxsize=256)
-def _pieces(pattern: str, escape: str) -> tuple[tuple[re.Pattern[str], int], ...]:
-    """What stands between the % of a pattern, in order, and how long each is: none goes back to try again."""
-    pieces: list[list[str]] = [[]]
-    characters = iter(pattern)
-    for char in characters:
-        if char == escape:
-            pieces[-1].append(re.escape(next(characters, char)))
-        elif char == "%":
-            pieces.append([])
-        else:
-            pieces[-1].append("." if char == "_" else re.escape(char))
-    return tuple((re.compile("".join(piece), re.DOTALL), len(piece)) for piece in pieces)
-
-
-def _like(pattern: object, value: object, escape: object = "\\") -> bool:
-    text = folded(_text(value))
-    (first, place), *rest = _pieces(folded(_text(pattern)), folded(_text(escape)))
-    if first.match(text) is None:
+def _and(one: bool | None, other: bool | None) -> bool | None:
+    if one is False or other is False:
         return False
-    if not rest:
-        return place == len(text)
-    for piece, _ in rest[:-1]:
-        found = piece.search(text, place)
-        if found is None:
-            return False
-        place = found.end()
-    last, width = rest[-1]
-    return len(text) - width >= place and last.match(text, len(text) - width) is not None
+    return None if one is None or other is None else True
 
 
-def _find_in_set(part: object, value: object) -> int:
-    parts = [folded(text) for text in _text(value).split(",")]
-    wanted = folded(_text(part))
-    return parts.index(wanted) + 1 if wanted in parts else 0
-
-
-def _substring_index(value: object, mark: object, count: object) -> str:
-    number = int(_number(count))
-    parts = _text(value).split(_text(mark)) if _text(mark) else [""]
-    if number == 0:
-        return ""
-    return _text(mark).join(parts[:number] if number > 0 else parts[number:])
-
-
-def _right(value: object, count: object) -> str:
-    number = int(_number(count))
-    return _text(value)[-number:] if number > 0 else ""
-
-
-def _pad(value: object, count: object, fill: object, *, left: bool) -> str | None:
-    width = int(_number(count))
-    text, filling = _text(value), _text(fill)
-    if width < 0 or width > _LONG or (not filling and width > len(text)):
+def _between(value: object, low: object, high: object, binary: bool = False) -> bool | None:
+    if value is None:
         return None
-    missing = width - len(text)
-    if missing <= 0:
-        return text[:width]
-    added = (filling * (missing // len(filling) + 1))[:missing]
-    return added + text if left else text + added
+    if any(isinstance(each, (int, float)) for each in (value, low, high)):
+        value, low, high = (None if each is None else number(each) for each in (value, low, high))
+    above = None if low is None else compare_values(value, low, binary) >= 0
+    below = None if high is None else compare_values(value, high, binary) <= 0
+    return _and(above, below)
 
 
-def _repeat(value: object, count: object) -> str:
-    number = max(0, int(_number(count)))
-    if number * len(_text(value)) > _LONG:
-        raise ValueError("REPEAT: the result is too long")
-    return _text(value) * number
+def _divided(one: object, other: object) -> float | None:
+    by = number(other)
+    return None if by == 0 else number(one) / by
 
 
-def _truncate(value: object, digits: object) -> float:
-    scale = 10.0 ** int(_number(digits))
-    return math.trunc(_number(value) * scale) / scale
+def _exact_pair(one: object, other: object) -> tuple[decimal.Decimal, decimal.Decimal]:
+    return values.exact_number(one), values.exact_number(other)
 
 
-def _date_part(start: int, end: int) -> Callable[[object], int | None]:
-    def part(value: object) -> int | None:
-        found = re.match(r"\d{4}-\d{2}-\d{2}", _text(value))
-        return int(found.group()[start:end]) if found else None
+def _quotient(one: object, other: object, digits: object) -> str | None:
+    """An exact division as MySQL stores it: with all digits that it has computed, the rest cut off."""
+    first, second = _exact_pair(one, other)
+    if second == 0:
+        return None
+    with decimal.localcontext() as context:
+        context.prec = 120
+        unit = decimal.Decimal(1).scaleb(-int(digits))  # type: ignore[call-overload]
+        return format((first / second).quantize(unit, decimal.ROUND_DOWN), "f")
 
-    return _strict(part)
+
+def _divided_whole(one: object, other: object) -> int | None:
+    first, second = _exact_pair(one, other)
+    return None if second == 0 else math.trunc(first / second)
+
+
+def _remainder(one: object, other: object) -> Any:
+    if isinstance(one, int) and isinstance(other, int):
+        rest = None if other == 0 else abs(one) % abs(other)
+        return -rest if rest and one < 0 else rest
+    by = number(other)
+    return None if by == 0 else math.fmod(number(one), by)
+
+
+def _stored(value: object, scale: object = None) -> str | None:
+    if value is None:
+        return None
+    return text(value) if scale is None else values.decimal_text(value, int(scale))  # type: ignore[call-overload]
+
+
+def _signed(value: object) -> int:
+    return max(-(1 << 63), min((1 << 63) - 1, whole(value)))
+
+
+def _unsigned(value: object) -> Any:
+    found = whole(value)
+    return found if found >= 0 else str((1 << 64) + max(found, -(1 << 63)))
+
+
+def _to_decimal(value: object, precision: object, scale: object) -> float | int:
+    places = int(scale)  # type: ignore[call-overload]
+    most = decimal.Decimal(10) ** (int(precision) - places) - decimal.Decimal(1).scaleb(-places)  # type: ignore[call-overload]
+    exact = decimal.Decimal(values.decimal_text(value, places))
+    exact = max(-most, min(most, exact))
+    return float(exact) if places else int(exact) if abs(exact) < 1 << 62 else float(exact)
+
+
+def _rounded(value: object, digits: object = 0, exact: object = 0) -> float | int:
+    places = max(-30, min(30, whole(digits)))
+    if isinstance(value, int) and places >= 0:
+        return value
+    if exact or isinstance(value, int):
+        unit = decimal.Decimal(1).scaleb(-places)
+        return float(values.exact_number(value).quantize(unit, decimal.ROUND_HALF_UP))
+    scale = 10.0 ** abs(places)
+    found = number(value)
+    scaled = found * scale if places >= 0 else found / scale
+    if not math.isfinite(scaled):
+        return found
+    return float(round(scaled) / scale if places >= 0 else round(scaled) * scale)
+
+
+def _truncated(value: object, digits: object) -> float | int:
+    if isinstance(value, int) and whole(digits) >= 0:
+        return value
+    places = decimal.Decimal(1).scaleb(-max(-30, min(30, whole(digits))))
+    return float(values.exact_number(value).quantize(places, decimal.ROUND_DOWN))
+
+
+def _to_whole(function: Callable[[Any], int]) -> Callable[..., Any]:
+    return strict(lambda value: _fitting(function(number(value))))
+
+
+def _fitting(found: int) -> int | float:
+    return found if abs(found) < 1 << 63 else float(found)
+
+
+def _real(function: Callable[..., float]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> float | None:
+        try:
+            found = function(*(number(argument) for argument in arguments))
+        except (ValueError, ZeroDivisionError):
+            return None
+        except OverflowError:
+            raise ValueError("a number is out of range") from None
+        return found if isinstance(found, float) and math.isfinite(found) else None
+
+    return strict(call)
 
 
 def _best(choose: Callable[..., Any]) -> Callable[..., Any]:
-    def best(*values: Any) -> Any:
-        if all(isinstance(value, (int, float)) for value in values):
-            return choose(values)
-        if any(isinstance(value, (int, float)) for value in values):
-            return choose(values, key=_number)
-        return choose(values, key=lambda value: folded(_text(value)))
+    def best(*given: Any) -> Any:
+        if all(isinstance(value, (int, float)) for value in given):
+            return choose(given)
+        if any(isinstance(value, (int, float)) for value in given):
+            return choose(number(value) for value in given)
+        return choose(given, key=lambda value: values.sort_key(text(value)))
 
-    return _strict(best)
+    return strict(best)
 
 
-_FUNCTIONS: tuple[tuple[str, int, Callable[..., Any]], ...] = (
-    ("concat", -1, _concat),
-    ("concat_ws", -1, _concat_ws),
-    ("if", 3, lambda test, yes, no: yes if _truth(test) else no),
-    ("isnull", 1, lambda value: value is None),
-    ("regexp", 2, _strict(_regexp)),
-    ("regexp_like", 2, _strict(lambda value, pattern: _regexp(pattern, value))),
-    ("regexp_replace", 3, _strict(_regexp_replace)),
-    ("regexp_substr", 2, _strict(_regexp_substr)),
-    ("like", 2, _strict(_like)),
-    ("like", 3, _strict(_like)),
-    ("mysql_left", 2, _strict(lambda value, count: _text(value)[: max(0, int(_number(count)))])),
-    ("mysql_right", 2, _strict(_right)),
-    ("mid", 3, _strict(lambda value, start, count: _text(value)[int(start) - 1 :][: int(count)])),
-    ("substring_index", 3, _strict(_substring_index)),
-    ("locate", 2, _strict(lambda part, value: folded(_text(value)).find(folded(_text(part))) + 1)),
-    ("find_in_set", 2, _strict(_find_in_set)),
-    ("char_length", 1, _strict(lambda value: len(_text(value)))),
-    ("character_length", 1, _strict(lambda value: len(_text(value)))),
-    ("ucase", 1, _strict(lambda value: _text(value).upper())),
-    ("lcase", 1, _strict(lambda value: _text(value).lower())),
-    ("upper", 1, _strict(lambda value: _text(value).upper())),
-    ("lower", 1, _strict(lambda value: _text(value).lower())),
-    ("reverse", 1, _strict(lambda value: _text(value)[::-1])),
-    ("space", 1, _strict(lambda count: _repeat(" ", count))),
-    ("repeat", 2, _strict(_repeat)),
-    ("lpad", 3, _strict(functools.partial(_pad, left=True))),
-    ("rpad", 3, _strict(functools.partial(_pad, left=False))),
-    ("strcmp", 2, _strict(lambda one, other: compare(_text(one), _text(other)))),
-    ("greatest", -1, _best(max)),
-    ("least", -1, _best(min)),
-    ("truncate", 2, _strict(_truncate)),
-    ("year", 1, _date_part(0, 4)),
-    ("month", 1, _date_part(5, 7)),
-    ("day", 1, _date_part(8, 10)),
-)
+def _coalesced(*given: object) -> object:
+    return next((value for value in given if value is not None), None)
+
+
+def _bits(operate: Callable[[int, int], int]) -> Callable[..., Any]:
+    def call(one: object, other: object) -> int | str:
+        found = operate(whole(one) % (1 << 64), whole(other) % (1 << 64)) % (1 << 64)
+        return found if found < 1 << 63 else str(found)
+
+    return strict(call)
+
+
+_COMPARISONS: dict[str, Callable[[int], bool]] = {
+    "eq": lambda sign: sign == 0,
+    "neq": lambda sign: sign != 0,
+    "lt": lambda sign: sign < 0,
+    "lte": lambda sign: sign <= 0,
+    "gt": lambda sign: sign > 0,
+    "gte": lambda sign: sign >= 0,
+}
+# As which operators and conversions are called; no statement of an agent's names them.
+OPERATORS: dict[str, Callable[..., Any]] = {
+    **{name: _comparison(holds) for name, holds in _COMPARISONS.items()},
+    **{f"{name}_binary": _comparison(holds, binary=True) for name, holds in _COMPARISONS.items()},
+    "same": _same,
+    "same_binary": functools.partial(_same, binary=True),
+    "in": _in,
+    "in_binary": functools.partial(_in, binary=True),
+    "between": _between,
+    "between_binary": functools.partial(_between, binary=True),
+    "xor": strict(lambda one, other: truth(one) != truth(other)),
+    "divide": strict(_divided),
+    "div": strict(_divided_whole),
+    "quotient": strict(_quotient),
+    "bit_and": _bits(lambda one, other: one & other),
+    "bit_or": _bits(lambda one, other: one | other),
+    "bit_xor": _bits(lambda one, other: one ^ other),
+    "bit_not": strict(lambda value: _bits(lambda one, other: one ^ other)(value, -1)),
+    "shift_left": _bits(lambda one, other: one << other if other < 64 else 0),
+    "shift_right": _bits(lambda one, other: one >> other if other < 64 else 0),
+    "stored": _stored,
+    "to_char": strict(mysql_texts.char),
+    "to_binary": strict(values.bytes_of),
+    "to_signed": strict(_signed),
+    "to_unsigned": strict(_unsigned),
+    "to_decimal": strict(_to_decimal),
+    "to_double": strict(lambda value: float(number(value))),
+    "regexp_binary": strict(lambda pattern, value: mysql_texts.found_by(pattern, value, binary=True)),
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "mod": strict(_remainder),
+    "if": lambda test, yes, no: yes if truth(test) else no,
+    "ifnull": lambda value, other: other if value is None else value,
+    "nullif": lambda one, other: None if None not in (one, other) and _same(one, other) else one,
+    "coalesce": _coalesced,
+    "isnull": lambda value: value is None,
+    "strcmp": strict(lambda one, other: values.compare(text(one), text(other))),
+    "greatest": _best(max),
+    "least": _best(min),
+    "round": strict(_rounded),
+    "truncate": strict(_truncated),
+    "floor": _to_whole(math.floor),
+    "ceil": _to_whole(math.ceil),
+    "ceiling": _to_whole(math.ceil),
+    "abs": strict(lambda value: abs(number(value))),
+    "sign": strict(lambda value: (number(value) > 0) - (number(value) < 0)),
+    **dict.fromkeys(("pow", "power"), _real(lambda one, other: float(one) ** float(other))),
+    "sqrt": _real(lambda value: math.sqrt(value)),
+    "exp": _real(math.exp),
+    "ln": _real(math.log),
+    "log": _real(lambda one, *other: math.log(other[0], one) if other else math.log(one)),
+    "log2": _real(math.log2),
+    "log10": _real(math.log10),
+    "pi": lambda: math.pi,
+    "radians": _real(math.radians),
+    "degrees": _real(math.degrees),
+    **mysql_dates.FUNCTIONS,
+    **mysql_texts.FUNCTIONS,
+}

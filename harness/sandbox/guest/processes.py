@@ -17,17 +17,21 @@ from os import O_RDONLY, O_WRONLY, chdir, close, closerange, read, setresgid, se
 from os import open as os_open
 from resource import RLIMIT_CPU, setrlimit
 
+from . import apart
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
 ENDED_STATES = ("Z", "X", "x")
+# How a look at a process fails that has ended since it was listed.
+ENDED_MEANWHILE = (FileNotFoundError, ProcessLookupError)
 SIGCHLD, SIG_DFL = int(signal.SIGCHLD), int(signal.SIG_DFL)
 MAX_DESCRIPTOR = 1 << 20
 BACKSTOP_SHARE, BACKSTOP_SECONDS = 4, 4
-# Nothing ever runs as this user.
-NOBODY = 65533
+# No job ever runs as this user.
+NOBODY = apart.REAL
 
 PYTHON_SIGNALS: dict[int, Any] = {
     signal.SIGPIPE: signal.SIG_IGN,
@@ -74,8 +78,6 @@ def limit_children(limits: dict[str, Any]) -> None:
             pass  # gVisor, which has no priorities
     os.umask(0o022)
     os.setgroups([])
-    # A guest that serves root keeps the engine's signal to itself.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
 
 def backstop(cpu_seconds: float) -> int:
@@ -98,8 +100,10 @@ def become(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -
 
     `keep` are the descriptors above 2 that stay open. Only ever called in a child.
     """
+    apart.act_as_root()
     limit_children(limits)
     become_limited(uid, folder, limits["cpu_seconds"], keep)
+    apart.shut_out()
 
 
 def become_limited(uid: int, folder: str, cpu_seconds: int, keep: Iterable[int]) -> None:
@@ -113,9 +117,10 @@ def become_limited(uid: int, folder: str, cpu_seconds: int, keep: Iterable[int])
 def act_for(uid: int, folder: str, limits: dict[str, Any], keep: Iterable[int]) -> None:
     """Turn this freshly forked child into one that reads and writes as `uid`, out of that user's reach.
 
-    Its real user stays root, so that none of the user's processes can stop, kill or trace it. Only for
-    code of ours that executes nothing.
+    Its real user stays PID 1's, so that none of the user's processes can trace it, and only root's can stop
+    or kill it. Only for code of ours that executes nothing.
     """
+    apart.act_as_root()
     limit_children(limits)
     _confine(limits["cpu_seconds"], keep)
     os.setegid(uid)
@@ -149,7 +154,7 @@ ours = {1}
 
 
 def processes_of(uids: frozenset[int]) -> list[int]:
-    """Return the ids of all living processes of these users.
+    """Return the ids of all living processes of these users. Raises OSError where that cannot be seen.
 
     A process whose first thread has ended looks like a zombie while its other threads live on.
     The owner of /proc/PID is root for a process that may not be dumped, so the users are read
@@ -165,8 +170,8 @@ def processes_of(uids: frozenset[int]) -> list[int]:
                 text = read(file, 4096)
             finally:
                 close(file)
-        except OSError:
-            continue  # it ended meanwhile
+        except ENDED_MEANWHILE:
+            continue
         state = text.partition(b"\nState:\t")[2][:1].decode()
         threads = text.partition(b"\nThreads:\t")[2].partition(b"\n")[0]
         if state in ENDED_STATES and threads in (b"0", b"1"):
@@ -204,15 +209,22 @@ def end_processes(uids: frozenset[int], *, seconds: float = 5.0) -> bool:
     while True:
         for uid in uids:
             kill_all_of(uid)
-        if not processes_of(uids):
-            return True
+        try:
+            if not processes_of(uids):
+                return True
+        except OSError:
+            pass  # there are descriptors again once those who had them have ended
         if time.monotonic() > deadline:
             return False
         time.sleep(0.0005)
 
 
 def everyone() -> list[tuple[int, int]]:
-    """Return id and start (in clock ticks since the machine's) of every living process but PID 1."""
+    """Return id and start (in clock ticks since the machine's) of every living process but PID 1.
+
+    Raises OSError where that cannot be seen, for instance because no descriptor is left: a process that
+    cannot be looked at is not taken for one that has ended.
+    """
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or name == "1":
@@ -221,8 +233,8 @@ def everyone() -> list[tuple[int, int]]:
             with open(f"/proc/{name}/stat", "rb") as file:
                 # A process chooses its own name; what follows the last bracket is the kernel's.
                 facts = file.read(4096).rpartition(b")")[2].split()
-        except OSError:
-            continue  # it ended meanwhile
+        except ENDED_MEANWHILE:
+            continue
         if len(facts) < 20:
             continue
         if facts[0].decode() in ENDED_STATES and int(facts[17]) <= 1:
@@ -244,8 +256,11 @@ def end_everyone(*, seconds: float = 5.0) -> bool:
             os.kill(-1, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        if not everyone():
-            return True
+        try:
+            if not everyone():
+                return True
+        except OSError:
+            pass  # there are descriptors again once those who had them have ended
         if time.monotonic() > deadline:
             return False
         time.sleep(0.0005)

@@ -33,10 +33,15 @@ F_SETPIPE_SZ = 1031
 PIPE_BYTES = 1 << 20
 MAX_MARK_BYTES = 4096
 BEGUN = b"begun"
+# More than any exit code has.
+MAX_CODE_DIGITS = 3
 # So long the shell has to go on after an interrupt; then what the command has started dies, and it, last.
 INTERRUPT_SECONDS = 0.3
 SWEEP_SECONDS = 0.05
 SWEEPS = 10
+# What the child may take that looks for the writers of a flood.
+SEARCH_SECONDS = 2.0
+SEARCH_LIMITS = {"cpu_seconds": 2, "file_bytes": 0, "open_files": 64}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -59,12 +64,17 @@ class Shell:
         self.start(login=True)
 
     def start(self, *, login: bool) -> None:
-        """Start bash. Raises BlockingIOError where no process is left for it.
+        """Start bash. Raises OSError where no process or descriptor is left for it.
 
         A second one reads none of the start-up files: by then they are the agent's.
         """
         commands_read, self._commands = os.pipe()
-        self._marks, marks_write = os.pipe()
+        try:
+            self._marks, marks_write = os.pipe()
+        except OSError:
+            os.close(commands_read)
+            os.close(self._commands)
+            raise
         try:
             fcntl.fcntl(self._commands, F_SETPIPE_SZ, PIPE_BYTES)
             os.set_blocking(self._commands, False)
@@ -116,7 +126,7 @@ class Shell:
         if renewed:
             try:
                 self.start(login=False)
-            except BlockingIOError:
+            except OSError:
                 processes.end_everyone()
                 self._loop.reap()
                 self.start(login=False)
@@ -158,9 +168,27 @@ class Shell:
         self.call = None
         self._last_code = code
 
-    def writers(self) -> list[int]:
-        """What writes to the shell's output, but for the shell."""
+    def end_writers(self, ended: Callable[[int, float], None]) -> int | None:
+        """Kill what writes to the shell's output, but for the shell; return the child that does it.
+
+        Only root may look at the descriptors of others, and PID 1 is not root. `ended` is called at the end
+        of the child. None where there is no process left for it: then the sweep ends all of them.
+        """
         pipe = os.fstat(self._read_end)
+        try:
+            pid = os.fork()
+        except OSError:
+            return None
+        if pid == 0:
+            try:
+                processes.act_for(0, "/", SEARCH_LIMITS, [])
+                processes.send(self._writers(pipe), signal.SIGKILL)
+            finally:
+                os._exit(0)
+        self._loop.on_exit(pid, ended)
+        return pid
+
+    def _writers(self, pipe: os.stat_result) -> list[int]:
         found = []
         for pid, _started in processes.everyone():
             for number in (1, 2):
@@ -258,6 +286,9 @@ class Call:
         # Older, though of the same tick of the clock.
         self._older = frozenset(processes.started_since(self._started_ticks))
         self._stopped_by: str | None = None
+        # The child that looks for the writers of a flood, and the end that waits for it.
+        self._search: int | None = None
+        self._end: tuple[str, int, int] | None = None
         self._sweeps = 0
         self._output = Output(loop, output, limits["keep_bytes"], self._grew)
         self._timer: Timer = loop.after(limits["wall_seconds"], lambda: self.stop(WALL))
@@ -270,7 +301,8 @@ class Call:
             self._shell.interrupt()
             if reason == OUTPUT:
                 # An older job may be the one that floods.
-                processes.send(self._shell.writers(), signal.SIGKILL)
+                self._search = self._shell.end_writers(self._searched)
+                self._loop.after(SEARCH_SECONDS, self._end_search)
             self._timer = self._loop.after(INTERRUPT_SECONDS, self._sweep)
 
     def marks(self, data: bytes) -> None:
@@ -284,7 +316,7 @@ class Call:
             if token == self._token and code == BEGUN and self.rest:
                 self.rest, rest = b"", self.rest
                 self._shell.send(rest)
-            elif token == self._token and code.isdigit():
+            elif token == self._token and code.isdigit() and len(code) <= MAX_CODE_DIGITS:
                 # A shell that ends at the first failure would end at the code that is put back.
                 last_code = 0 if b"e" in options else int(code) & 255
                 self._conclude(self._stopped_by or DONE, int(code) & 255, last_code)
@@ -300,6 +332,15 @@ class Call:
         if self._output.total > self._limits["output_bytes"]:
             self.stop(OUTPUT)
 
+    def _searched(self, _status: int, _cpu_seconds: float) -> None:
+        self._search = None
+        if self._end is not None:
+            self._conclude(*self._end)
+
+    def _end_search(self) -> None:
+        if self._search is not None:
+            processes.send([self._search], signal.SIGKILL)
+
     def _sweep(self) -> None:
         if self._shell.call is not self:
             return
@@ -314,12 +355,15 @@ class Call:
         self._timer = self._loop.after(SWEEP_SECONDS, self._sweep)
 
     def _own_processes(self) -> list[int]:
-        """What was started since the command was, but for the shell."""
+        """What was started since the command was, but for the shell and what is ours."""
         young = processes.started_since(self._started_ticks)
-        return [pid for pid in young if pid != self._shell.pid and pid not in self._older]
+        return [pid for pid in young if pid not in (self._shell.pid, self._search) and pid not in self._older]
 
     def _conclude(self, ended: str, code: int, last_code: int) -> None:
         self._timer.cancel()
+        if self._search is not None:
+            self._end = ended, code, last_code
+            return
         self._shell.over(last_code)
         if self._stopped_by is not None:
             # Of a line of processes that each fork the next one, a sweep may miss one.

@@ -1,0 +1,50 @@
+"""Tried before a run: the references that are SQL, each on a copy of its task's tables, in a sandbox.
+
+Nobody has acted in that sandbox, and no SQL of the data runs on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.environments.opening import Opening
+from harness.grading.database import DatabaseState
+from harness.grading.database_hash import is_hash_of
+from harness.model import Reference
+from harness.sandbox.database import Table, TableUnreadable, replay_all
+
+ENVIRONMENT = "db"
+_SECONDS = 30.0
+_SECONDS_EACH = 20.0
+
+
+async def find_unsound(opening: Opening, references: Sequence[Reference]) -> Mapping[str, str]:
+    """Return why a reference cannot be judged by, by task id, for those of which that is so.
+
+    Raises SandboxError.
+    """
+    states = {
+        reference.task_id: reference.criterion
+        for reference in references
+        if isinstance(reference.criterion, DatabaseState)
+    }
+    if not states:
+        return {}
+    async with opening.sandbox(deadline_seconds=_SECONDS + _SECONDS_EACH * len(states)) as sandbox:
+        made = await replay_all(sandbox, [state.change for state in states.values()])
+    reasons = (why_unsound(state, table) for state, table in zip(states.values(), made, strict=True))
+    return {task_id: reason for task_id, reason in zip(states, reasons, strict=True) if reason is not None}
+
+
+def why_unsound(state: DatabaseState, made: Table | TableUnreadable) -> str | None:
+    """Return why no verdict can rest on a state, of which its own SQL made `made`; None where one can.
+
+    A published hash of the table as it was shows that MySQL refused the SQL, which MySQL does more often:
+    it takes an UPDATE that compares a number with a text such as `2012-13` for an error.
+    """
+    if isinstance(made, TableUnreadable):
+        return f"its reference's own SQL fails: {made}"
+    published = state.published_hash
+    if published is None or is_hash_of(published, made.rows) or not is_hash_of(published, state.before.rows):
+        return None
+    return "its published hash is that of the unchanged table, so that its reference's own SQL failed there"

@@ -1,0 +1,196 @@
+"""Tells the files of a machine that a task is about from its tools: commands, and all that steers them.
+
+An agent that was root may have changed any file, also such as nobody thinks of: one beside an interpreter,
+a header, the settings of a library. So checks run in a fresh machine, and this module decides which files
+it gets of those that the agent left. Where tools live it gets none but those that this module names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from harness.sandbox.file_copies import CopyPlan
+from harness.sandbox.file_entries import FileEntry
+
+TOOL_FOLDERS = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt/harness", "/proc"),
+    *("/sbin", "/sys", "/usr"),
+)
+# The one part of a tool folder that belongs to programs.
+SHARED_MEMORY = "/dev/shm"
+COMMAND_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
+# A name that no interpreter looks for beside itself: these have a dot, or are names of folders.
+COMMAND_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(\.sh)?")
+# Files of /etc that are about users and jobs. No program takes code or a library from them.
+SETTINGS = (
+    *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"),
+    *("/etc/hosts", "/etc/hostname", "/etc/motd", "/etc/sudoers", "/etc/sudoers.d"),
+    *(
+        "/etc/crontab",
+        "/etc/cron.d",
+        "/etc/cron.hourly",
+        "/etc/cron.daily",
+        "/etc/cron.weekly",
+        "/etc/cron.monthly",
+    ),
+)
+# From these every program takes code or libraries. A fresh machine has its own, whatever a task says.
+LOADERS = (
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/nsswitch.conf"),
+    *("/etc/alternatives", "/etc/pam.conf", "/etc/pam.d", "/etc/perl", "/etc/python3", "/etc/python3.11"),
+    *("/etc/security", "/etc/ssl"),
+)
+# A change here is a sign of tampering: hardly any task wants one.
+WATCHED = (
+    *("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/opt/harness", "/usr/bin", "/usr/sbin"),
+    *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/include"),
+    *("/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/local/include", *LOADERS),
+)
+_PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
+
+
+def named_tool_paths(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths in tool folders that the texts of a task name: these files the task is about."""
+    found = {path.rstrip(".:-") for text in texts for path in _PATH_IN_TEXT.findall(text)}
+    plain = {str(PurePosixPath(path)) for path in found if ".." not in path.split("/")}
+    tools = (path for path in plain if _is_tool(path, "unknown"))
+    return tuple(sorted(path for path in tools if not _below(path, LOADERS)))
+
+
+def paths_to_describe(named: Sequence[str]) -> list[str]:
+    """Return the paths that `plan_copy` wants to have described in a fresh machine."""
+    parents = {str(parent) for path in named for parent in PurePosixPath(path).parents}
+    return sorted({"/", *COMMAND_FOLDERS, *SETTINGS, *named, *parents})
+
+
+def plan_all(before: Sequence[FileEntry]) -> CopyPlan:
+    """Plan the copy of all that the set-up did; `before` lists the machine before the agent acted."""
+    return CopyPlan(tuple(before), complete=_folders(before))
+
+
+def plan_tools(before: Sequence[FileEntry]) -> CopyPlan:
+    """Plan the copy of all that the set-up did to tools; `before` is as for `plan_all`."""
+    tools = tuple(entry for entry in before if _is_tool(entry.path, entry.kind))
+    return CopyPlan(tools, complete=_folders(tools))
+
+
+def plan_copy(
+    left: Sequence[FileEntry], named: Sequence[str], fresh: Mapping[str, FileEntry], set_up: Sequence[str]
+) -> CopyPlan:
+    """Plan the copy of the files that an agent left, into a fresh machine which has the set-up's tools.
+
+    `left` lists all that was changed since the machine started. `fresh` describes
+    `paths_to_describe(named)` in a machine of the same image, and `set_up` are the paths of the tools
+    that the set-up changed.
+    """
+    listed = {entry.path: entry for entry in left}
+    wanted = _Wanted(named, fresh, set_up)
+    entries = [entry for entry in left if wanted.includes(entry)]
+    entries += _missing_parents(entries, listed, fresh)
+    worldly = tuple(sorted(set(entries), key=lambda entry: entry.path))
+    complete = _folders(entry for entry in worldly if wanted.is_complete(entry.path))
+    return CopyPlan(worldly, complete=complete, absent=tuple(_absent(listed, fresh, wanted)))
+
+
+def changed_tools(
+    left: Sequence[FileEntry], plan: CopyPlan, fresh: Mapping[str, FileEntry], since_ns: int
+) -> list[str]:
+    """Return the tools that were changed, added or removed since that time, by paths."""
+    copied = {entry.path for entry in plan.entries}
+    changed = [
+        entry.path
+        for entry in left
+        if entry.kind != "folder" and entry.ctime_ns >= since_ns and _below(entry.path, WATCHED)
+    ]
+    return [path for path in changed if path not in copied and "/__pycache__/" not in path] + [
+        f"{folder}/{name}"
+        for folder in COMMAND_FOLDERS
+        for entry in left
+        if entry.path == folder and entry.ctime_ns >= since_ns and folder in fresh
+        for name in sorted(set(fresh[folder].names).difference(entry.names))
+    ]
+
+
+class _Wanted:
+    """Which of the files that an agent left its fresh copy gets."""
+
+    def __init__(self, named: Sequence[str], fresh: Mapping[str, FileEntry], set_up: Sequence[str]) -> None:
+        self.set_up = set_up
+        self._opened = tuple(path for path in named if self._may_open(path, fresh.get(path)))
+        folders = [fresh[folder].names for folder in COMMAND_FOLDERS if folder in fresh]
+        self._commands = {name for names in folders for name in names}
+        self._commands.update(PurePosixPath(path).name for path in set_up)
+
+    @staticmethod
+    def _may_open(path: str, entry: FileEntry | None) -> bool:
+        """Return whether the task is about this path: a new one, or one of the settings in /etc."""
+        if entry is None:
+            return not _below(path, ("/dev", "/proc", "/sys", "/opt/harness"))
+        return path.startswith("/etc/")
+
+    def includes(self, entry: FileEntry) -> bool:
+        path = entry.path
+        if not _is_tool(path, entry.kind):
+            return True
+        if _below(path, LOADERS):
+            return False
+        return self._is_opened(path) or self._is_new_command(entry)
+
+    def is_complete(self, path: str) -> bool:
+        return not _is_tool(path) or self._is_opened(path)
+
+    def _is_opened(self, path: str) -> bool:
+        return _below(path, SETTINGS) or _below(path, self._opened)
+
+    def _is_new_command(self, entry: FileEntry) -> bool:
+        folder, _, name = entry.path.rpartition("/")
+        runs = entry.kind == "link" or (entry.kind == "file" and entry.mode & 0o111 != 0)
+        fits = COMMAND_NAME.fullmatch(name) is not None and name not in self._commands
+        return folder in COMMAND_FOLDERS and runs and fits
+
+
+def _missing_parents(
+    entries: Sequence[FileEntry], listed: Mapping[str, FileEntry], fresh: Mapping[str, FileEntry]
+) -> Iterator[FileEntry]:
+    """Yield the new folders that named files lie in."""
+    for entry in entries:
+        for parent in PurePosixPath(entry.path).parents:
+            found = listed.get(str(parent))
+            if found is not None and _is_tool(found.path) and found.path not in fresh:
+                yield found
+
+
+def _absent(
+    listed: Mapping[str, FileEntry], fresh: Mapping[str, FileEntry], wanted: _Wanted
+) -> Iterator[str]:
+    """Yield the files of the image and of the set-up that the agent has removed from folders of tools."""
+    top = listed.get("/")
+    if top is not None and "/" in fresh:
+        gone = set(fresh["/"].names).difference(top.names)
+        yield from sorted(f"/{name}" for name in gone if not _is_tool(f"/{name}"))
+    for path in sorted(fresh):
+        folder, _, name = path.rpartition("/")
+        parent = listed.get(folder or "/")
+        if parent is not None and name not in parent.names and _is_tool(path) and wanted.is_complete(path):
+            yield path
+    for path in wanted.set_up:
+        if path not in listed and wanted.is_complete(path):
+            yield path
+
+
+def _folders(entries: Iterable[FileEntry]) -> frozenset[str]:
+    return frozenset(entry.path for entry in entries if entry.kind == "folder")
+
+
+def _is_tool(path: str, kind: str = "folder") -> bool:
+    # A file at the top lies one folder above the commands, where an interpreter looks for its settings.
+    if path == "/" or (kind != "folder" and path.count("/") == 1):
+        return True
+    return _below(path, TOOL_FOLDERS) and not _below(path, (SHARED_MEMORY,))
+
+
+def _below(path: str, folders: Iterable[str]) -> bool:
+    """Return whether a path is one of these, or lies in one of them."""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

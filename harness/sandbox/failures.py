@@ -1,0 +1,83 @@
+"""How a sandbox fails, and whose doing that is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from harness.errors import SandboxError
+from harness.sandbox.connection import ConnectionLost
+from harness.sandbox.container import remove
+from harness.sandbox.fate import Cause, find_fate, was_disturbed
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+MAX_STDERR_CHARACTERS = 2000
+# Readers of answers raise these for what is not of the form that they expect.
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class SandboxUnresponsive(SandboxError):
+    """The guest did not answer within a limit that it should itself have enforced."""
+
+
+class SandboxLimitReached(SandboxError):
+    """What ran in the sandbox reached a limit, a field of `Limits`, which cost the whole sandbox."""
+
+    limit: str
+
+
+class SandboxOutOfMemory(SandboxLimitReached):
+    """What ran in the sandbox took so much memory that PID 1 was killed."""
+
+    limit = "memory_mb"
+
+
+class SandboxOutOfDisk(SandboxLimitReached):
+    """What ran in the sandbox wrote more to its root file system than it may."""
+
+    limit = "disk_mb"
+
+
+async def explain_loss(
+    client: APIClient, container_id: str, lost: ConnectionLost, *, stderr: str, acted_in: bool
+) -> SandboxError:
+    """Return the error that says why the stream of a sandbox has ended. Raises SandboxError.
+
+    `stderr` is what the guest wrote there, `acted_in` whether an agent had acted in the sandbox.
+    """
+    if lost.breach:
+        return SandboxError(str(lost), acted_in=acted_in)
+    fate = await asyncio.to_thread(find_fate, client, container_id)
+    if fate.cause is Cause.MEMORY:
+        return SandboxOutOfMemory("the whole sandbox ran out of memory")
+    detail = f"{lost}; exit code {fate.exit_code}"
+    if fate.cause is Cause.OUTSIDE:
+        return SandboxError(f"{detail}; it was ended from outside", outside=True)
+    said = f"; {stderr[-MAX_STDERR_CHARACTERS:]}" if stderr else ""
+    return SandboxError(f"{detail}{said}", acted_in=acted_in)
+
+
+async def destroy_silent(client: APIClient, container_id: str) -> bool:
+    """Destroy a sandbox that does not answer; return whether it was kept from answering from outside."""
+    try:
+        outside = await asyncio.to_thread(was_disturbed, client, container_id)
+    except SandboxError as error:
+        outside = error.outside
+    with contextlib.suppress(SandboxError):  # leaving the sandbox tries again, and tells
+        await asyncio.to_thread(remove, client, container_id)
+    return outside
+
+
+@contextlib.contextmanager
+def reading(failure: Callable[[str], SandboxError]) -> Iterator[None]:
+    """Read an answer of the guest in the block: `failure` makes the error for one that cannot be read."""
+    try:
+        yield
+    except SandboxError as error:
+        raise failure(error.message) from error
+    except UNREADABLE as error:
+        raise failure(f"the guest's answer cannot be read: {type(error).__name__}") from error

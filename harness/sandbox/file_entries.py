@@ -1,0 +1,57 @@
+"""Files of a sandbox as plain data, read from a listing that hostile code may have had a hand in."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from harness.errors import SandboxError
+
+# A path, an offset and a length in bytes.
+FileRange = tuple[str, int, int]
+MAX_SIZE = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file, folder, link or FIFO as `guest.contents` describes it; times in nanoseconds."""
+
+    path: str
+    kind: Literal["folder", "file", "link", "fifo", "other"]
+    mode: int
+    uid: int
+    gid: int
+    mtime_ns: int
+    ctime_ns: int
+    # Of a file, in bytes.
+    size: int = 0
+    # Of a link: where it points.
+    to: str = ""
+    # Of a folder: all that lies in it.
+    names: tuple[str, ...] = ()
+    # Of a file that has several names: the same for each of them.
+    inode: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/") or posixpath.normpath(self.path) != self.path or "\0" in self.path:
+            raise ValueError("a path is not absolute and plain")
+        if self.path.startswith("//") or not 0 <= self.mode <= 0o7777 or not 0 <= self.size <= MAX_SIZE:
+            raise ValueError("a path, mode or size is out of range")
+
+
+_LISTING = TypeAdapter(list[FileEntry])
+
+
+def file_entries(listing: bytes) -> list[FileEntry]:
+    """Return the entries of a listing, sorted by path. Raises SandboxError where it is none."""
+    import json
+
+    try:
+        # Not by pydantic's own parser: names may be surrogates, which stand for bytes that are not UTF-8.
+        entries = _LISTING.validate_python(json.loads(listing))
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise SandboxError(f"the guest sent no listing of files: {str(error)[:300]}") from error
+    return sorted(entries, key=lambda entry: entry.path)

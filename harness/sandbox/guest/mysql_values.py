@@ -1,0 +1,175 @@
+"""MySQL's rules for values: how they become numbers and texts, and how they compare.
+
+Texts compare as under MySQL's `utf8mb4_0900_ai_ci`, as nearly as the standard library allows: without
+regard to case, accents and forms of a character, and with regard to blanks at the end. A text that meets a
+number is read as the number that it starts with.
+"""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import re
+import unicodedata
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Union
+
+    Number = Union[int, float]
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)", re.ASCII)
+_NUMBER_CHARACTERS = 400
+_LARGEST = 1.7976931348623157e308
+# Letters that Unicode does not take apart, though its collation gives them the weight of others.
+_ALIKE = str.maketrans(
+    {
+        **dict(zip("øǿłŀđðħℏ", "oollddhh")),
+        **dict(zip("ØǾŁĿĐÐĦ", "OOLLDDH")),
+        "æ": "ae",
+        "Æ": "AE",
+        "œ": "oe",
+        "Œ": "OE",
+    }
+)
+# What sorts before letters, in the order of that collation; the letters follow in their own.
+_BEFORE_LETTERS = "\t\n\r _-–—,;:!¡?¿.·'‘’\"“”()[]{}§@*/\\&#%`^°+±×<=>|~$£€0123456789"
+_PLACES = {ord(char): chr(place) for place, char in enumerate(_BEFORE_LETTERS, 1)}
+# Control characters and signs without a shape have no weight of their own.
+_WEIGHTLESS = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def folded(text: str) -> str:
+    """The text without case, accents and forms: equal for what MySQL holds to be equal."""
+    text = _WEIGHTLESS.sub("", text)
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text.translate(_ALIKE))
+    return "".join(char for char in apart if not unicodedata.combining(char)).casefold()
+
+
+def sort_key(text: str) -> str:
+    return folded(text).translate(_PLACES)
+
+
+def folded_letters(text: str) -> str:
+    """The text with each letter folded that stays one: LIKE compares letter by letter."""
+    if text.isascii():
+        return text.lower()
+    each = ((char, folded(char)) for char in unicodedata.normalize("NFC", text))
+    return "".join(form if len(form) == 1 else char.lower() for char, form in each)
+
+
+def compare(one: str, other: str) -> int:
+    """Return -1, 0 or 1 for texts, as the collation orders them."""
+    return _sign(sort_key(one), sort_key(other))
+
+
+def compare_values(one: object, other: object, binary: bool = False) -> int:
+    """Return -1, 0 or 1 for values that are not NULL: texts as texts, all else as numbers."""
+    if isinstance(one, bytes) or isinstance(other, bytes):
+        binary = True
+        # Bytes are a text without a collation; next to a number they are read as one.
+        one, other = _from_bytes(one), _from_bytes(other)
+    if isinstance(one, str) and isinstance(other, str):
+        if binary:
+            return _sign(one.encode("utf-8", "surrogateescape"), other.encode("utf-8", "surrogateescape"))
+        return compare(one, other)
+    if isinstance(one, int) and isinstance(other, int):
+        return _sign(one, other)
+    return _sign(float(number(one)), float(number(other)))
+
+
+def number(value: object) -> Number:
+    """Return the value as a number: of a text the number that it starts with, else 0."""
+    if isinstance(value, (int, float)):
+        return value
+    found = _NUMBER.match(text(value)[:_NUMBER_CHARACTERS])
+    if found is None:
+        return 0.0
+    return max(-_LARGEST, min(_LARGEST, float(found.group(1))))
+
+
+def whole(value: object) -> int:
+    """Return the value as MySQL takes it where it needs an integer: rounded, of a text only its digits."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(decimal.Decimal(value).to_integral_value(decimal.ROUND_HALF_EVEN))
+    found = re.match(r"\s*[+-]?\d{1,30}", text(value), re.ASCII)
+    return int(found.group()) if found else 0
+
+
+def truth(value: object) -> bool:
+    return value is not None and number(value) != 0
+
+
+def text(value: object) -> str:
+    """Return the value as MySQL writes it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, float):
+        return _double(value)
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def bytes_of(value: object) -> bytes:
+    return value if isinstance(value, bytes) else text(value).encode("utf-8", "surrogateescape")
+
+
+def decimal_text(value: object, scale: int) -> str:
+    """Return the value as MySQL writes a DECIMAL of this many digits after the point."""
+    exact = exact_number(value)
+    with decimal.localcontext() as context:
+        context.prec = 400
+        return format(exact.quantize(decimal.Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP), "f")
+
+
+def exact_number(value: object) -> decimal.Decimal:
+    """Return the value as the shortest decimal number that stands for it."""
+    if isinstance(value, int):
+        return decimal.Decimal(value)
+    found = _NUMBER.match(repr(value) if isinstance(value, float) else text(value)[:_NUMBER_CHARACTERS])
+    exact = decimal.Decimal(found.group(1)) if found else decimal.Decimal(0)
+    if exact.adjusted() > 308:
+        raise ValueError("a number is out of range")
+    return exact
+
+
+def strict(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NULL in, NULL out."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        return None if None in arguments else function(*arguments)
+
+    return call
+
+
+def _double(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")):
+        raise ValueError("a number is out of range")
+    digits = decimal.Decimal(repr(value))
+    if value == 0:
+        return "-0" if repr(value).startswith("-") else "0"
+    place = digits.adjusted()
+    sign, figures, _ = digits.normalize().as_tuple()
+    if -16 < place < 15 or 0 <= place < len(figures) - 1:
+        fixed = format(digits, "f")
+        return fixed.rstrip("0").rstrip(".") if "." in fixed else fixed
+    head, *rest = map(str, figures)
+    return f"{'-' * sign}{head}{'.' * bool(rest)}{''.join(rest)}e{place}"
+
+
+def _from_bytes(value: object) -> object:
+    return text(value) if isinstance(value, bytes) else value
+
+
+def _sign(one: Any, other: Any) -> int:
+    return int(one > other) - int(one < other)

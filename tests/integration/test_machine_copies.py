@@ -1,0 +1,159 @@
+"""A fresh machine gets the files that an agent left, except for tools and what steers them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from docker import APIClient
+
+from harness.environments.opening import Opening
+from harness.environments.os import LIMITS, Copy, OsSetup, open_machine
+from harness.environments.scripts import Script
+from harness.model import Task
+from harness.sandbox.images import build_images, require_image
+from harness.sandbox.root_sandbox import UnreadableFiles
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def opening(client: APIClient) -> Opening:
+    build_images(client, ["shell"], notify=print)
+    return Opening(require_image(client, "shell"), LIMITS, "runc", "test", client)
+
+
+@contextlib.asynccontextmanager
+async def copied(
+    opening: Opening, *commands: str, init: str = "true", prompt: str = "", check: str = ""
+) -> AsyncIterator[Copy]:
+    """Copy the machine that an agent leaves after these commands."""
+    task = Task("t", "test", "os", prompt, setup=OsSetup(inits=(Script("bash", init),)))
+    async with open_machine(opening, task, None, 120.0, lambda entry: None) as world:
+        for command in commands:
+            observation = await world.call("bash", {"command": command})
+            assert "[exit code 0]" in observation.text, observation.text
+        await world.end_acting()
+        async with world.copy_left([check]) as copy:
+            yield copy
+
+
+async def output(copy: Copy, command: str) -> str:
+    result = await copy.sandbox.run_script(["/bin/bash", "-c", command])
+    return str(result.stdout) + str(result.stderr)
+
+
+async def test_files_keep_contents_modes_owners_and_times(opening: Opening) -> None:
+    make = (
+        "mkdir -m 2750 /srv/d; printf '\\0\\377x' > /srv/d/f; chmod 4711 /srv/d/f; chown 1234:4321 /srv/d/f\n"
+        "touch -d '2001-02-03 04:05:06.123456789' /srv/d/f; ln /srv/d/f /srv/d/g; ln -s nowhere /srv/d/l\n"
+        "touch -h -d '1999-01-01 00:00:00.5' /srv/d/l; mkfifo -m 640 /srv/d/p; touch /srv/d/$'\\377\\n'"
+    )
+    show = (
+        "{ find /srv/d -printf '%p %y %m %U %G %n %T@ %l\\n' | sort; od -c /srv/d/f; "
+        "[ /srv/d/f -ef /srv/d/g ] && echo same; } 2>&1"
+    )
+    async with copied(opening, make, f"{show} | tee /tmp/shown") as copy:
+        shown = await output(copy, show)
+        assert shown == await output(copy, "cat /tmp/shown")
+    assert "same" in shown
+
+
+async def test_removed_files_are_removed(opening: Opening) -> None:
+    init = "mkdir /data; touch /data/a /data/b; echo x > /usr/stock.log; touch /etc/cron.d/job"
+    commands = ("rm /data/a /usr/stock.log /etc/cron.d/job /etc/motd; rm -r /srv; echo y > /data/b",)
+    check = "ls /usr/stock.log /etc/motd"
+    async with copied(opening, *commands, init=init, check=check) as copy:
+        left = await output(
+            copy, "ls -d /data/* /usr/stock.log /etc/cron.d/job /etc/motd /srv 2> /dev/null; cat /data/b"
+        )
+    assert left == "/data/b\ny\n"
+
+
+async def test_large_files_come_over_in_pieces(opening: Opening) -> None:
+    make = "head -c 70000001 /dev/urandom > /var/tmp/large; sha256sum < /var/tmp/large > /var/tmp/sum"
+    async with copied(opening, make) as copy:
+        assert await output(copy, "sha256sum < /var/tmp/large | cmp - /var/tmp/sum && echo same") == "same\n"
+
+
+async def test_more_than_a_copy_holds_is_refused(opening: Opening) -> None:
+    make = "truncate -s 200M /var/tmp/a; truncate -s 100M /var/tmp/b"
+    with pytest.raises(UnreadableFiles, match=r"\d+ bytes, and a copy at most 268435456"):
+        async with copied(opening, make):
+            pass
+
+
+async def test_users_and_new_commands_are_there(opening: Opening) -> None:
+    make = (
+        "useradd -m jack; echo 'echo $((6 * 7))' > /usr/local/bin/calc; chmod +x /usr/local/bin/calc\n"
+        "ln -s /usr/local/bin/calc /usr/bin/calculate"
+    )
+    async with copied(opening, make) as copy:
+        assert (
+            await output(copy, "id -un jack; calc; calculate; ls -d /home/jack")
+            == "jack\n42\n42\n/home/jack\n"
+        )
+
+
+STEERING = {
+    "settings beside an interpreter": "/usr/bin/pyvenv.cfg",
+    "settings above an interpreter": "/usr/pyvenv.cfg",
+    "settings at the top": "/pyvenv.cfg",
+    "a search path": "/usr/bin/python3._pth",
+    "a start-up file of all users": "/etc/profile.d/x.sh",
+    "variables of all sessions": "/etc/environment",
+    "a library for every program": "/etc/ld.so.preload",
+    "rules of sessions": "/etc/pam.d/su",
+    "settings of OpenSSL": "/etc/ssl/openssl.cnf",
+    "a header": "/usr/include/stdio.h",
+    "a module": "/usr/local/lib/python3.11/dist-packages/x.pth",
+    "a tool under a new name": "/usr/x86_64-linux-gnu/bin/as",
+    "the guest": "/opt/harness/guest/main.py",
+}
+
+
+@pytest.mark.parametrize("path", STEERING.values(), ids=STEERING)
+async def test_files_that_steer_tools_do_not_come_over(opening: Opening, path: str) -> None:
+    make = f"mkdir -p $(dirname {path}); echo forged > {path}; chmod 755 {path}"
+    async with copied(opening, make) as copy:
+        assert await output(copy, f"grep -c forged {path}") != "1\n"
+
+
+async def test_a_command_of_the_image_is_not_shadowed(opening: Opening) -> None:
+    make = "cp /bin/true /usr/local/sbin/grep; cp /bin/true /usr/sbin/cat"
+    async with copied(opening, make) as copy:
+        assert await output(copy, "type -p grep cat") == "/usr/bin/grep\n/usr/bin/cat\n"
+        assert copy.changed_tools == ("/usr/local/sbin/grep", "/usr/sbin/cat")
+
+
+async def test_files_among_the_tools_that_the_task_names_come_over(opening: Opening) -> None:
+    make = (
+        "mkdir -p /etc/app/parts /usr/share/app; echo 1 > /etc/app/parts/a; echo 2 > /usr/share/app/b\n"
+        "echo 3 > /etc/motd"
+    )
+    prompt = "Write the settings to /etc/app, and a greeting to /etc/motd."
+    async with copied(opening, make, prompt=prompt, check="cat /usr/share/app/b") as copy:
+        assert await output(copy, "cat /etc/app/parts/a /usr/share/app/b /etc/motd") == "1\n2\n3\n"
+
+
+async def test_a_tool_that_the_task_names_does_not_come_over(opening: Opening) -> None:
+    make = "echo forged > /usr/bin/wc; echo forged >> /etc/ld.so.preload"
+    check = "/usr/bin/wc -l /etc/passwd; ls /usr /usr/bin /etc /etc/ld.so.preload"
+    async with copied(opening, make, check=check) as copy:
+        assert (
+            await output(copy, "grep -c forged /usr/bin/wc /etc/ld.so.preload 2> /dev/null")
+            == "/usr/bin/wc:0\n"
+        )
+
+
+async def test_tools_are_those_of_the_set_up(opening: Opening) -> None:
+    init = "mv /usr/bin/wc /usr/bin/count; echo 'echo ours' > /usr/bin/wc; chmod +x /usr/bin/wc"
+    async with copied(opening, "echo 'echo forged' > /usr/bin/wc; rm /usr/bin/count", init=init) as copy:
+        assert await output(copy, "wc; echo x | count -l") == "ours\n1\n"
+
+
+async def test_a_link_in_the_place_of_a_folder_leads_nothing_elsewhere(opening: Opening) -> None:
+    make = "mkdir /root/usr; mv /srv /root/old; ln -s /usr/bin /srv; touch /root/usr/x"
+    async with copied(opening, make) as copy:
+        assert await output(copy, "ls -d /srv /root/usr/x /usr/bin/x 2> /dev/null") == "/root/usr/x\n/srv\n"

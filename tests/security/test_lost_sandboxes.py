@@ -1,0 +1,167 @@
+"""Sandboxes that are lost after an agent has acted: its own failure, unless the engine says otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from acting import attempted, bash
+from docker import APIClient
+
+from harness.agents.cheats.steering import ATTACKS
+from harness.engine import faults
+from harness.engine.execute import LOST_SANDBOX
+from harness.environments.world import World
+from harness.model import Status
+from harness.sandbox import sandbox as sandbox_module
+from harness.sandbox.connection import Connection
+
+pytestmark = pytest.mark.timeout(120)
+End = Callable[[APIClient, str], object]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+
+
+async def use(world: World) -> None:
+    """Do anything at all in a world."""
+    if "bash" in world.tools:
+        await bash(world, "true")
+    else:
+        await world.call("sql", {"sql": "SELECT 1"})
+
+
+def after_acting(
+    step: Callable[[World], Awaitable[object]],
+) -> tuple[Callable[[World], Awaitable[None]], list[str]]:
+    """Return what an agent does that takes this step once it has acted, and a list of its attempts."""
+    attempts: list[str] = []
+
+    async def act(world: World) -> None:
+        attempts.append(world.sandbox.container_id)
+        await use(world)
+        await step(world)
+
+    return act, attempts
+
+
+async def fail_in_guest(world: World) -> None:
+    """Make the guest meet an error, as an agent may that finds a fault in it."""
+    await world.sandbox._request({"verb": "no such verb"}, seconds=10)
+
+
+async def break_frames(world: World) -> None:
+    """Do as if PID 1 had sent what is no frame."""
+    connection: Connection = world.sandbox._connection
+    connection._reader.feed_data(b"\x01\0\0\0\0\0\0\x08" + b"\xff" * 8)
+    await use(world)
+
+
+@pytest.mark.parametrize("environment_name", ["os", "db"])
+@pytest.mark.parametrize("lose", [fail_in_guest, break_frames])
+async def test_a_guest_that_fails_after_the_agent_acted_is_the_agents_failure(
+    client: APIClient, tmp_path: Path, lose: Callable[[World], Awaitable[object]], environment_name: str
+) -> None:
+    act, attempts = after_acting(lose)
+    record = await attempted(client, tmp_path, act, environment_name=environment_name)
+    assert (record.status, record.score, len(attempts)) == (Status.CRASHED, 0.0, 1)
+    assert record.metrics["integrity"] == LOST_SANDBOX
+    assert record.metrics["phase"] == "agent"
+    assert record.error
+
+
+async def test_silence_after_the_agent_acted_is_the_agents_timeout(
+    client: APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.2)
+    # A stand-in for an agent that has found a way to keep PID 1 from its work: it answers too late.
+    act, attempts = after_acting(
+        lambda world: world.sandbox._request({"verb": "ask", "service": 1}, seconds=0.0001)
+    )
+    record = await attempted(client, tmp_path, act)
+    assert (record.status, len(attempts)) == (Status.TIMEOUT, 1)
+    assert record.metrics["integrity"] == LOST_SANDBOX
+    assert record.metrics["limit"] == "timeout_seconds"
+
+
+async def test_a_guest_that_fails_before_the_agent_acted_is_tried_again(
+    client: APIClient, tmp_path: Path
+) -> None:
+    attempts: list[str] = []
+
+    async def act(world: World) -> None:
+        attempts.append(world.sandbox.container_id)
+        if len(attempts) == 1:
+            await fail_in_guest(world)
+
+    record = await attempted(client, tmp_path, act)
+    assert (record.status, len(attempts)) == (Status.FAILED, 2)
+    assert "integrity" not in record.metrics
+
+
+def kill(client: APIClient, container_id: str) -> None:
+    client.kill(container_id)
+
+
+def remove(client: APIClient, container_id: str) -> None:
+    client.remove_container(container_id, force=True)
+
+
+def stop(client: APIClient, container_id: str) -> None:
+    client.stop(container_id, timeout=20)
+
+
+@pytest.mark.parametrize("end", [kill, remove, stop])
+async def test_a_sandbox_that_somebody_outside_ends_is_tried_again(
+    client: APIClient, tmp_path: Path, end: End
+) -> None:
+    attempts: list[str] = []
+
+    async def act(world: World) -> None:
+        attempts.append(world.sandbox.container_id)
+        await use(world)
+        if len(attempts) == 1:
+            await asyncio.to_thread(end, client, world.sandbox.container_id)
+            await use(world)
+
+    record = await attempted(client, tmp_path, act)
+    assert (record.status, len(attempts)) == (Status.FAILED, 2)
+    assert "integrity" not in record.metrics
+
+
+async def test_a_sandbox_that_somebody_outside_pauses_is_tried_again(
+    client: APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[str] = []
+
+    async def act(world: World) -> None:
+        attempts.append(world.sandbox.container_id)
+        await use(world)
+        if len(attempts) == 1:
+            await asyncio.to_thread(client.pause, world.sandbox.container_id)
+            await world.sandbox._request({"verb": "end"}, seconds=0.2)
+
+    record = await attempted(client, tmp_path, act)
+    assert (record.status, len(attempts)) == (Status.FAILED, 2)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+async def test_no_attack_on_the_guest_gets_another_chance(
+    client: APIClient, tmp_path: Path, attack: object
+) -> None:
+    attempts: list[str] = []
+
+    async def act(world: World) -> None:
+        attempts.append(world.sandbox.container_id)
+        for tool, arguments in attack.calls:  # type: ignore[attr-defined]
+            await world.call(tool, arguments)
+
+    record = await attempted(client, tmp_path, act, memory_mb=256, disk_mb=128)
+    assert record.status.has_score, record.error
+    assert not record.resolved
+    assert "tries" not in record.metrics
+    assert len(attempts) == 1

@@ -1,0 +1,39 @@
+"""References that are SQL, looked at before a run: which of them no verdict can rest on."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.benchmarks.agentbench.rehearsal import why_unsound
+from harness.environments.db import named_table
+from harness.grading.database import DatabaseState
+from harness.grading.database_hash import table_hash
+from harness.sandbox.database import Table, TableUnreadable
+
+BEFORE = named_table("t", ["a"], [["1"], ["2"]])
+MADE = named_table("t", ["a"], [["1"], ["3"]])
+OTHER = named_table("t", ["a"], [["9"]])
+
+
+def state(published: Table | None) -> DatabaseState:
+    return DatabaseState(
+        (BEFORE,), "t", "UPDATE t SET a = 3 WHERE a = 2", published and table_hash(published.rows)
+    )
+
+
+@pytest.mark.parametrize("published", [None, MADE, OTHER])
+def test_a_reference_whose_sql_changes_the_table_is_sound(published: Table | None) -> None:
+    assert why_unsound(state(published), MADE) is None
+
+
+def test_a_reference_whose_sql_fails_is_not_sound() -> None:
+    reason = why_unsound(state(None), TableUnreadable("no such column: b"))
+    assert reason == "its reference's own SQL fails: no such column: b"
+
+
+def test_a_published_hash_of_the_unchanged_table_shows_that_the_sql_failed_there() -> None:
+    assert "hash is that of the unchanged table" in str(why_unsound(state(BEFORE), MADE))
+
+
+def test_a_reference_that_rightly_changes_nothing_is_sound() -> None:
+    assert why_unsound(state(BEFORE), BEFORE) is None

@@ -1,0 +1,56 @@
+"""Checks that only compare their parameters are told from those that may look at a machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.environments.scripts import Script
+from harness.grading.comparisons import is_comparison
+
+HEAD = "from sys import argv\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        HEAD + "if int(argv[1]) == int(argv[2]): exit(0)\nexit(1)",
+        HEAD
+        + "def norm(s):\n  return s.replace('\\r', '')\nexit(norm(argv[1]).strip() != norm(argv[2]).strip())",
+        "import re, json, sys\nsys.exit(0 if re.search(sys.argv[1], json.loads(sys.argv[2])) else 1)",
+        HEAD + "assert argv[1].strip() == '/home/user1/file'",
+    ],
+)
+def test_plain_comparisons_are_ones(code: str) -> None:
+    assert is_comparison(Script("python", code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "exit(open('/root/state').read() != 'right')",
+        "import os\nexit(os.system('calc'))",
+        "import subprocess",
+        "from os import path",
+        "from . import x",
+        "import sys.modules",
+        "from sys import modules",
+        "import sys\nsys.modules['os'].system('calc')",
+        "__import__('os').system('calc')",
+        "().__class__.__base__.__subclasses__()",
+        "exec(argv[1])",
+        "eval('1')",
+        "print(__builtins__)",
+        "getattr(str, 'x')",
+        "import collections as c\nc._sys.modules",
+        "input()",
+        "def f(:",
+        "x = '\ud800'",
+        "(" * 1000,
+    ],
+)
+def test_whatever_may_reach_further_is_none(code: str) -> None:
+    assert not is_comparison(Script("python", code))
+
+
+def test_other_languages_are_none() -> None:
+    assert not is_comparison(Script("bash", "[ $1 = $2 ]"))

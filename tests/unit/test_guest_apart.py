@@ -1,0 +1,71 @@
+"""The filter that keeps an agent from PID 1's users, instruction by instruction."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from harness.sandbox.guest.apart import CALLS, EFFECTIVE, REAL, RESERVED, SAVED, Calls, _instructions
+from harness.sandbox.guest.confinement import (
+    ALLOW,
+    AT_LEAST,
+    EQUAL,
+    INSTRUCTION,
+    LOAD,
+    REFUSE,
+    RETURN,
+)
+
+EINVAL = REFUSE | 22
+OTHERS = (0, 1000, 65530, 65534, 0xFFFFFFFF)
+
+
+def outcome(calls: Calls, number: int, *arguments: int) -> int:
+    """What the kernel's filter machine comes to: the low 32 bits of each argument are at 16, 24, 32."""
+    words = {0: number} | {16 + 8 * place: value & 0xFFFFFFFF for place, value in enumerate(arguments)}
+    program = [INSTRUCTION.unpack(instruction) for instruction in _instructions(calls)]
+    position, value = 0, 0
+    while True:
+        code, yes, no, operand = program[position]
+        position += 1
+        if code == LOAD:
+            value = words.get(operand, RESERVED.start)
+        elif code == RETURN:
+            return int(operand)
+        else:
+            position += yes if {EQUAL: value == operand, AT_LEAST: value >= operand}[code] else no
+
+
+@pytest.mark.parametrize("machine", CALLS)
+def test_a_reserved_user_is_refused_in_every_place_of_every_call(machine: str) -> None:
+    calls = CALLS[machine]
+    for count, numbers in enumerate(calls, start=1):
+        for number, place, user, other in itertools.product(numbers, range(count), RESERVED, OTHERS):
+            arguments = [other] * count
+            arguments[place] = user
+            assert outcome(calls, number, *arguments) == EINVAL
+            arguments[place] |= 1 << 40
+            assert outcome(calls, number, *arguments) == EINVAL
+
+
+@pytest.mark.parametrize("machine", CALLS)
+def test_every_other_user_is_allowed_whatever_is_in_the_places_that_a_call_does_not_read(
+    machine: str,
+) -> None:
+    calls = CALLS[machine]
+    for count, numbers in enumerate(calls, start=1):
+        for number, user in itertools.product(numbers, OTHERS):
+            # The places behind are read as a reserved user by `outcome`.
+            assert outcome(calls, number, *[user] * count) == ALLOW
+
+
+def test_other_calls_are_allowed() -> None:
+    for calls in CALLS.values():
+        known = {number for group in calls for number in group}
+        assert {outcome(calls, number) for number in range(500) if number not in known} == {ALLOW}
+
+
+def test_no_process_can_be_all_users_of_the_guest_at_once() -> None:
+    assert len({REAL, EFFECTIVE, SAVED}) == 3
+    assert {REAL, EFFECTIVE, SAVED} == set(RESERVED)

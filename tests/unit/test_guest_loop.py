@@ -1,0 +1,171 @@
+"""The guest's loop: an error in one request is that request's, and the others go on."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.sandbox.guest import loop as loop_module
+from harness.sandbox.guest import main as main_module
+from harness.sandbox.guest.frames import FrameDecoder
+from harness.sandbox.guest.loop import Loop
+from harness.sandbox.guest.main import Guest
+
+ERRORS = [
+    MemoryError(),
+    RecursionError("too deep"),
+    OSError(24, "no descriptor"),
+    UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates"),
+    KeyError("\udcff"),
+    AssertionError("x" * 10_000_000),
+]
+
+
+class Done(BaseException):
+    """Leaves a loop that runs for ever."""
+
+
+def leave() -> None:
+    raise Done
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    """A loop that leaves the signals of this process alone."""
+    quiet = SimpleNamespace(SIGCHLD=17, signal=lambda *_: None, set_wakeup_fd=lambda *_, **__: None)
+    monkeypatch.setattr(loop_module, "signal", quiet)
+    return Loop()
+
+
+@pytest.fixture
+def failures(loop: Loop) -> list[tuple[int, Exception]]:
+    failed: list[tuple[int, Exception]] = []
+    loop.failed = lambda owner, error: failed.append((owner, error))
+    return failed
+
+
+def fail_with(error: Exception) -> Any:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+def run(loop: Loop) -> None:
+    with pytest.raises(Done):
+        loop.run()
+
+
+def test_an_error_in_a_timer_is_the_requests_that_set_it(loop: Loop, failures: list[Any]) -> None:
+    error = ValueError("x")
+    loop.serve(7, lambda: loop.after(0, fail_with(error)) and None)
+    loop.after(0.001, leave)
+    run(loop)
+    assert failures == [(7, error)]
+
+
+def test_a_reader_that_fails_is_not_called_again(loop: Loop, failures: list[Any]) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+    error = ValueError("x")
+    loop.serve(7, lambda: loop.watch(reading, fail_with(error)))
+    loop.after(0.001, leave)
+    run(loop)
+    assert failures == [(7, error)]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_an_error_at_the_end_of_a_child_is_the_requests_that_started_it(
+    loop: Loop, failures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
+    ended = iter([(5, 0, usage), (0, 0, usage)])
+    monkeypatch.setattr(os, "wait4", lambda _pid, _options: next(ended))
+    error = ValueError("x")
+    loop.serve(7, lambda: loop.on_exit(5, fail_with(error)))
+    loop.reap()
+    assert failures == [(7, error)]
+
+
+def test_callbacks_of_callbacks_have_the_same_owner(loop: Loop, failures: list[Any]) -> None:
+    error = ValueError("x")
+    loop.serve(7, lambda: loop.after(0, lambda: loop.after(0, fail_with(error)) and None) and None)
+    loop.after(0.01, leave)
+    run(loop)
+    assert failures == [(7, error)]
+
+
+def test_an_error_that_is_nobodys_is_raised(loop: Loop, failures: list[Any]) -> None:
+    loop.after(0, fail_with(ValueError("x")))
+    with pytest.raises(ValueError, match="x"):
+        loop.run()
+    assert failures == []
+
+
+class Answers:
+    """A guest, of whose verbs one does as a test says, and what it answers."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._reading, writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self.guest = Guest(loop, (), writing)  # type: ignore[arg-type]
+        # It would end this process with its input.
+        loop.unwatch(0)
+
+    def to(self, verb: Any) -> list[dict[str, Any]]:
+        self.guest._verbs["verb"] = verb
+        header = {"id": 3, "verb": "verb"}
+        self.guest._loop.serve(3, lambda: self.guest._do(header, b""))
+        return [header for header, _body in FrameDecoder().feed(os.read(self._reading, 1 << 16))]
+
+
+@pytest.fixture
+def answers(loop: Loop) -> Answers:
+    return Answers(loop)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_any_error_of_a_verb_is_answered_in_few_words(answers: Answers, error: Exception) -> None:
+    (answer,) = answers.to(fail_with(error))
+    assert (answer["id"], answer["error"].startswith(type(error).__name__)) == (3, True)
+    assert len(answer["error"]) <= main_module.MAX_ERROR_CHARACTERS
+
+
+def test_an_unknown_verb_is_an_error_of_the_request(answers: Answers) -> None:
+    answers.guest._verbs.clear()
+    answers.guest._loop.serve(3, lambda: answers.guest._do({"id": 3, "verb": "no such"}, b""))
+    ((answer, _),) = FrameDecoder().feed(os.read(answers._reading, 1 << 16))
+    assert answer == {"id": 3, "error": "KeyError: 'no such'"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "body"),
+    [({"x": "\udcff" * 3_000_000}, b""), ({}, bytes((64 << 20) + 1))],
+    ids=["header", "body"],
+)
+def test_a_reply_that_no_frame_holds_is_an_error_of_the_request(
+    answers: Answers, reply: dict[str, Any], body: bytes
+) -> None:
+    (answer,) = answers.to(lambda number, _header, _body: answers.guest._answer(number, reply, body))
+    assert answer["error"].startswith("frame too large")
+
+
+def test_a_job_that_fails_is_stopped_and_answers_once(answers: Answers) -> None:
+    stopped: list[str] = []
+
+    def start_and_fail(number: int, _header: object, _body: bytes) -> None:
+        finished = answers.guest._finisher(number)
+        answers.guest._jobs[number] = SimpleNamespace(stop=stopped.append)  # type: ignore[assignment]
+        answers.guest._loop.after(0, lambda: finished({}, b""))
+        raise MemoryError
+
+    (answer,) = answers.to(start_and_fail)
+    answers.guest._loop.after(0.001, leave)
+    run(answers.guest._loop)
+    assert (answer["error"], stopped) == ("MemoryError: ", ["killed"])
+    with pytest.raises(BlockingIOError):
+        os.read(answers._reading, 1)

@@ -1,0 +1,200 @@
+"""MySQL's statements on SQLite: they leave what MySQL leaves, and none of them harms who translates it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.sandbox.guest import database, mysql, mysql_dialect, mysql_functions
+
+# Each line: a table, a statement, and the rows that MariaDB 10.11 left of it, by the collation
+# utf8mb4_uca1400_nopad_ai_ci, which compares as MySQL's default does.
+RECORDED = [
+    json.loads(line)
+    for line in Path(__file__).with_name("recorded_mysql.jsonl").read_text(encoding="utf-8").splitlines()
+]
+TEAMS: list[tuple[str | None, str | None]] = [
+    ("Red Sox", "2001"),
+    ("ann", "9"),
+    ("ÁNN", "10"),
+    ("pad ", None),
+]
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    mysql_functions.install_collations(connection)
+    yield connection
+    connection.close()
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def fill(
+    connection: sqlite3.Connection, name: str, columns: Sequence[str], rows: Sequence[Sequence[str | None]]
+) -> None:
+    defined = ", ".join(f"{quoted(column)} TEXT COLLATE NOCASE" for column in columns)
+    connection.execute(f"CREATE TABLE {quoted(name)} ({defined})")
+    connection.executemany(f"INSERT INTO {quoted(name)} VALUES ({', '.join('?' * len(columns))})", rows)
+
+
+def left_by(
+    connection: sqlite3.Connection, sql: str, name: str = "t", *, meant_for_mysql: bool = True
+) -> list[tuple[str | None, ...]]:
+    session = database.Session(connection, 10, mysql_first=meant_for_mysql)
+    session.run(sql, lambda cursor: cursor.fetchall())
+    return connection.execute(f"SELECT * FROM {quoted(name)}").fetchall()
+
+
+def translated(sql: str) -> str:
+    ((_, tokens),) = mysql.statements(sql, escapes=True)
+    return mysql_dialect.translated(*mysql.for_parser(tokens, quotes_are_strings=True))
+
+
+@pytest.mark.parametrize("record", RECORDED, ids=range(len(RECORDED)))
+def test_a_statement_leaves_what_mysql_leaves(connection: sqlite3.Connection, record: dict[str, Any]) -> None:
+    fill(connection, record["table"], record["columns"], record["rows"])
+    left = left_by(connection, record["sql"], record["table"])
+    assert Counter(left) == Counter(map(tuple, record["after"])), record["sql"]
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"),
+    [
+        (r"'a\nb\tc'", "a\nb\tc"),
+        (r"'a\%b\_c'", r"a\%b\_c"),
+        (r"'a\xb\\c'", r"axb\c"),
+        ("'it''s \"\"'", 'it\'s ""'),
+        ('"say \\"it\\" ""so"""', 'say "it" "so"'),
+        ("'a' 'b'  \"c\"", "abc"),
+        ("_utf8mb4'é'", "é"),
+        ("0x4D79", "My"),
+        ("7.50", "7.50"),
+        ("-007", "-7"),
+        (".5", "0.5"),
+        ("1e3", "1000"),
+        ("12345678901234567890", "12345678901234567890"),
+        ("TRUE", "1"),
+        ("DEFAULT", None),
+        (r"'a\0b'", "a\0b"),
+    ],
+)
+def test_a_literal_is_stored_as_mysql_stores_it(
+    connection: sqlite3.Connection, literal: str, value: str | None
+) -> None:
+    fill(connection, "t", ["a"], [])
+    assert left_by(connection, f"INSERT INTO t VALUES ({literal})") == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "left"),
+    [
+        ("UPDATE t SET year = '1' WHERE 2nd IS NULL", "no such column"),
+        ("UPDATE t SET team = 'x' WHERE `no column` = 'x'", "no such column"),
+        ("INSERT INTO t (team, team) VALUES (1, 2)", "given twice"),
+        ("INSERT INTO t (team) VALUES (1, 2)", "2 values for 1 columns"),
+        ("UPDATE t SET team = 'x' WHERE", "syntax error"),
+        ("INSERT INTO t VALUES ('only one')", "1 values were supplied"),
+    ],
+)
+def test_a_statement_that_mysql_refuses_is_refused(
+    connection: sqlite3.Connection, sql: str, left: str
+) -> None:
+    fill(connection, "t", ["team", "year"], TEAMS)
+    with pytest.raises(database.Refused, match=left):
+        left_by(connection, sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE a FROM t a JOIN t b ON a.team = b.team AND a.year < b.year",
+        "DELETE FROM t WHERE team = 'ann' ORDER BY year + 0 LIMIT 1",
+        "DELETE FROM t WHERE year IN (SELECT MIN(year + 0) FROM t)",
+        "DELETE FROM t WHERE team = 'ANN' AND year < 10",
+        "DELETE FROM t WHERE BINARY team = 'ann'",
+    ],
+)
+def test_rows_are_chosen_as_mysql_chooses_them(connection: sqlite3.Connection, sql: str) -> None:
+    fill(connection, "t", ["team", "year"], TEAMS)
+    left = left_by(connection, sql)
+    expected = [row for row in TEAMS if row != ("ann", "9")]
+    # By the order of texts "10" comes before "9", and the join compares texts.
+    assert left == (expected if "JOIN" not in sql else [row for row in TEAMS if row != ("ÁNN", "10")])
+
+
+def test_assignments_are_made_from_left_to_right(connection: sqlite3.Connection) -> None:
+    fill(connection, "t", ["team", "year"], [("a", "1")])
+    assert left_by(connection, "UPDATE t SET team = year + 1, year = team") == [("2", "2")]
+
+
+def test_a_name_may_begin_with_a_digit(connection: sqlite3.Connection) -> None:
+    fill(connection, "2010_stats", ["1st"], [("a",)])
+    assert left_by(connection, "UPDATE 2010_stats SET 1st = 'b'", "2010_stats") == [("b",)]
+
+
+def test_double_quotes_of_an_agent_are_a_name_where_there_is_one_and_else_a_text(
+    connection: sqlite3.Connection,
+) -> None:
+    fill(connection, "t", ["team", "year"], [("ann", "9")])
+    sql = 'UPDATE t SET "team" = CONCAT(LEFT("team", 1), "z") WHERE "year" <=> "9"'
+    assert left_by(connection, sql, meant_for_mysql=False) == [("az", "9")]
+
+
+DEEP = 3_000
+UNBOUNDED = {
+    "parentheses": "SELECT " + "(" * DEEP + "1" + ")" * DEEP,
+    "negations": "SELECT " + "- " * DEEP + "1",
+    "calls": "SELECT " + "f(" * DEEP + "1" + ")" * DEEP,
+    "queries": "SELECT " + "(SELECT " * DEEP + "1" + ")" * DEEP,
+    "cases": "SELECT " + "CASE WHEN " * DEEP,
+    "braces": "SELECT " + "{" * DEEP,
+    "operators": "SELECT 1" + " XOR 1" * DEEP,
+    "assignments that double": "UPDATE t SET " + ",".join(f"c{i + 1} = c{i} + c{i}" for i in range(40)),
+    "characters": "SELECT '" + "x" * 300_000 + "'",
+}
+
+
+@pytest.mark.parametrize("sql", UNBOUNDED.values(), ids=UNBOUNDED)
+def test_a_statement_out_of_bounds_is_refused(sql: str) -> None:
+    with pytest.raises(mysql.Unreadable):
+        translated(sql)
+
+
+WORDS = (
+    "SELECT INSERT UPDATE DELETE REPLACE INTO FROM t SET WHERE a = 1 'x' \"y\" `z` ( ) , ; IN LIKE BETWEEN "
+    "AND OR XOR NOT NULL CASE WHEN THEN END INTERVAL DAY CAST AS CHAR DECIMAL GROUP_CONCAT DISTINCT ORDER BY "
+    "LIMIT VALUES ROW DEFAULT ON DUPLICATE KEY COLLATE utf8mb4_bin ROUND 2.5 -- /* */ /*! # @x := {"
+)
+
+
+@given(st.lists(st.sampled_from(WORDS.split()), max_size=14).map(" ".join))
+@settings(max_examples=150, deadline=None)
+def test_no_statement_breaks_the_translation(sql: str) -> None:
+    try:
+        for _, tokens in mysql.statements(sql, escapes=True):
+            if mysql.text_of(tokens):
+                mysql_dialect.translated(*mysql.for_parser(tokens, quotes_are_strings=True))
+    except mysql.Unreadable:
+        pass
+
+
+@given(st.text(max_size=30))
+@settings(deadline=None, max_examples=50)
+def test_a_string_keeps_its_meaning(value: str) -> None:
+    value = value.encode("utf-8", "ignore").decode()
+    literal = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    connection = sqlite3.connect(":memory:")
+    assert connection.execute(translated(f"SELECT {literal}")).fetchone() == (value,)
+    connection.close()

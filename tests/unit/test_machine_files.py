@@ -1,0 +1,148 @@
+"""Which files of a machine are about a task, and which are tools or steer them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from harness.environments.machine_files import changed_tools, named_tool_paths, plan_copy, plan_tools
+from harness.errors import SandboxError
+from harness.sandbox.file_entries import FileEntry, file_entries
+
+BEGAN = 100
+
+
+def entry(path: str, kind: str = "file", *names: str, mode: int = 0o644, changed: int = BEGAN) -> FileEntry:
+    return FileEntry(path, kind, mode, 0, 0, 0, changed, names=names)  # type: ignore[arg-type]
+
+
+FRESH = {
+    each.path: each
+    for each in (
+        entry("/", "folder", "home", "srv", "usr", "etc"),
+        entry("/usr/bin", "folder", "wc", "python3"),
+        entry("/usr/local/bin", "folder"),
+        entry("/etc", "folder", "passwd", "motd", "profile"),
+        entry("/etc/passwd"),
+        entry("/etc/motd"),
+    )
+}
+
+
+def copied(*left: FileEntry, named: tuple[str, ...] = (), set_up: tuple[str, ...] = ()) -> list[str]:
+    return [each.path for each in plan_copy(left, named, FRESH, set_up).entries]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/root/.bashrc", "/home/jack/x", "/tmp/x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
+        *("/etc/passwd", "/etc/cron.d/job", "/srv/pyvenv.cfg"),
+    ],
+)
+def test_files_of_programs_and_settings_about_users_are_copied(path: str) -> None:
+    assert copied(entry(path)) == [path]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/pyvenv.cfg", "/usr/pyvenv.cfg", "/usr/bin/pyvenv.cfg", "/usr/bin/python3._pth", "/usr/bin/re.py"),
+        *(
+            "/usr/bin/lib/python3.11/os.py",
+            "/etc/profile",
+            "/etc/ld.so.preload",
+            "/etc/pam.d/su",
+            "/dev/null",
+        ),
+        *("/opt/harness/guest/main.py", "/boot/x", "/lib/x", "/.profile"),
+    ],
+)
+def test_other_files_near_tools_are_not(path: str) -> None:
+    assert copied(entry(path, mode=0o755)) == []
+
+
+def test_a_new_command_is_copied_and_one_that_hides_another_is_not() -> None:
+    left = [entry(f"/usr/local/bin/{name}", mode=0o755) for name in ("calc", "wc", "count.sh", "as.py")]
+    assert copied(*left) == ["/usr/local/bin/calc", "/usr/local/bin/count.sh"]
+
+
+def test_a_command_that_cannot_be_run_is_not_copied() -> None:
+    assert copied(entry("/usr/local/bin/calc", mode=0o644)) == []
+
+
+def test_a_command_of_the_set_up_is_not_replaced() -> None:
+    path = "/usr/local/bin/calc"
+    assert copied(entry(path, mode=0o755), set_up=(path,)) == []
+
+
+def test_paths_that_a_task_names_are_found() -> None:
+    text = "Copy '/etc/app.conf' to /usr/share/app/, not to ~/etc/x or $HOME/usr/x; see http://a.b/usr/c."
+    assert named_tool_paths([text]) == ("/etc/app.conf", "/usr/share/app")
+
+
+def test_a_task_can_name_nothing_that_code_is_loaded_from() -> None:
+    assert named_tool_paths(["cat /etc/ld.so.preload /etc/pam.d/su /usr/../etc/ssl/x"]) == ()
+
+
+def test_a_named_new_file_comes_with_the_folders_that_it_lies_in() -> None:
+    left = (entry("/usr/share/app", "folder", "x", "y"), entry("/usr/share/app/x"), entry("/usr/share/app/y"))
+    assert copied(*left, named=("/usr/share/app/x",)) == ["/usr/share/app", "/usr/share/app/x"]
+
+
+def test_a_named_folder_of_the_image_opens_nothing_that_lies_in_it() -> None:
+    assert copied(entry("/usr/bin/pyvenv.cfg"), named=("/usr/bin", "/usr/bin/wc")) == []
+
+
+def test_only_complete_folders_lose_files() -> None:
+    left = (entry("/srv", "folder"), entry("/usr/bin", "folder"), entry("/etc/cron.d", "folder"))
+    assert plan_copy(left, (), FRESH, ()).complete == {"/srv", "/etc/cron.d"}
+
+
+def test_removed_files_are_absent() -> None:
+    left = (entry("/", "folder", "home", "usr", "etc"), entry("/etc", "folder", "motd", "profile"))
+    plan = plan_copy(left, ("/usr/stock.log",), FRESH, ("/usr/stock.log",))
+    assert plan.absent == ("/srv", "/etc/passwd", "/usr/stock.log")
+
+
+def test_tools_of_the_set_up_are_told_from_its_other_files() -> None:
+    before = (entry("/root/x"), entry("/usr/bin", "folder", "wc"), entry("/usr/bin/wc"))
+    plan = plan_tools(before)
+    assert [each.path for each in plan.entries] == ["/usr/bin", "/usr/bin/wc"]
+    assert plan.complete == {"/usr/bin"}
+
+
+def test_changed_and_removed_tools_are_told() -> None:
+    left = [entry("/usr/bin", "folder", "python3"), entry("/usr/bin/python3"), entry("/usr/share/x")]
+    left.append(replace(entry("/usr/lib/old"), ctime_ns=BEGAN - 1))
+    plan = plan_copy(left, (), FRESH, ())
+    assert changed_tools(left, plan, FRESH, BEGAN) == ["/usr/bin/python3", "/usr/bin/wc"]
+
+
+GOOD = {"path": "/a", "kind": "file", "mode": 0o644, "uid": 0, "gid": 0, "mtime_ns": 1, "ctime_ns": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"path": path} for path in ("a", "/a/../b", "/a/", "//a", "/a\0b", "", 1)),
+        *({"mode": 0o10000}, {"mode": -1}, {"size": -1}, {"size": 1 << 50}, {"kind": "device"}, {"names": 1}),
+    ],
+    ids=str,
+)
+def test_a_listing_that_is_none_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(SandboxError, match="the guest sent no listing of files"):
+        file_entries(json.dumps([{**GOOD, **wrong}]).encode())
+
+
+@pytest.mark.parametrize("listing", [b"", b"{}", b"[" * 100_000, b"[1]", b'[{"path": "/a"}]', b"\xff"])
+def test_a_listing_that_is_no_listing_is_refused(listing: bytes) -> None:
+    with pytest.raises(SandboxError, match="the guest sent no listing of files"):
+        file_entries(listing)
+
+
+def test_names_that_are_no_text_are_kept() -> None:
+    listing = json.dumps([{**GOOD, "path": "/\udcff"}]).encode()
+    assert file_entries(listing)[0].path == "/\udcff"

@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 __all__ = ["RunResult", "Sandbox", "__version__", "load_benchmark", "run"]
 
+# To import `typing` would take most of the time until Ctrl-C ends the command line cleanly.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from harness.api import RunResult, run
     from harness.benchmarks import load_benchmark
     from harness.sandbox.sandbox import Sandbox

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -22,6 +21,7 @@ from pydantic import (
 )
 
 from harness.errors import UsageError, unknown_name
+from harness.inputs.yaml_text import MAX_NUMBER, parse_yaml, read_yaml
 from harness.sandbox.limits import Limits
 
 MIN_TIMEOUT_SECONDS = 180
@@ -73,7 +73,7 @@ class RunConfig(BaseModel):
     agent_prompt: AgentPrompt | None = None
     n_samples: int = Field(default=1, ge=1, le=10_000)
     k: list[int] = Field(default_factory=lambda: [1])
-    seed: int = 0
+    seed: int = Field(default=0, gt=-MAX_NUMBER, lt=MAX_NUMBER)
     data: str | None = None
     split: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
@@ -138,16 +138,7 @@ def _absolute(path: str | None) -> str | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is not UTF-8") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        raise UsageError(f"{where}: is not YAML: {getattr(error, 'problem', error)}") from error
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise UsageError(f"{path}: needs keys and values, such as 'benchmark: mbpp'")
     if "agent" in values and values["agent"] is None:
@@ -170,8 +161,8 @@ def _expand(value: Any, where: str, *, typed: bool) -> Any:
     if not _VARIABLE.fullmatch(value):
         return text
     if typed:
-        with contextlib.suppress(yaml.YAMLError):  # as text it will be refused, with its key
-            return yaml.safe_load(text)
+        with contextlib.suppress(UsageError):  # as text it will be refused, with its key
+            return parse_yaml(text)
     return text or None
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class HarnessError(Exception):
@@ -74,6 +78,13 @@ class SandboxError(HarnessError):
         super().__init__(message, hint=hint)
         self.outside = outside
         self.acted_in = acted_in
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the first of pydantic's complaints, with its place, in one short line."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return (f"'{place}': {first['msg']}" if place else first["msg"])[:300]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

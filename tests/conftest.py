@@ -164,6 +164,6 @@ def _run_ids(session: pytest.Session) -> set[str]:
     for manifest in factory.getbasetemp().glob("**/manifest.json"):
         try:
             run_ids.add(str(json.loads(manifest.read_text())["run_id"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return run_ids

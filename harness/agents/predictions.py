@@ -53,10 +53,8 @@ def _read(path: Path) -> dict[int, tuple[Row, str]]:
         for field in FIELDS:
             if field in row.values:
                 row.text(field)
-        task_id = row.values.get("task_id")
         # MBPP's task ids are integers, HumanEval's are strings.
-        name = str(task_id) if type(task_id) is int else row.text("task_id")
-        samples[row.line or number] = (row, name)
+        samples[row.line or number] = (row, row.name("task_id"))
     return samples
 
 

@@ -11,12 +11,12 @@ from harness.benchmarks.example import Example, Label, chosen
 from harness.benchmarks.judging import judged, metrics_of
 from harness.benchmarks.options import Options
 from harness.data.hub import HubDataset
-from harness.data.rows import Row
+from harness.data.rows import Row, require_sound
 from harness.data.source import Gather
 from harness.data.table import Table
 from harness.environments.opening import Opening
 from harness.environments.world import World
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.grading.metrics import Metric
 from harness.model import DataSource, Reference, Submission, Task, Verdict
 
@@ -236,6 +236,16 @@ class Benchmark:
         return metrics_of(self.completed(await judged(label, submission)))
 
 
+def _read(definition: Definition, row: Row) -> tuple[Task, Reference] | NotBuilt | None:
+    """Read a row. Raises DataError with its place for whatever it makes a reader stumble over."""
+    try:
+        return definition.read(row)
+    except HarnessError:
+        raise
+    except Exception as error:  # a user's own reader may raise anything, and ours meet any data
+        raise row.error(f"cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+
+
 def read_all(
     definition: Definition, rows: Sequence[Row], source: DataSource, split: str | None = None
 ) -> Benchmark:
@@ -248,10 +258,11 @@ def read_all(
     values: dict[str, Mapping[str, Any]] = {}
     not_built: dict[str, str] = {}
     for row in rows:
-        found = definition.read(row)
+        found = _read(definition, row)
         if found is None:
             continue
         task_id = found.task_id if isinstance(found, NotBuilt) else found[0].id
+        require_sound(row, "task_id", task_id)
         if task_id in references or task_id in not_built:
             raise row.error(f"task id {task_id} is used twice", field="task_id")
         if isinstance(found, NotBuilt):

@@ -44,7 +44,7 @@ def checked(model: type[Some], values: Mapping[str, Any], benchmark: str) -> Som
 
 def parsed(texts: list[str]) -> dict[str, Any]:
     """Read `name=value` texts of a command line; the value is YAML. Raises UsageError."""
-    import yaml
+    from harness.inputs.yaml_text import parse_yaml
 
     values: dict[str, Any] = {}
     for text in texts:
@@ -52,7 +52,7 @@ def parsed(texts: list[str]) -> dict[str, Any]:
         if not sign or not name:
             raise UsageError(f"--option '{text}' is not NAME=VALUE", hint="for example --option release=v1")
         try:
-            values[name.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise UsageError(f"--option '{text}': the value is not YAML") from error
+            values[name.strip()] = parse_yaml(value)
+        except UsageError as error:
+            raise UsageError(f"--option '{text[:200]}': {error.message}") from error
     return values

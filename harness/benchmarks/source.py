@@ -12,10 +12,16 @@ _DATACLASS = ("__eq__", "__repr__")
 
 
 def parse(source: str) -> ast.Module:
-    """Parse a program without the warnings that are meant for its author. Raises as `ast.parse` does."""
+    """Parse a program without the warnings that are meant for its author.
+
+    Raises SyntaxError or ValueError as `ast.parse` does, also for a program that nests too deeply for it.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(source)
+        try:
+            return ast.parse(source)
+        except (RecursionError, MemoryError) as error:
+            raise SyntaxError("nested too deeply") from error
 
 
 def top_level_names(module: ast.Module) -> dict[str, ast.stmt]:

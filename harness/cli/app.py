@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -39,28 +40,46 @@ def _harness(
     """Evaluate agents and model-written code in hardened Docker containers."""
 
 
-def main() -> None:
+def main(was_interrupted: Callable[[], bool] = lambda: False) -> None:
     """Run the command line and end the process with the exit codes of DESIGN section 7.
 
     Errors are printed as `error: ...` and `hint: ...`; with -vv or HARNESS_TRACEBACK=1 as a traceback.
+    `was_interrupted` tells whether Ctrl-C has come: libraries may turn that into an error of their own.
     """
     try:
-        app()
+        try:
+            app()
+        except SystemExit:
+            sys.stdout.flush()  # while an error can still be told
+            raise
     except HarnessError as error:
         _fail(error, error.message, error.hint, error.exit_code)
     except KeyboardInterrupt as error:
         _fail(error, "interrupted", None, INTERRUPTED)
     except Exception as error:
-        hint = "a fault in harness itself: run it again with HARNESS_TRACEBACK=1 and report what it prints"
-        _fail(error, f"{type(error).__name__}: {error}", hint, INTERNAL_ERROR)
+        if was_interrupted():
+            _fail(error, "interrupted", None, INTERRUPTED)
+        _fail_unforeseen(error)
 
 
-def _fail(error: BaseException, message: str, hint: str | None, exit_code: int) -> None:
+def _fail_unforeseen(error: Exception) -> NoReturn:
+    show = "run it again with HARNESS_TRACEBACK=1 to see where"
+    if isinstance(error, MemoryError):
+        _fail(error, "not enough memory", f"use less data, or a machine with more; {show}", INTERNAL_ERROR)
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        _fail(error, f"{place}{error.strerror}", show, INTERNAL_ERROR)
+    hint = "a fault in harness itself: run it again with HARNESS_TRACEBACK=1 and report what it prints"
+    _fail(error, f"{type(error).__name__}: {error}", hint, INTERNAL_ERROR)
+
+
+def _fail(error: BaseException, message: str, hint: str | None, exit_code: int) -> NoReturn:
     if _wants_traceback():
         import traceback
 
         traceback.print_exception(error)
-    print(_block("error", message), file=sys.stderr)
+    if message:
+        print(_block("error", message), file=sys.stderr)
     if hint:
         print(_block("hint", hint), file=sys.stderr)
     sys.exit(exit_code)

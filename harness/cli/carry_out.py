@@ -70,6 +70,8 @@ def carry_out(config: RunConfig, wishes: Wishes, *, resume: Path | None = None) 
 
 def check_results_path(path: Path, *, force: bool) -> None:
     """Refuse, before anything is started, a results file that could not be written in the end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UsageError(f"{path}: is not a regular file", hint="name a file")
     if path.exists() and not force:
         raise UsageError(f"{path}: exists already", hint="choose another name, or add --force")
     folder = path.parent

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from harness.environments import environment
 from harness.errors import UsageError
+from harness.inputs.files import read_input
 from harness.printable import printable_bytes
 from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -52,7 +53,7 @@ class Order:
         path = Path(argv[0])
         if path.suffix == ".py":
             try:
-                program = path.read_bytes()
+                program = read_input(path, max_bytes=MAX_BODY_BYTES)
             except OSError as error:
                 raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
             return cls(("python3", PROGRAM, *argv[1:]), program=program, stdin=_piped(stdin))
@@ -123,11 +124,8 @@ def _told(result: ExecResult, limits: Limits) -> int:
 def _pass_on(stream: Stream, out: BinaryIO, name: str) -> None:
     """Write what was kept: to a terminal without anything that a terminal would obey, else as it is."""
     safe = printable_bytes(stream.data).encode("utf-8", "backslashreplace") if out.isatty() else None
-    try:
-        out.write(stream.head + stream.tail if safe is None else safe)
-        out.flush()
-    except BrokenPipeError:
-        return
+    out.write(stream.head + stream.tail if safe is None else safe)
+    out.flush()
     if stream.truncated:
         kept = len(stream.head) + len(stream.tail)
         _tell(f"{name}: the middle is left out: {kept} of {stream.total} bytes shown")
@@ -143,7 +141,10 @@ def _piped(stdin: BinaryIO) -> bytes:
 
 
 def _read(name: str, stream: BinaryIO) -> bytes:
-    data = stream.read(MAX_BODY_BYTES + 1)
+    try:
+        data = stream.read(MAX_BODY_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read: {error.strerror}") from error
     if len(data) > MAX_BODY_BYTES:
         raise UsageError(f"{name} is larger than {MAX_BODY_BYTES // (1024 * 1024)} MiB")
     return data

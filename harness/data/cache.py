@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.kept import NOTE_SUFFIX
+from harness.inputs.files import read_input, sha256_of
+from harness.inputs.json_text import parse_json
 
 
 class State(StrEnum):
@@ -45,7 +45,7 @@ def _noted(cache_dir: Path, verify: bool) -> Iterator[KeptFile]:
     for note_path in cache_dir.rglob(f"*{NOTE_SUFFIX}"):
         path = note_path.with_name(note_path.name.removesuffix(NOTE_SUFFIX))
         try:
-            note = json.loads(note_path.read_bytes())
+            note = parse_json(read_input(note_path))
             size = path.stat().st_size
         except (OSError, ValueError):
             note, size = None, 0
@@ -68,8 +68,10 @@ def _state(path: Path, size: int, note: dict[str, Any], verify: bool) -> State:
         return State.DAMAGED
     if not verify:
         return State.WHOLE
-    with path.open("rb") as stream:
-        same = hashlib.file_digest(stream, "sha256").hexdigest() == note.get("sha256")
+    try:
+        same = sha256_of(path) == note.get("sha256")
+    except OSError:
+        same = False
     return State.VERIFIED if same else State.DAMAGED
 
 
@@ -83,7 +85,7 @@ def _source(note: dict[str, Any]) -> str:
 def _partial(cache_dir: Path) -> Iterator[KeptFile]:
     for path in cache_dir.rglob("*.part"):
         try:
-            url = str(json.loads(path.with_name(f"{path.name}.json").read_bytes())["url"])
+            url = str(parse_json(read_input(path.with_name(f"{path.name}.json")))["url"])
             size = path.stat().st_size
         except (OSError, ValueError, KeyError, TypeError):
             continue

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from harness.data.hub_probe import hub_endpoint, unreachable
 from harness.data.kept import note_file, now, replace_file
 from harness.errors import DataError
+from harness.inputs.files import read_input, sha256_of
+from harness.inputs.json_text import parse_json
 from harness.sandbox.lock import exclusive
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def download(
 def read_note(path: Path) -> dict[str, Any] | None:
     """Return the note beside a file, or None where there is none that can be read."""
     try:
-        note = json.loads(note_file(path).read_bytes())
+        note = parse_json(read_input(note_file(path)))
     except (OSError, ValueError):
         return None
     return note if isinstance(note, dict) else None
@@ -97,8 +99,7 @@ def verified(path: Path) -> bool:
     if note is None:
         return False
     try:
-        with path.open("rb") as stream:
-            return note.get("sha256") == hashlib.file_digest(stream, "sha256").hexdigest()
+        return note.get("sha256") == sha256_of(path)
     except OSError:
         return False
 
@@ -142,7 +143,7 @@ def _continue(
 def _have(part: Path, state: Path, url: str) -> tuple[int, str]:
     """Return how much there is of the file already, and of which version; nothing where that is unknown."""
     try:
-        known = json.loads(state.read_text())
+        known = parse_json(read_input(state))
         version = known["version"] if known["url"] == url else ""
         size = part.stat().st_size
     except (OSError, ValueError, KeyError, TypeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import tempfile
 import zlib
 from collections.abc import Collection
@@ -14,9 +13,11 @@ from harness.data import local
 from harness.data.rows import Row
 from harness.data.table import Table, table_rows
 from harness.errors import DataError
+from harness.inputs.files import open_input, sha256_of, unpack
 
 TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET = ".parquet"
+MAX_PARQUET_ROWS = 10_000_000
 SUFFIXES = (*local.SUFFIXES, *TABLES, PARQUET)
 
 
@@ -34,8 +35,7 @@ def read_file(
         return local.read_rows(path, left_on_disk=left_on_disk)
     local.require_file(path, SUFFIXES)
     try:
-        with path.open("rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        sha256 = sha256_of(path)
         rows = _parquet(path) if suffix == PARQUET else list(table_rows(_text(path), path, table or Table()))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
@@ -64,20 +64,37 @@ def _parquet(path: Path) -> list[Row]:
     from harness.data.hub import quiet
 
     try:
+        _require_bounded(path)
         with quiet():
             values = parquet_values([str(path)])
     except ImportError as error:
         raise DataError(f"`datasets` cannot be imported: {error}", path=path, hint="install it") from error
+    except DataError:
+        raise
     except Exception as error:  # of a library that says in many ways that it cannot read a file
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise DataError(f"is no Parquet file that can be read: {reason}", path=path) from error
     return [Row(row, str(path), item=number) for number, row in enumerate(values, start=1)]
 
 
+def _require_bounded(path: Path) -> None:
+    """Raise DataError where a Parquet file says that it holds more than may be read."""
+    from pyarrow import parquet
+
+    facts = parquet.read_metadata(path)
+    unpacked = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
+    if unpacked > local.MAX_BYTES:
+        raise DataError(f"holds more than {local.MAX_BYTES:,} bytes unpacked", path=path)
+    # A column of one value takes a few bytes for any number of rows.
+    if facts.num_rows > MAX_PARQUET_ROWS:
+        raise DataError(f"holds {facts.num_rows:,} rows, more than {MAX_PARQUET_ROWS:,}", path=path)
+
+
 def _text(path: Path) -> str:
     try:
-        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as stream:
-            data = stream.read(local.MAX_BYTES + 1)
+        with open_input(path, max_bytes=local.MAX_BYTES) as stream:
+            content = unpack(stream, path) if path.name.lower().endswith(".gz") else stream
+            data = content.read(local.MAX_BYTES + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"broken gzip data: {error}", path=path, hint="fetch the file again") from error
     if len(data) > local.MAX_BYTES:

@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 from harness.data.local import read_rows
 from harness.data.rows import Row, describe
 from harness.errors import DataError
+from harness.inputs.files import read_input
+from harness.inputs.json_text import parse_json
 
 NOTE_SUFFIX = ".note.json"
 
@@ -31,7 +33,7 @@ class KeptRows:
 def read_kept(file: Path, origin: Mapping[str, Any]) -> KeptRows | None:
     """Read rows back, or return None unless they are exactly what was written for this `origin`."""
     try:
-        note = json.loads(note_file(file).read_bytes())
+        note = parse_json(read_input(note_file(file)))
         rows, sha256 = read_rows(file)
     except (OSError, ValueError, DataError):
         return None

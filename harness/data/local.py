@@ -6,19 +6,18 @@ import difflib
 import gzip
 import hashlib
 import io
-import json
 import zlib
 from collections.abc import Collection, Iterator
-from decimal import Decimal
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, BinaryIO
 
-from harness.data.rows import OnDisk, Row, describe
+from harness.data.rows import OnDisk, Row, describe, parse_data
 from harness.errors import DataError
+from harness.inputs.files import MAX_DATA_BYTES, open_input, unpack
+from harness.inputs.json_text import BrokenJSONError
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
-MAX_BYTES = 2 * 1024**3
-"""The most that a file may hold once it is unpacked: the rows are kept in memory."""
+MAX_BYTES = MAX_DATA_BYTES
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -39,10 +38,10 @@ def read_rows(
     """
     try:
         suffix = require_file(path)
-        with path.open("rb") as raw:
+        with open_input(path, max_bytes=max(max_bytes, MAX_BYTES)) as raw:
             sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
             raw.seek(0)
-            content: io.BufferedIOBase = gzip.GzipFile(fileobj=raw) if suffix.endswith(".gz") else raw
+            content = unpack(raw, path) if suffix.endswith(".gz") else raw
             rows = list(
                 _json_lines(content, path, max_bytes, () if content is not raw else left_on_disk)
                 if suffix.startswith(".jsonl")
@@ -87,13 +86,11 @@ def require_file(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> str:
     suffix = next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise DataError("not a known data file", path=path, hint=f"known endings: {', '.join(suffixes)}")
-    if not path.is_file():
-        raise DataError("not a regular file", path=path)
     return suffix
 
 
 def _json_lines(
-    content: io.BufferedIOBase, path: PurePath, max_bytes: int, left_on_disk: Collection[str] = ()
+    content: BinaryIO, path: PurePath, max_bytes: int, left_on_disk: Collection[str] = ()
 ) -> Iterator[Row]:
     left = max_bytes
     number = 0
@@ -123,7 +120,7 @@ def _json_lines(
 
 
 def _json_array(
-    content: io.BufferedIOBase, path: PurePath, max_bytes: int, *, or_object: bool = False
+    content: BinaryIO, path: PurePath, max_bytes: int, *, or_object: bool = False
 ) -> Iterator[Row]:
     data = content.read(max_bytes + 1)
     if len(data) > max_bytes:
@@ -156,35 +153,20 @@ def _decode(data: bytes, path: PurePath, *, first_line: int) -> str:
 
 def _parse(text: str, path: PurePath, *, first_line: int) -> Any:
     try:
-        return json.loads(text, parse_int=_integer)
-    except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        hint = _other_format(error, path)
-        raise DataError(
-            f"broken JSON at column {error.colno}: {error.msg}", path=path, line=line, hint=hint
-        ) from error
-    except RecursionError as error:
-        raise DataError("JSON nested too deeply", path=path, line=first_line) from error
-    except ValueError as error:
-        raise DataError(str(error), path=path, line=first_line) from error
+        return parse_data(text)
+    except BrokenJSONError as error:
+        line = first_line + error.line - 1
+        raise DataError(str(error), path=path, line=line, hint=_other_format(error, text, path)) from error
 
 
-def _other_format(error: json.JSONDecodeError, path: PurePath) -> str | None:
+def _other_format(error: BrokenJSONError, text: str, path: PurePath) -> str | None:
     """Recognise one format under the name of the other, the usual reason for broken JSON."""
     lines = ".jsonl" in path.name.lower()
-    if lines and error.doc.startswith("["):
+    if lines and text.startswith("["):
         return "a JSON array over several lines belongs in a .json file"
-    if not lines and error.msg == "Extra data" and error.doc.startswith("{"):
+    if not lines and error.reason == "Extra data" and text.startswith("{"):
         return "one object a line is JSON lines; name the file .jsonl"
     return None
-
-
-def _integer(digits: str) -> int:
-    # int() refuses more than 4,300 digits, which JSON does not. Decimal is exact at any length, but
-    # takes time that grows with the square of it.
-    if len(digits) > 100_000:
-        raise ValueError(f"an integer of {len(digits):,} digits")
-    return int(digits) if len(digits) <= 4000 else int(Decimal(digits))
 
 
 def _too_large(path: PurePath, max_bytes: int) -> DataError:

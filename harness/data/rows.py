@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import json
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import DataError
+from harness.inputs.files import MAX_DATA_BYTES, open_input
+from harness.inputs.json_text import parse_json
 
+# int() and str() refuse more than 4,300.
+_MAX_DIGITS = 4000
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
 
@@ -27,9 +30,9 @@ class OnDisk:
     def read(self) -> Any:
         """Read the value. Raises DataError where the file is no longer what it was."""
         try:
-            with open(self.path, "rb") as file:
+            with open_input(self.path, max_bytes=MAX_DATA_BYTES) as file:
                 file.seek(self.offset)
-                return json.loads(file.read(self.size))[self.field]
+                return parse_data(file.read(self.size))[self.field]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"has changed since it was loaded: {error}", path=self.path) from error
 
@@ -76,6 +79,20 @@ class Row:
             raise self._wrong(field, value, "an integer")
         return value
 
+    def name(self, field: str) -> str:
+        """Return a field that names something, such as an id: a text or an integer, as text.
+
+        Raises DataError where it is missing, empty, or nothing that a file name can hold.
+        """
+        value = self.values.get(field)
+        if type(value) is int:
+            return str(value)
+        text = self.text(field)
+        if not text.strip():
+            raise self.error("is empty", field=field)
+        require_sound(self, field, text)
+        return text
+
     def texts(self, field: str) -> list[str]:
         """Return a list of strings, which may be empty. Raises DataError."""
         value = self._required(field, "a list of strings")
@@ -103,6 +120,19 @@ class Row:
 
     def _wrong(self, field: str, value: Any, needed: str) -> DataError:
         return self.error(f"needs {needed}, found {describe(value)}", field=field)
+
+
+def require_sound(row: Row, field: str, name: str) -> None:
+    """Raise DataError for a name that no file name and no report can hold."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise row.error("has half of a surrogate pair in it", field=field) from error
+
+
+def parse_data(text: str | bytes) -> Any:
+    """Return the value of the JSON of data, with the numbers that Python writes. Raises BrokenJSONError."""
+    return parse_json(text, max_digits=_MAX_DIGITS, allow_nan=True)
 
 
 def describe(value: Any) -> str:

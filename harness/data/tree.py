@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -15,12 +17,19 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
 
 from harness.errors import DataError
+from harness.inputs.files import MAX_DATA_BYTES, open_input
 
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 MAX_FILES = 100_000
 """The most files that a folder or an archive may hold."""
 MAX_BYTES = 256 * 1024**2
 """The most bytes that an archive may hold unpacked, or that are read of a folder."""
+# What the readers of archives raise for bytes that are none: where they follow a chain of long names too
+# deep, take a length for a number that it is not, or decode a name.
+_DAMAGED = (
+    *(EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile),
+    *(struct.error, ValueError, OverflowError, RecursionError, LookupError, TypeError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ def read_tree(
     """
     try:
         found = _files_of(path, wanted, _Bounds(path, max_files, max_bytes))
-    except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         raise DataError(
             f"damaged archive: {error}", path=path, hint="it is cut short or not what its name says"
         ) from error
@@ -146,14 +155,14 @@ def _folder(root: Path, wanted: Callable[[str], bool], bounds: _Bounds) -> Itera
             bounds.count_file()
             name = PurePath(os.path.relpath(full, root)).as_posix()
             if wanted(name):
-                with open(full, "rb") as stream:
+                with open_input(full, max_bytes=MAX_DATA_BYTES) as stream:
                     yield name, bounds.read(stream)
             else:
                 yield name, None
 
 
 def _tar(path: Path, wanted: Callable[[str], bool], bounds: _Bounds) -> Iterator[tuple[str, bytes | None]]:
-    with path.open("rb") as raw:
+    with open_input(path, max_bytes=MAX_DATA_BYTES) as raw:
         packed = path.name.lower().endswith("gz")
         plain: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
         stream = _Counted(plain, bounds)
@@ -171,7 +180,7 @@ def _tar(path: Path, wanted: Callable[[str], bool], bounds: _Bounds) -> Iterator
 
 
 def _zip(path: Path, wanted: Callable[[str], bool], bounds: _Bounds) -> Iterator[tuple[str, bytes | None]]:
-    with zipfile.ZipFile(path) as archive:
+    with open_input(path, max_bytes=MAX_DATA_BYTES) as raw, zipfile.ZipFile(raw) as archive:
         for member in archive.infolist():
             bounds.count_file()
             name = _safe_name(path, member.filename)

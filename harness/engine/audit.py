@@ -28,6 +28,8 @@ from harness.engine.plan import plan_attempts, select_tasks
 from harness.engine.run import Run, Selection, opened
 from harness.engine.store import MANIFEST, read_manifest, replaced
 from harness.errors import UsageError
+from harness.inputs.files import read_input
+from harness.inputs.json_text import parse_json
 from harness.model import AttemptRecord, DataSource, Status, Task
 from harness.sandbox.limits import Limits
 from harness.sandbox.reaper import containers_of_run
@@ -258,12 +260,12 @@ def resumed_plan(folder: Path, *, notify: Callable[[str], None]) -> AuditPlan:
     """Plan the audit in `folder` anew. Raises UsageError where it is none, or the attacks have changed."""
     path = folder / AUDIT
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = parse_json(read_input(path))
         config = RunConfig.model_validate(about["config"], strict=False)
         plan = plan_audit(config, about["attacked"], attacks=about["attacks"], notify=notify)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--resume takes the folder of an audit") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: cannot be used: {error}") from error
     if plan.about()["suite_sha256"] != about.get("suite_sha256"):
         raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import subprocess
 import time
@@ -15,6 +14,8 @@ import psutil
 
 from harness.benchmarks import Benchmark
 from harness.config import RunConfig
+from harness.errors import UsageError
+from harness.inputs.files import sha256_of
 from harness.sandbox.engine import engine_facts
 from harness.sandbox.limits import Limits
 from harness.sandbox.runtimes import runtime_facts
@@ -75,16 +76,21 @@ def definition_sha256(benchmark: Benchmark) -> str | None:
     """Return the SHA-256 of the file that describes a user's own benchmark, None for ours."""
     if benchmark.definition.source is None:
         return None
-    with open(benchmark.definition.source, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return _sha256(benchmark.definition.source)
 
 
 def samples_sha256(config: RunConfig) -> str | None:
     """Return the SHA-256 of the samples file, None where the run has none."""
     if config.samples is None:
         return None
-    with open(config.samples, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return _sha256(config.samples)
+
+
+def _sha256(path: str) -> str:
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _git_revision() -> str | None:

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
 
 from harness.engine.plan import PlannedAttempt
+from harness.inputs.json_text import parse_json
 from harness.model import AttemptRecord, Reference, Status, Verdict
 
 AGENT_OUTPUT_CHARACTERS = 500
+_NUMBER = (int, float)
+_TEXT_OR_NONE = (str, type(None))
+# By exact type: a boolean is no integer.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "task_id": (str,),
+    "attempt": (int,),
+    "sample_line": (int, type(None)),
+    "category": _TEXT_OR_NONE,
+    "resolved": (bool,),
+    "status": (str,),
+    "score": (*_NUMBER, type(None)),
+    "metrics": (dict,),
+    "agent_output": (str,),
+    "expected_output": (str,),
+    "duration_seconds": _NUMBER,
+    "error": _TEXT_OR_NONE,
+}
 
 
 def record_of(
@@ -39,11 +56,25 @@ def record_of(
 
 
 def to_json(record: AttemptRecord) -> str:
-    """Return a record as one line of JSON. Lone surrogates stay escaped, so that it is always UTF-8."""
-    return json.dumps(asdict(record))
+    """Return a record as one line of JSON. Lone surrogates stay escaped, so that it is always UTF-8.
+
+    Metrics that could not be read back are left out, because one such line would cost all the others.
+    """
+    try:
+        line = json.dumps(asdict(record), allow_nan=False)
+        parse_json(line)
+    except (ValueError, TypeError, RecursionError) as error:
+        named = {"unreadable": f"metrics that are not plain JSON: {type(error).__name__}"}
+        line = json.dumps(asdict(replace(record, metrics=named)), allow_nan=False)
+    return line
 
 
 def from_json(line: str | bytes) -> AttemptRecord:
     """Read a record back. Raises ValueError, TypeError or KeyError for anything that is not one."""
-    values: Mapping[str, Any] = json.loads(line)
+    values = parse_json(line)
+    if not isinstance(values, dict):
+        raise TypeError("needs an object")
+    for name, types in _TYPES.items():
+        if type(values[name]) not in types:
+            raise TypeError(f"'{name}' is a {type(values[name]).__name__}")
     return AttemptRecord(**{**values, "status": Status(values["status"])})

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from harness.agents import Agent, AgentSettings, build_agent
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.completion import completed
@@ -49,7 +51,7 @@ from harness.engine.store import (
 from harness.engine.summary import summarize, summary_json
 from harness.environments import Environment, environment
 from harness.environments.opening import Opening
-from harness.errors import HarnessError, SandboxError, UsageError
+from harness.errors import HarnessError, SandboxError, UsageError, first_error
 from harness.model import AttemptRecord, Summary
 from harness.sandbox.engine import connect, engine_facts, require_runtime
 from harness.sandbox.images import require_image
@@ -373,8 +375,8 @@ def resumed_config(folder: Path) -> RunConfig:
         # Whether the hub could be reached was decided when the run started.
         decided = manifest["source"] if manifest["source"] in ("hub", "bundled") else None
         return config.model_copy(update={"data": config.data or decided})
-    except (KeyError, ValueError) as error:
-        raise UsageError(f"{folder / MANIFEST}: its config cannot be used: {error}") from error
+    except ValidationError as error:
+        raise UsageError(f"{folder / MANIFEST}: its config cannot be used: {first_error(error)}") from error
 
 
 def _clean_up(client: APIClient, notify: Callable[[str], None]) -> None:

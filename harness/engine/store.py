@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -16,15 +17,41 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
 from harness.engine.plan import PlannedAttempt
 from harness.engine.records import from_json, to_json
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, first_error
+from harness.inputs.files import MAX_DATA_BYTES, open_input, read_input, whole_lines
+from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.model import AttemptRecord, Status
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
 TRANSCRIPTS = "transcripts"
+# Ten thousand attempts at ten thousand tasks, of a few hundred bytes each.
+MAX_ATTEMPTS_BYTES = 32 * MAX_DATA_BYTES
 # Ended by us or by the user: a resumed run tries them again.
 UNFINISHED = (Status.INFRA_ERROR, Status.CANCELLED)
+
+
+class _Data(TypedDict):
+    kind: str
+    location: str
+    sha256: str
+    rows: int
+
+
+class _Manifest(TypedDict):
+    """The fields of a manifest that are read back; it has more."""
+
+    run_id: str
+    benchmark: str
+    agent: str
+    source: str
+    data: _Data
+    images: dict[str, str]
+    config: dict[str, Any]
 
 
 class StorageError(HarnessError):
@@ -151,19 +178,9 @@ class RunStore:
 
     def _load(self) -> None:
         offset = 0
-        data = (self.folder / ATTEMPTS).open("rb")
-        with data:
-            for number, line in enumerate(data, start=1):
-                if not line.endswith(b"\n"):
-                    break  # the write that a kill cut short
-                try:
-                    self._remember(offset, from_json(line))
-                except (ValueError, TypeError, KeyError) as error:
-                    raise UsageError(
-                        f"{self.folder / ATTEMPTS}:{number}: is not an attempt record: {error}",
-                        hint="remove the line, and the attempt is repeated",
-                    ) from error
-                offset += len(line)
+        for record, size in stored_records(self.folder / ATTEMPTS):
+            self._remember(offset, record)
+            offset += size
         self._cut(offset)
 
     def _cut(self, offset: int) -> None:
@@ -182,6 +199,27 @@ class RunStore:
             strict if isinstance(strict, bool) else None,
             tuple(_number(record.metrics.get(name)) for name in self._metrics) if record.attempt == 0 else (),
         )
+
+
+def stored_records(path: Path) -> Iterator[tuple[AttemptRecord, int]]:
+    """Yield each record of an `attempts.jsonl` with the bytes of its line, up to one that a kill cut short.
+
+    Raises UsageError with the line for what cannot be read.
+    """
+    try:
+        with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
+            for number, line in whole_lines(stream, path):
+                try:
+                    yield from_json(line), len(line)
+                except (ValueError, TypeError, KeyError) as error:
+                    raise UsageError(
+                        f"{path}:{number}: is not an attempt record: {error}",
+                        hint="remove the line, and harness run --resume repeats the attempt",
+                    ) from error
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror}", hint="name a run folder, see runs/"
+        ) from error
 
 
 def _number(value: Any) -> float:
@@ -237,16 +275,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a run folder. Raises UsageError where there is none that can be read."""
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(read_input(path))
+        TypeAdapter(_Manifest).validate_python(manifest, strict=True)
     except OSError as error:
         raise UsageError(
             f"{path}: {error.strerror}", hint="--resume takes a run folder, see runs/"
         ) from error
-    except ValueError as error:
-        raise UsageError(f"{path}: is not JSON: {error}") from error
-    if not isinstance(manifest, dict):
-        raise UsageError(f"{path}: is not a manifest")
-    return manifest
+    except BrokenJSONError as error:
+        raise UsageError(f"{path}:{error.line}: is not JSON: {error}") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: is not a manifest: {first_error(error)}") from error
+    return dict(manifest)
 
 
 def _lock(folder: Path) -> int:
@@ -266,6 +305,8 @@ def _lock(folder: Path) -> int:
 
 def _opened(path: Path) -> FileIO:
     try:
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "is not a regular file")
         return open(path, "a+b", buffering=0)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, Self
 
-from harness.engine.records import from_json
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import TypedDict
+
 from harness.engine.run import Run
-from harness.engine.store import ATTEMPTS, REPORT, SUMMARY, read_manifest, replaced
-from harness.errors import UsageError
+from harness.engine.store import ATTEMPTS, REPORT, SUMMARY, read_manifest, replaced, stored_records
+from harness.errors import UsageError, first_error
+from harness.inputs.files import read_input
+from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.model import AttemptRecord, DataSource, MetricSummary, Status, Summary
 from harness.reports.html import render_html
 
@@ -34,6 +37,81 @@ class StoredRun:
         return stored_attempts(self.folder)
 
 
+# Sums and intervals are exact up to here.
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class _Kind(TypedDict):
+    score: float
+
+
+class _Score(TypedDict):
+    score: float | None
+    measure: str
+    kinds: NotRequired[dict[str, _Kind]]
+    missing_kinds: NotRequired[list[str]]
+
+
+class _Overall(TypedDict):
+    score: float | None
+    method: str
+
+
+class _Scores(TypedDict, total=False):
+    categories: dict[str, _Score]
+    overall: _Overall | None
+
+
+class _Strict(TypedDict):
+    tasks: _Count
+    resolved: _Count
+    resolved_strict: _Count
+    differ: _Count
+
+
+class _Category(TypedDict):
+    total: _Count
+    resolved: _Count
+    rate: float
+
+
+class _StoredSummary(BaseModel):
+    """The fields of `summary.json` that reports show, each of the type that they rely on."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    duration_seconds: float
+    total: _Count
+    attempts: _Count
+    resolved: _Count
+    rate: float
+    pass_at_k: dict[int, float | None]
+    statuses: dict[Status, _Count]
+    by_category: dict[str, _Category]
+    integrity: dict[str, _Count] = Field(default_factory=dict)
+    resolved_strict: _Strict | None = None
+    scores: _Scores = Field(default_factory=_Scores)
+    quarantined: dict[str, str] = Field(default_factory=dict)
+    metrics: dict[str, MetricSummary] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _resolved_are_tasks(self) -> Self:
+        if any(resolved > total for resolved, total in self._shares()):
+            raise ValueError("more tasks are resolved than there are")
+        return self
+
+    def _shares(self) -> Iterator[tuple[int, int]]:
+        yield self.resolved, self.total
+        for row in self.by_category.values():
+            yield row["resolved"], row["total"]
+
+    def summary(self) -> Summary:
+        """Return it as the summary that was written down."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        del values["duration_seconds"]
+        return Summary(**{**values, "resolved_strict": self.resolved_strict or {}})
+
+
 def write_report(run: Run) -> Path:
     """Write `report.html` into the run's folder and return its path. Raises StorageError."""
     html = render_html(manifest=run.manifest, summary=run.summary, attempts=run.records())
@@ -46,20 +124,9 @@ def stored_attempts(folder: Path) -> Iterator[AttemptRecord]:
 
     Raises UsageError where the folder has none that can be read; a run may still be going on in it.
     """
-    path = folder / ATTEMPTS
     last: dict[tuple[str, int], AttemptRecord] = {}
-    number = 0
-    try:
-        with open(path, "rb") as lines:
-            for line in lines:
-                number += 1
-                if line.endswith(b"\n"):
-                    record = from_json(line)
-                    last[record.task_id, record.attempt] = record
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint="name a run folder, see runs/") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path}:{number}: is not an attempt record: {error}") from error
+    for record, _ in stored_records(folder / ATTEMPTS):
+        last[record.task_id, record.attempt] = record
     yield from last.values()
 
 
@@ -68,20 +135,16 @@ def read_run(folder: Path) -> StoredRun:
     manifest = read_manifest(folder)
     path = folder / SUMMARY
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        del values["source"]
-        duration = float(values.pop("duration_seconds"))
-        values["pass_at_k"] = {int(k): value for k, value in values["pass_at_k"].items()}
-        values["statuses"] = {Status(name): count for name, count in values["statuses"].items()}
-        metrics = values.pop("metrics", {})
-        summary = Summary(**values, metrics={name: MetricSummary(**found) for name, found in metrics.items()})
+        stored = _StoredSummary.model_validate(parse_json(read_input(path)))
     except OSError as error:
         raise UsageError(
             f"{path}: {error.strerror}", hint=f"the run was killed; harness run --resume {folder} ends it"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: is not a summary: {error}") from error
-    return StoredRun(folder, manifest, summary, duration)
+    except BrokenJSONError as error:
+        raise UsageError(f"{path}:{error.line}: is not JSON: {error}") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: is not a summary: {first_error(error)}") from error
+    return StoredRun(folder, manifest, stored.summary(), stored.duration_seconds)
 
 
 def rewrite_report(run: StoredRun) -> Path:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from harness.engine.store import TRANSCRIPTS, transcript_name
 from harness.errors import DataError
+from harness.inputs.files import MAX_DATA_BYTES, open_input, whole_lines
+from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.printable import printable
 from harness.reports.blocks import print_line, write
 from harness.reports.console import open_console
@@ -28,7 +30,7 @@ def print_transcript(
     line for one that cannot be read.
     """
     path = folder / TRANSCRIPTS / transcript_name(task_id, attempt)
-    if not path.is_file():
+    if not path.exists():
         return False
     console = open_console(stream)
     with console.capture() as capture:
@@ -39,17 +41,18 @@ def print_transcript(
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.endswith("\n"):
-                return  # the write that a kill cut short
-            try:
-                entry = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"is not JSON: {error}", path=path, line=number) from error
-            if not isinstance(entry, dict):
-                raise DataError("is not an entry of a transcript", path=path, line=number)
-            yield entry
+    try:
+        with open_input(path, max_bytes=MAX_DATA_BYTES) as stream:
+            for number, line in whole_lines(stream, path):
+                try:
+                    entry = parse_json(line)
+                except BrokenJSONError as error:
+                    raise DataError(f"is not JSON: {error}", path=path, line=number) from error
+                if not isinstance(entry, dict):
+                    raise DataError("is not an entry of a transcript", path=path, line=number)
+                yield entry
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
 
 
 def _print_entry(console: Console, entry: Mapping[str, Any], limit: int) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harness.completion import completed
 from harness.errors import ImageMissingError, SandboxError
 from harness.sandbox.engine import engine_errors
+from harness.sandbox.owner_watch import watch_owner
 from harness.sandbox.spec import SandboxSpec, container_config
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ async def started(client: APIClient, spec: SandboxSpec, name: str) -> AsyncItera
 def _start(client: APIClient, spec: SandboxSpec, name: str) -> Container:
     from docker.errors import ImageNotFound
 
+    watch_owner()
     with engine_errors("start a sandbox"):
         try:
             container_id: str = client.create_container(name=name, **container_config(client, spec))["Id"]

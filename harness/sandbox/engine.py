@@ -51,10 +51,12 @@ def connect() -> APIClient:
     """
     from docker import APIClient
     from docker.errors import DockerException
+    from requests import RequestException
 
     try:
         client = APIClient(**_endpoint(), version="auto", timeout=CONNECT_SECONDS, max_pool_size=POOL_SIZE)
-    except DockerException as error:
+    except (DockerException, RequestException, OSError, ValueError) as error:
+        # docker-py parses and resolves addresses, and lets through what that raises.
         raise _unavailable(error) from error
     client.timeout = CALL_SECONDS
     if client.base_url.startswith("http+docker://"):

@@ -218,4 +218,4 @@ def test_unreadable_file_is_refused(harness: Harness) -> None:
     Path(harness.folder / "folder.py").mkdir()
     exit_code, _, stderr = harness.refused("exec", "folder.py")
     assert exit_code == 2
-    assert "folder.py: cannot be read: Is a directory" in stderr
+    assert "folder.py: cannot be read: is a folder, not a file" in stderr

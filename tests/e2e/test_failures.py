@@ -49,6 +49,10 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         ("unix:///nowhere/docker.sock", "there is no socket"),
         ("tcp://127.0.0.1:1", "nothing listens there"),
         ("garbage", "Invalid bind address"),
+        ("tcp://127.0.0.1:999999", "Port out of range"),
+        ("tcp://127.0.0.1:-1", "Port could not be cast"),
+        ("tcp://[::1", "Invalid IPv6 URL"),
+        ("ssh://host:999999", "Port out of range"),
     ],
 )
 def test_no_engine(endpoint: str, reason: str) -> None:
@@ -114,6 +118,22 @@ def test_fault_of_our_own_is_told_as_such(
     error, hint = capsys.readouterr().err.splitlines()
     assert error == "error: KeyError: 'row'"
     assert "HARNESS_TRACEBACK=1" in hint
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "not enough memory"),
+        (OSError(28, "No space left on device", "/some/file"), "/some/file: No space left on device"),
+    ],
+)
+def test_fault_of_the_machine_is_not_told_as_ours(
+    fail_with: Callable[..., int], capsys: pytest.CaptureFixture[str], error: Exception, said: str
+) -> None:
+    assert fail_with(error) == 3
+    text = capsys.readouterr().err
+    assert text.startswith(f"error: {said}\n")
+    assert "fault in harness" not in text
 
 
 def test_interrupt(fail_with: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

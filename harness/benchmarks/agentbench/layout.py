@@ -26,6 +26,7 @@ from harness.data.local import parse_rows, read_rows
 from harness.data.rows import Row
 from harness.data.tree import Tree, is_archive, read_tree
 from harness.errors import DataError
+from harness.inputs.files import MAX_DATA_BYTES, read_input
 
 Notify = Callable[[str], None]
 
@@ -60,7 +61,7 @@ def read_layout(path: Path, notify: Notify) -> tuple[list[Row], str]:
     if root is None or not any(SHELL_TASK in row.values for row in rows):
         return rows, sha256
     tree = read_tree(root, lambda name: name.startswith(f"{SCRIPTS}/"))
-    used = {path.name: path.read_bytes()}
+    used = {path.name: read_input(path, max_bytes=MAX_DATA_BYTES)}
     group, stem = _group_of(path.relative_to(root / "data"))
     named = tree.renamed(lambda name: f"{_OS}/{name}")
     return [_os_row(row, group, stem, named, used) for row in rows], _digest(used)

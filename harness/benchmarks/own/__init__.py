@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
+from harness.inputs.files import MAX_TEXT_BYTES, open_input
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Definition
@@ -28,6 +29,10 @@ def own_definition(path: Path) -> Definition:
     from harness.benchmarks.own.module import read_module
 
     path = path.expanduser().absolute()
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file", hint="-b takes a name, or a file of your own")
+    try:
+        open_input(path, max_bytes=MAX_TEXT_BYTES).close()
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file", hint="-b takes a name, or a file of your own") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     return read_module(path) if path.suffix.lower() == ".py" else read_mapping(path)

@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.own.metric import Given, OwnMetric, metric_named
-from harness.benchmarks.own.records import Record, definition_from, text_of_id
+from harness.benchmarks.own.records import Record, definition_from
 from harness.data.formats import SUFFIXES, file_suffix
 from harness.data.hub import HubDataset
 from harness.data.rows import Row, describe
 from harness.data.table import Table
 from harness.errors import UsageError, unknown_name
+from harness.inputs.yaml_text import read_yaml
 
 _FIELD = re.compile(r"\{([^{}\n]+)\}")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")]
@@ -129,14 +129,7 @@ def _split(place: Place, path: Path) -> Split:
 
 
 def _validated(path: Path) -> Mapped:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        raise UsageError(f"{where}: is not YAML: {getattr(error, 'problem', error)}") from error
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise UsageError(f"{path}: needs keys and values, such as 'name: capitals'")
     if unknown := [key for key in values if key not in Mapped.model_fields]:
@@ -163,12 +156,14 @@ def _record(mapped: Mapped, row: Row, metric: OwnMetric) -> Record:
         reference_field=mapped.reference,
         tests_field=mapped.tests or "tests",
     )
-    category = None if mapped.category is None else row.values.get(mapped.category)
+    category = mapped.category
+    if category is not None and row.values.get(category) is None:
+        category = None
     return Record(
-        id=str(row.place) if mapped.id is None else text_of_id(row, mapped.id),
+        id=str(row.place) if mapped.id is None else row.name(mapped.id),
         prompt=filled(mapped.prompt, row),
         given=given,
-        category=None if category is None else str(category),
+        category=None if category is None else row.name(category),
     )
 
 
@@ -190,8 +185,10 @@ def filled(template: str, row: Row) -> str:
 
 
 def _shown(row: Row, name: str, value: Any) -> str:
-    if type(value) in (int, float):
+    if type(value) is float:
         return str(value)
+    if type(value) is int:
+        return row.name(name)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return "\n".join(value)
     raise row.error(f"cannot stand in a prompt: {describe(value)}", field=name)

@@ -6,17 +6,18 @@ import hashlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.own.metric import Given, metric_named
-from harness.benchmarks.own.records import Record, definition_from, text_of_id
+from harness.benchmarks.own.records import Record, definition_from
 from harness.data.rows import Row, describe
 from harness.errors import DataError, HarnessError, UsageError
 
+MAX_TASKS = 1_000_000
 _KEYS = {"id", "prompt", "reference", "tests", "setup", "category"}
 _EXAMPLE = "NAME = 'sums', METRIC = 'number', and def tasks() that returns a list of dicts"
 
@@ -63,7 +64,7 @@ def _imported(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except HarnessError:
         raise
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise UsageError(f"{path}: {_line(error, path)}{type(error).__name__}: {error}") from error
     return module
 
@@ -88,11 +89,13 @@ def _text(module: ModuleType, path: Path, constant: str) -> str:
 def _rows(module: ModuleType, path: Path) -> tuple[list[Row], str]:
     """Call `tasks` and return its rows, with the SHA-256 of them as JSON."""
     try:
-        found: Iterable[Any] = list(module.tasks())
+        found = list(islice(module.tasks(), MAX_TASKS + 1))
     except HarnessError:
         raise
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise UsageError(f"{path}: tasks(): {_line(error, path)}{type(error).__name__}: {error}") from error
+    if len(found) > MAX_TASKS:
+        raise DataError(f"tasks() returned more than {MAX_TASKS:,} tasks", path=path)
     rows = []
     for number, values in enumerate(found, start=1):
         row = Row(values if isinstance(values, Mapping) else {}, str(path), item=number)
@@ -105,7 +108,7 @@ def _rows(module: ModuleType, path: Path) -> tuple[list[Row], str]:
         raise DataError("tasks() returned nothing", path=path)
     try:
         text = json.dumps([dict(row.values) for row in rows], sort_keys=True)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"tasks() returned what is not plain data: {error}", path=path) from error
     return rows, hashlib.sha256(text.encode()).hexdigest()
 
@@ -113,7 +116,7 @@ def _rows(module: ModuleType, path: Path) -> tuple[list[Row], str]:
 def _record(row: Row) -> Record:
     given = Given(row, row.values.get("reference"), row.values.get("tests"), row.optional_text("setup") or "")
     return Record(
-        id=text_of_id(row, "id") if "id" in row.values else str(row.place),
+        id=row.name("id") if "id" in row.values else str(row.place),
         prompt=row.text("prompt"),
         given=given,
         category=row.optional_text("category"),

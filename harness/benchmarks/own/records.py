@@ -66,12 +66,3 @@ def definition_from(
         **facts,
     }
     return Definition(name=name, read=read, submit=submit, **settings)
-
-
-def text_of_id(row: Row, field: str) -> str:
-    """Return an id, which is a text or an integer. Raises DataError."""
-    value = row.values.get(field)
-    found = str(row.integer(field)) if type(value) is int else row.text(field)
-    if not found.strip():
-        raise row.error("is empty", field=field)
-    return found

@@ -1,0 +1,83 @@
+"""JSON that somebody else wrote, or damaged: its errors have a line, and its values are safe to work with."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+MAX_DEPTH = 100
+"""How deep arrays and objects may be nested. Code that walks through values has a stack to keep to."""
+MAX_DIGITS = 300
+"""The most digits of an integer: beyond these it fits in no float, and beyond 4,300 in no text."""
+
+
+class BrokenJSONError(ValueError):
+    """Text that is not JSON, or that nests deeper or has longer integers than is allowed."""
+
+    def __init__(self, message: str, line: int, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.line = line
+        self.reason = reason or message
+
+
+def parse_json(text: str | bytes, *, max_digits: int = MAX_DIGITS, allow_nan: bool = False) -> Any:
+    """Return the value of a JSON text, in UTF-8 where it is bytes.
+
+    `max_digits` of an integer is at most 4,300, which Python converts. `allow_nan` admits the `NaN` and
+    `Infinity` that Python writes, and numbers that are too large for a float. Raises BrokenJSONError.
+    """
+
+    def integer(digits: str) -> int:
+        # The sign is no digit.
+        count = len(digits.lstrip("-"))
+        if count > max_digits:
+            raise ValueError(f"an integer of {count:,} digits, more than {max_digits:,}")
+        return int(digits)
+
+    try:
+        value = json.loads(
+            text.decode("utf-8-sig") if isinstance(text, bytes) else text,
+            parse_int=integer,
+            parse_constant=None if allow_nan else _refuse_constant,
+            parse_float=None if allow_nan else _finite,
+        )
+        _require_shallow(value)
+    except json.JSONDecodeError as error:
+        message = f"broken JSON at column {error.colno}: {error.msg}"
+        raise BrokenJSONError(message, error.lineno, reason=error.msg) from error
+    except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        raise BrokenJSONError(f"not UTF-8 (byte 0x{error.object[error.start]:02x})", line) from error
+    except RecursionError as error:
+        raise BrokenJSONError(f"JSON nested too deeply, more than {MAX_DEPTH} levels", 1) from error
+    except ValueError as error:
+        raise BrokenJSONError(str(error), 1) from error
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is too large for a number")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _require_shallow(value: Any) -> None:
+    """Raise RecursionError for what nests deeper than MAX_DEPTH, without any recursion."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return
+    raise RecursionError

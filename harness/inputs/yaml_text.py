@@ -1,0 +1,119 @@
+"""YAML that a person wrote: the plain part of the language, within bounds, its errors with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+from harness.errors import UsageError
+from harness.inputs.files import MIB, read_input
+
+MAX_BYTES = MIB
+MAX_DEPTH = 20
+MAX_NODES = 100_000
+MAX_NUMBER = 2**63
+# Only the value of a number has to be small; this keeps the conversion itself from taking long.
+MAX_NUMBER_CHARACTERS = 100
+_TAG = "tag:yaml.org,2002:"
+_NUMBERS = (f"{_TAG}int", f"{_TAG}float")
+_TYPES = ("null", "bool", "int", "float", "timestamp", "str", "seq", "map", "merge")
+_KNOWN_TAGS = frozenset(_TAG + name for name in _TYPES)
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the value of a YAML file. Raises UsageError with the file and, where there is one, the line."""
+    try:
+        data = read_input(path, max_bytes=MAX_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = 1 + data.count(b"\n", 0, error.start)
+        raise UsageError(f"{path}:{line}: is not UTF-8", hint="save it as UTF-8") from error
+    return parse_yaml(text, path)
+
+
+def parse_yaml(text: str, path: Path | None = None) -> Any:
+    """Return the value of a YAML text.
+
+    Aliases, anchors, merges, tags of other types, keys that occur twice, more than MAX_DEPTH levels or
+    MAX_NODES values, integers beyond 64 bits and text that no file name can hold are refused. Raises
+    UsageError with the line, in `path` where that is named.
+    """
+    try:
+        return yaml.load(text, _PlainLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position)
+        raise _error(path, line, "a character that YAML does not allow") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _error(path, mark.line if mark else 0, error.problem or "") from error
+
+
+def _error(path: Path | None, line: int, problem: str) -> UsageError:
+    where = f"line {line + 1}" if path is None else f"{path}:{line + 1}"
+    return UsageError(f"{where}: is not YAML that can be used: {problem}"[:500])
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Builds plain values. It refuses while it reads, so nothing is ever built that is too large."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+        self._nodes = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if getattr(event, "anchor", None) is not None:
+            raise _problem("anchors (&) and aliases (*) are not allowed; write the value out", event)
+        self._nodes += 1
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _problem(f"nested more than {MAX_DEPTH} levels deep", event)
+        if self._nodes > MAX_NODES:
+            raise _problem(f"more than {MAX_NODES:,} values", event)
+        node: Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_object(self, node: Node, deep: bool = False) -> Any:
+        if node.tag not in _KNOWN_TAGS:
+            raise _problem(f"the tag {node.tag} is not allowed", node)
+        if node.tag in _NUMBERS and len(str(node.value)) > MAX_NUMBER_CHARACTERS:
+            raise _problem(f"a number of {len(node.value):,} characters", node)
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, OverflowError, RecursionError, LookupError, TypeError, AttributeError) as error:
+            # A date such as 2024-99-99, or `!!int x`.
+            raise _problem(f"{node.tag.removeprefix(_TAG)}: {error}", node) from error
+        if type(value) is int and not -MAX_NUMBER <= value < MAX_NUMBER:
+            raise _problem("an integer beyond 64 bits", node)
+        if isinstance(value, str) and not _is_sound(value):
+            raise _problem("text with a NUL or half of a surrogate pair", node)
+        return value
+
+    def flatten_mapping(self, node: MappingNode) -> None:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == f"{_TAG}merge":
+                raise _problem("merges (<<) are not allowed; write the keys out", key_node)
+            if not isinstance(key_node, ScalarNode):
+                raise _problem("a key that is not text or a number", key_node)
+            key = self.construct_object(key_node)
+            if key in seen:
+                raise _problem(f"the key '{key}' occurs twice", key_node)
+            seen.add(key)
+
+
+def _is_sound(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _problem(text: str, place: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=text, problem_mark=place.start_mark)

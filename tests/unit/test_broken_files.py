@@ -1,0 +1,334 @@
+"""Broken files and all who read them: each ends with an error that names the file, and in no other way."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.benchmarks import load_benchmark
+from harness.config import load_config
+from harness.data.cache import kept_files
+from harness.data.download import read_note
+from harness.data.kept import read_kept
+from harness.data.tree import read_tree
+from harness.engine.audit import resumed_plan
+from harness.engine.records import from_json, to_json
+from harness.engine.run import resumed_config, select
+from harness.engine.store import ATTEMPTS, MANIFEST, SUMMARY, RunStore, stored_records
+from harness.errors import DataError, HarnessError, UsageError
+from harness.model import AttemptRecord, Status
+from harness.reports.run_folder import read_run, rewrite_report, stored_attempts
+from harness.reports.table import print_record_details, print_summary
+from harness.reports.transcript import print_transcript
+
+
+def refusal(read: Callable[[], object]) -> HarnessError | None:
+    """Return the error that a reader reports, None where it can use what it reads. All else is raised."""
+    try:
+        read()
+    except HarnessError as error:
+        return error
+    return None
+
+
+NESTED = "[" * 90 + "]" * 90
+BROKEN = {
+    "empty": b"",
+    "zeros": b"\0" * 100,
+    "not UTF-8": b"\xff\xfe{}\n",
+    "deep lists": b"[" * 100_000 + b"\n",
+    "deep objects": b'{"a":' * 100_000 + b"\n",
+    "deep values": f'{{"task_id": {NESTED}, "id": {NESTED}, "a": {NESTED}}}\n'.encode(),
+    "a long integer": b'{"a": ' + b"9" * 5000 + b"}\n",
+    "an integer that no float holds": b'{"a": ' + b"9" * 299 + b"}\n",
+    "half of a surrogate pair": b'{"task_id": "\\ud800", "completion": "\\ud800", "answer": "\\ud800"}\n',
+    "not a number": b'{"task_id": NaN, "completion": NaN, "rate": NaN}\n',
+    "infinity": b'{"task_id": 1e999}\n',
+    "a list": b"[1, null, {}]\n",
+    "a number": b"5\n",
+    "nothing": b"null\n",
+    "an empty object": b"{}\n",
+    "an object with an empty key": b'{"": null}\n',
+    "cut short": b'{"task_id": 1, "compl',
+    "a line of a megabyte": b"x" * 1_000_000 + b"\n",
+}
+
+
+def read_data(benchmark: str) -> Callable[[Path], object]:
+    return lambda path: load_benchmark(benchmark, path=str(path))
+
+
+def read_samples(path: Path) -> object:
+    values = {"benchmark": "mbpp", "data": "bundled", "samples": str(path), "agent": "predictions"}
+    return select(load_config(None, values), notify=lambda _text: None)
+
+
+def in_place(name: str, read: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Let a reader of folders find the file in one, under the name that it has there."""
+
+    def read_folder(path: Path) -> object:
+        target = path.parent / "folder" / name
+        target.parent.mkdir(parents=True)
+        shutil.copy(path, target)
+        return read(path.parent / "folder")
+
+    return read_folder
+
+
+# Who reads a file that may be broken, and how the file is called.
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "config": ("c.yaml", lambda path: load_config(path, {})),
+    "own benchmark": ("own.yaml", lambda path: load_benchmark(str(path))),
+    "own program": ("own.py", lambda path: load_benchmark(str(path))),
+    "samples": ("samples.jsonl", read_samples),
+    "an array of rows": ("rows.json", read_data("mbpp")),
+    "packed rows": ("rows.jsonl.gz", read_data("mbpp")),
+    "a table": ("rows.csv", read_data("math")),
+    "parquet": ("rows.parquet", read_data("gsm8k")),
+    "an archive": ("rows.zip", lambda path: read_tree(path, lambda _name: True)),
+    "a packed archive": ("rows.tgz", lambda path: read_tree(path, lambda _name: True)),
+    **{
+        f"rows of {name}": ("rows.jsonl", read_data(name))
+        for name in ("mbpp", "humaneval", "gsm8k", "math", "hotpotqa", "nq", "livecodebench", "agentbench")
+    },
+    "manifest": ("file", in_place(MANIFEST, resumed_config)),
+    "summary": ("file", in_place(SUMMARY, read_run)),
+    "attempts": ("file", in_place(ATTEMPTS, lambda folder: list(stored_attempts(folder)))),
+    "attempts of a run that goes on": ("file", in_place(ATTEMPTS, lambda folder: RunStore(folder).close())),
+    "transcript": (
+        "file",
+        in_place(
+            "transcripts/t-0.jsonl", lambda folder: print_transcript(folder, "t", 0, stream=io.StringIO())
+        ),
+    ),
+    "audit": (
+        "file",
+        in_place("audit.json", lambda folder: resumed_plan(folder, notify=lambda _text: None)),
+    ),
+    "note of a download": ("file.note.json", lambda path: read_note(path.with_name("file"))),
+    "note of kept rows": ("file.note.json", lambda path: read_kept(path.with_name("file"), {})),
+    "cache": ("file.note.json", lambda path: kept_files(path.parent, verify=True)),
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("name", "read"), READERS.values(), ids=READERS)
+def test_broken_file_is_read_or_refused_by_name(
+    tmp_path: Path, name: str, read: Callable[[Path], object], content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    error = refusal(lambda: read(path))
+    if error is not None:
+        assert error.exit_code == 2
+        assert str(tmp_path) in error.message
+        assert len(error.message) < 1000
+
+
+DIRECT = {kind: reader for kind, reader in READERS.items() if reader[0] != "file"}
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", None], ids=["device", "named pipe"])
+@pytest.mark.parametrize(("name", "read"), DIRECT.values(), ids=DIRECT)
+def test_what_is_no_file_is_refused_without_waiting(
+    tmp_path: Path, name: str, read: Callable[[Path], object], target: str | None
+) -> None:
+    path = tmp_path / name
+    os.mkfifo(path) if target is None else path.symlink_to(target)
+    error = refusal(lambda: read(path))
+    if error is not None:  # a note that cannot be read is no note
+        assert "not a regular file" in error.message
+
+
+# --- a run folder in which one value is of another type
+
+
+RECORD = AttemptRecord(
+    task_id="t",
+    attempt=0,
+    sample_line=None,
+    category="c",
+    resolved=True,
+    status=Status.PASSED,
+    score=1.0,
+    metrics={"f1": 0.5, "integrity": "sign"},
+    agent_output="out",
+    expected_output="out",
+    duration_seconds=0.25,
+    error="why",
+)
+CATEGORY = {"total": 2, "resolved": 1, "rate": 0.5}
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    MANIFEST: {
+        "run_id": "r",
+        "benchmark": "b",
+        "agent": "oracle",
+        "source": "path",
+        "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
+        "images": {"python": "sha256:0"},
+        "config": {"benchmark": "b", "limits": {"memory_mb": 256}},
+    },
+    SUMMARY: {
+        "source": "path",
+        "duration_seconds": 1.5,
+        "total": 2,
+        "attempts": 2,
+        "resolved": 1,
+        "rate": 0.5,
+        "pass_at_k": {"1": 0.5, "2": None},
+        "statuses": {"passed": 1, "infra_error": 1},
+        "by_category": {"c": CATEGORY, "d": CATEGORY},
+        "integrity": {"sign": 1},
+        "resolved_strict": {"tasks": 1, "resolved": 1, "resolved_strict": 1, "differ": 0},
+        "scores": {
+            "categories": {
+                "os": {"score": 0.5, "measure": "m", "kinds": {"k": {"score": 1}}, "missing_kinds": []}
+            },
+            "overall": {"score": 0.5, "method": "mean", "missing": []},
+        },
+        "quarantined": {"t": "why"},
+        "metrics": {"f1": {"mean": 0.5, "low": 0.1, "high": 0.9, "interval": "i", "tasks": 2}},
+    },
+    ATTEMPTS: json.loads(to_json(RECORD)),
+    "transcripts/t-0.jsonl": {
+        "round": 1,
+        "tool": "bash",
+        "seconds": 0.1,
+        "arguments": {"script": "ls", "more": 1},
+        "observation": "text",
+        "refused": False,
+    },
+}
+WRONG = (None, True, -1, 10**299, 0.5, "text", "\ud800\0", [], [None], {}, {"": 1}, json.loads(NESTED))
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield place
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from places(inner, (*place, key))
+
+
+def changed(document: dict[str, Any], place: tuple[Any, ...], value: Any) -> Any:
+    if not place:
+        return value
+    return {**document, place[0]: changed(document[place[0]], place[1:], value)}
+
+
+def read_everything(folder: Path) -> None:
+    """Read and show a run folder in every way that there is. Raises what the first that fails raises."""
+    for read in (
+        lambda: RunStore(folder, metrics=["f1"]).close(),
+        lambda: resumed_config(folder),
+        lambda: show_run(folder),
+        lambda: [print_record_details(record, stream=io.StringIO()) for record in stored_attempts(folder)],
+        lambda: print_transcript(folder, "t", 0, stream=io.StringIO()),
+    ):
+        error = refusal(read)
+        assert error is None or str(folder) in error.message
+
+
+def show_run(folder: Path) -> None:
+    run = read_run(folder)
+    rewrite_report(run)
+    print_summary(
+        run.summary,
+        title=run.manifest["benchmark"],
+        source=run.source,
+        duration_seconds=run.duration_seconds,
+        stream=io.StringIO(),
+        run_dir=folder,
+        attempts=run.attempts(),
+    )
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    (tmp_path / "transcripts").mkdir()
+    for name, document in DOCUMENTS.items():
+        (tmp_path / name).write_text(json.dumps(document) + "\n")
+    return tmp_path
+
+
+def test_sound_run_folder_is_shown(run_folder: Path) -> None:
+    show_run(run_folder)
+    assert "95 %" in (run_folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [(name, place) for name, document in DOCUMENTS.items() for place in places(document)],
+    ids=lambda part: part if isinstance(part, str) else ".".join(part) or "whole",
+)
+def test_value_of_another_type_is_shown_or_refused(
+    run_folder: Path, name: str, place: tuple[str, ...]
+) -> None:
+    for value in WRONG:
+        (run_folder / name).write_text(json.dumps(changed(DOCUMENTS[name], place, value)) + "\n")
+        read_everything(run_folder)
+
+
+# --- what we write ourselves
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [float("nan"), float("inf"), 10**5000, json.loads("[" * 300 + "]" * 300), {1, 2}, b"bytes"],
+    ids=["nan", "infinity", "long integer", "nested", "set", "bytes"],
+)
+def test_metric_that_json_cannot_hold_costs_no_record(metric: Any) -> None:
+    kept = from_json(to_json(replace(RECORD, metrics={"metric": metric})))
+    assert list(kept.metrics) == ["unreadable"]
+    assert replace(kept, metrics={}) == replace(RECORD, metrics={})
+
+
+def test_records_before_a_broken_one_are_read(tmp_path: Path) -> None:
+    path = tmp_path / ATTEMPTS
+    path.write_text(to_json(RECORD) + "\n" + to_json(RECORD).replace("0.25", '"0.25"') + "\n")
+    records = stored_records(path)
+    assert next(records)[0] == RECORD
+    with pytest.raises(UsageError, match=r"attempts\.jsonl:2: is not an attempt record: 'duration_seconds'"):
+        next(records)
+
+
+def test_attempts_that_are_a_named_pipe_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ATTEMPTS)
+    with pytest.raises(UsageError, match="not a regular file"):
+        RunStore(tmp_path)
+
+
+# --- a user's own program
+
+
+OWN = "NAME = 'own'\nMETRIC = 'exact_match'\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import sys; sys.exit(0)", "SystemExit"),
+        (OWN + "def tasks(): exit(0)", "SystemExit"),
+        (OWN + "def tasks():\n  while True: yield {}", "more than 5 tasks"),
+        (
+            OWN + "def tasks():\n  a = []\n  a.append(a)\n  return [{'prompt': 'p', 'reference': a}]",
+            "plain data",
+        ),
+        (OWN + "def tasks(): return [{'prompt': 'p', 'reference': 'r', 'id': '\\ud800'}]", "surrogate"),
+    ],
+)
+def test_program_that_ends_or_floods_us_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: str
+) -> None:
+    monkeypatch.setattr("harness.benchmarks.own.module.MAX_TASKS", 5)
+    path = tmp_path / "own.py"
+    path.write_text(program)
+    with pytest.raises((UsageError, DataError), match=said):
+        load_benchmark(str(path))

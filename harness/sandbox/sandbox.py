@@ -432,7 +432,12 @@ class Sandbox:
                 answer, data = await self._connection.request(header, body)
         except FrameError as error:
             raise UsageError(f"too much for one request: {error}") from error
+        except asyncio.CancelledError:
+            # It may not have done yet what nobody waits for any more.
+            self.clean = False
+            raise
         except TimeoutError as error:
+            self.clean = False
             await asyncio.to_thread(remove, self._client, self.container_id)
             raise SandboxUnresponsive(
                 f"the sandbox did not answer '{header['verb']}' in {seconds:.0f} s and was destroyed"

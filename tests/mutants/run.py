@@ -26,7 +26,16 @@ ROOT = Path(__file__).parents[2]
 # Of the test itself: neither the start of pytest nor fixtures count.
 MOST_SECONDS = 1.0
 # Imported once, for every forked test to have: to start an interpreter with these takes seconds.
-WARM = ("docker", "hypothesis.strategies", "numpy", "pydantic", "pytest_asyncio", "rich.table", "typer", "yaml")
+WARM = (
+    "docker",
+    "hypothesis.strategies",
+    "numpy",
+    "pydantic",
+    "pytest_asyncio",
+    "rich.table",
+    "typer",
+    "yaml",
+)
 FORK = multiprocessing.get_context("fork")
 # A mutant may make its test wait for ever.
 END_SECONDS = 60

@@ -1,7 +1,7 @@
 """The whole configuration of a container, literally: for a new setting or a changed one, change it here too.
 
-`PLAIN` is that of a sandbox without special wishes. Every other kind is given by its differences from it, and
-compared as a whole as well, so that nothing can be added to one kind, or lost from it, without a failure here.
+`PLAIN` is that of a sandbox without special wishes. Every other kind is given by its differences from it. It
+is compared as a whole as well, so that nothing is added to a kind or lost from it without a failure here.
 """
 
 from __future__ import annotations

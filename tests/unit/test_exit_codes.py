@@ -19,7 +19,9 @@ def exit_code(rate: float, fail_under: float | None, **statuses: int) -> int:
     return _exit_code(run, Wishes(fail_under=fail_under))
 
 
-@pytest.mark.parametrize(("resolved", "total"), [(1, 1), (3, 10), (2, 3), (1, 7), (0, 5), (29, 100), (57, 100)])
+@pytest.mark.parametrize(
+    ("resolved", "total"), [(1, 1), (3, 10), (2, 3), (1, 7), (0, 5), (29, 100), (57, 100)]
+)
 def test_a_rate_equal_to_the_gate_passes(resolved: int, total: int) -> None:
     assert exit_code(resolved / total, resolved / total, passed=resolved) == 0
 

@@ -99,8 +99,13 @@ def test_one_result_that_is_not_passed_decides() -> None:
 
 
 HEADER = {
-    **{"ended": None, "exit_code": 71, "cpu_seconds": 0.0, "duration_seconds": 0.0},
-    **{"memory_kills": 0, "refused_forks": 0, "clean": True},
+    "ended": None,
+    "exit_code": 71,
+    "cpu_seconds": 0.0,
+    "duration_seconds": 0.0,
+    "memory_kills": 0,
+    "refused_forks": 0,
+    "clean": True,
     **{name: {"head": 0, "tail": 0, "total": 0} for name in ("stdout", "stderr")},
 }
 

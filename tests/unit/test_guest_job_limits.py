@@ -1,4 +1,4 @@
-"""Wall limits and users of the guest's jobs, on a clock of the test's own: nothing is started, nobody waits."""
+"""Wall limits and users of the guest's jobs, on a clock of the test's own: no program runs, nobody waits."""
 
 from __future__ import annotations
 
@@ -108,8 +108,13 @@ class Bench:
 
     def inputs_job(self, *, of_each: float, in_all: float) -> InputsJob:
         request = {
-            **{"limits": {**LIMITS, "wall_seconds": of_each}, "wall_seconds": in_all, "environment": {}},
-            **{"program_bytes": 0, "preamble_bytes": 0, "input_bytes": [0], "stdin": "real"},
+            "limits": {**LIMITS, "wall_seconds": of_each},
+            "wall_seconds": in_all,
+            "environment": {},
+            "program_bytes": 0,
+            "preamble_bytes": 0,
+            "input_bytes": [0],
+            "stdin": "real",
             "stdout_bytes": 64,
         }
         candidates: Any = self.candidates

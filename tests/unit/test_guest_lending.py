@@ -88,7 +88,7 @@ def test_a_function_that_only_computes_is_lent(candidate: Candidate, function: C
 
 
 def test_something_that_only_has_the_name_of_a_lent_builtin_is_not_sent_as_it(candidate: Candidate) -> None:
-    class len:  # noqa: A001, N801
+    class len:
         pass
 
     with pytest.raises(UnsupportedTestError):

@@ -1,4 +1,4 @@
-"""How the guest ends a user's processes and takes on a user, recorded call by call: nothing is killed here."""
+"""How the guest ends a user's processes and takes on a user, recorded call by call: nothing is killed."""
 
 from __future__ import annotations
 

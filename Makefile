@@ -20,7 +20,7 @@ WORKERS :=
 RUNTIME :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval test lint bench calibrate fuzz chaos clean
+.PHONY: help setup eval test lint bench calibrate fuzz chaos mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ calibrate: setup ## try the attacks on graders from PyPI: make calibrate [ARGS="
 
 chaos: setup ## kill containers, harness and engine in mid-run: make chaos [SECONDS=300] [ARGS="--seed 1"]
 	$(BIN)/python tests/chaos/chaos.py --seconds $(or $(SECONDS),300) $(ARGS)
+
+mutants: $(STAMP) ## break the code line by line and see that tests notice: make mutants [ARGS="word"]
+	$(BIN)/python tests/mutants/run.py $(ARGS)
 
 fuzz: $(STAMP) ## fuzz what reads hostile bytes: make fuzz [SECONDS=60]
 	@$(BIN)/python -m pip install --quiet --group fuzz

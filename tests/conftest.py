@@ -30,6 +30,8 @@ ONE_AT_A_TIME = (
     "integration/test_images.py",
     "integration/test_reaper.py",
 )
+# The folders of the tests that ask a real engine.
+NEED_ENGINE = ("backend", "e2e", "integration", "security")
 # What stops and starts an engine has one of its own.
 OWN_ENGINE = ("e2e/test_engine_outages.py",)
 
@@ -40,6 +42,19 @@ def client() -> Iterator[APIClient]:
     client = connect()
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def running_engine() -> None:
+    """Fail where no engine answers. Of a test that passes without one, nobody knows what it has tested."""
+    connect().close()
+
+
+@pytest.fixture(autouse=True)
+def engine_where_it_matters(request: pytest.FixtureRequest) -> None:
+    """Let no test of these folders pass with the engine stopped, whatever it swallows or skips."""
+    if request.path.relative_to(ROOT / "tests").parts[0] in NEED_ENGINE:
+        request.getfixturevalue("running_engine")
 
 
 @pytest.fixture(scope="session")

@@ -120,7 +120,7 @@ def _exit_code(run: Run, wishes: Wishes) -> int:
     if any(summary.statuses.get(status) for status in (Status.INFRA_ERROR, Status.CANCELLED)):
         return 3
     if wishes.fail_under is not None and summary.rate < wishes.fail_under:
-        typer.echo(f"rate {summary.rate:.4f} is under --fail-under {wishes.fail_under}", err=True)
+        typer.echo(f"rate {summary.rate} is under --fail-under {wishes.fail_under}", err=True)
         return 1
     return 0
 

@@ -293,6 +293,8 @@ async def _graded(
         verdict = await _judged(execution, grader, where, criterion, submission)
     except SandboxLimitReached as error:
         verdict = _lost(error, "evaluator")
+        if sandbox is not None:
+            sandbox.clean = False
     except (SandboxError, ImageMissingError):
         if kept is not None:
             await kept.discard()

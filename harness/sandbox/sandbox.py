@@ -456,6 +456,10 @@ class Sandbox:
                 answer, data = await self._connection.request(header, body)
         except FrameError as error:
             raise UsageError(f"too much for one request: {error}") from error
+        except asyncio.CancelledError:
+            # It may not have done yet what nobody waits for any more.
+            self.clean = False
+            raise
         except TimeoutError as error:
             self.clean = False
             raise SandboxUnresponsive(

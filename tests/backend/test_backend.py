@@ -104,7 +104,7 @@ def backend(request: pytest.FixtureRequest, client: APIClient) -> Backend:
 def known_difference(request: pytest.FixtureRequest, backend: Backend) -> None:
     reason = DIFFERENCES[backend.name].get(request.node.originalname)
     if reason is not None:
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

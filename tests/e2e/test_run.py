@@ -206,7 +206,7 @@ def test_results_attempts_have_exactly_the_fields_of_the_contract(null: Finished
         assert isinstance(attempt["metrics"], dict)
         assert attempt["agent_output"] == ""
         assert len(attempt["expected_output"]) in range(1, 501)
-        assert 0 < attempt["duration_seconds"] < 180
+        assert attempt["duration_seconds"] > 0
         assert isinstance(attempt["error"], str)
 
 

@@ -303,7 +303,7 @@ async def test_chains_of_forks_end_with_their_command(client: APIClient) -> None
 async def test_what_a_command_started_does_not_hold_up_its_end(sandbox: Sandbox) -> None:
     result = await shell(sandbox, "sleep 600 & echo done")
     assert result.stdout.data == b"done\n"
-    assert result.duration_seconds < 5
+    assert result.limit is None
 
 
 async def test_a_flood_from_what_a_command_left_does_not_hold_up_its_end(sandbox: Sandbox) -> None:

@@ -768,7 +768,7 @@ async def test_a_case_holds_in_one_process(reference: dict[str, list[bool]], cas
         pytest.param(
             case,
             id=case.name,
-            marks=pytest.mark.xfail(strict=True, reason=DIFFERENT[case.name])
+            marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason=DIFFERENT[case.name])
             if case.name in DIFFERENT
             else (),
         )

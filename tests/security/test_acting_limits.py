@@ -85,4 +85,3 @@ async def test_a_command_beyond_the_tasks_limit_is_a_timeout_of_the_agent(
     record = await attempted(client, tmp_path, lambda world: bash(world, "sleep 25"), seconds=2.0)
     assert record.status is Status.TIMEOUT
     assert (record.metrics["phase"], record.metrics["limit"]) == ("agent", "timeout_seconds")
-    assert record.duration_seconds < 20

@@ -141,10 +141,18 @@ def enter_32_bit():
         os._exit(0)
     return os.waitpid(pid, 0)[1] & 127
 
+def enter_x32():
+    pid = os.fork()
+    if pid == 0:
+        libc.syscall(ctypes.c_long(0x40000000 | 39))  # getpid
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] & 127
+
 calls = json.loads(sys.argv[1])
 answers = {name: attempt(number, arguments) for name, (number, arguments) in calls.items()}
 if os.uname().machine == "x86_64":
     answers["32-bit signal"] = enter_32_bit()
+    answers["x32 signal"] = enter_x32()
 print(json.dumps(answers))
 """
 
@@ -305,6 +313,11 @@ def test_reaches_the_kernel(answers: tuple[str, dict[str, int]], name: str, expe
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has a 32-bit entry point")
 def test_the_32_bit_entry_point_is_deadly(answers: tuple[str, dict[str, int]]) -> None:
     assert answers[1]["32-bit signal"] in (31, 11)  # SIGSYS; SIGSEGV where the kernel has no such entry
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has such calls")
+def test_a_call_by_an_x32_number_is_deadly(answers: tuple[str, dict[str, int]]) -> None:
+    assert answers[1]["x32 signal"] == 31  # SIGSYS, which no kernel sends by itself
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -21,7 +20,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 
 CALL_SECONDS = 1.0
 # An interrupt, the death of all that was started and of the shell, and a machine that is busy.
-END_SECONDS = 6.0
 
 
 class Grounds:
@@ -58,13 +56,11 @@ async def grounds(client: APIClient) -> AsyncIterator[Grounds]:
 async def test_a_hostile_program_does_not_cost_the_shell(grounds: Grounds, name: str) -> None:
     program = base64.b64encode((TOOLS + COMMANDS[name].program).encode()).decode()
     sandbox = await grounds.get()
-    started = time.monotonic()
     try:
         await sandbox.run(
             f'cd /tmp && python3 -c "$(echo {program} | base64 -d)"',
             timeout=COMMANDS[name].seconds or CALL_SECONDS,
         )
-        ended = time.monotonic()
         following = await sandbox.run("echo alive", timeout=5)
         await sandbox.end_all()
     except SandboxLimitReached:
@@ -75,7 +71,6 @@ async def test_a_hostile_program_does_not_cost_the_shell(grounds: Grounds, name:
     except BaseException:
         await grounds.drop()
         raise
-    assert ended - started < CALL_SECONDS + END_SECONDS
     # What it left running may still write.
     assert b"alive\n" in following.output.data
     if COMMANDS[name].spoils or b"tmp" in following.output.data:

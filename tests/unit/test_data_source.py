@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -104,9 +103,7 @@ def test_bundled_by_name_is_quiet(tmp_path: Path) -> None:
 
 def test_without_a_hub_the_sample_runs_and_says_what_it_is(tmp_path: Path) -> None:
     notes: list[str] = []
-    started = time.monotonic()
     rows, source = load(None, tmp_path, notes)
-    assert time.monotonic() - started < 1
     assert source == load("bundled", tmp_path)[1]
     assert notes == [
         "WARNING: THIS IS NOT MBPP: the hub http://127.0.0.1:1 cannot be reached: Connection refused. In its "

@@ -17,14 +17,15 @@ import pytest
 from harness.agents import AgentError
 from harness.benchmarks import load_benchmark
 from harness.engine import faults
-from harness.engine.execute import LOST_SANDBOX, Execution, execute
+from harness.engine.execute import LOST_SANDBOX, Execution, _judged, execute
 from harness.engine.faults import Faults
 from harness.engine.plan import PlannedAttempt
 from harness.engine.store import RunStore
 from harness.environments import Environment, environments
 from harness.environments.world import World
 from harness.errors import SandboxError
-from harness.model import AttemptRecord, Status, Submission, Task
+from harness.grading import Grader, Place
+from harness.model import AttemptRecord, Status, Submission, Task, Verdict
 from harness.reports.progress import NotesOnly
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxUnresponsive
 
@@ -79,8 +80,15 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
         yield store
 
 
-async def attempted(store: RunStore, act: Any, task: Task = BENCHMARK.tasks[0]) -> AttemptRecord:
-    """What is stored of one attempt of an agent that does `act`, within half a second."""
+async def attempted(
+    store: RunStore,
+    act: Any,
+    task: Task = BENCHMARK.tasks[0],
+    *,
+    seconds: float = 0.5,
+    engine: Faults | None = None,
+) -> AttemptRecord:
+    """Return the stored record of one attempt of an agent that does `act`, within so many seconds."""
     plan = [PlannedAttempt(task, 0, None)]
     nothing: Any = None
     observer = NotesOnly(sys.stderr)
@@ -89,10 +97,10 @@ async def attempted(store: RunStore, act: Any, task: Task = BENCHMARK.tasks[0]) 
         agent=Acting(act),
         store=store,
         observer=observer,
-        faults=Faults(None, observer, wait_seconds=0),
+        faults=engine or Faults(None, observer, wait_seconds=0),
         openings={task.environment: nothing},
         shared={},
-        timeout_seconds=0.5,
+        timeout_seconds=seconds,
         concurrency=1,
     )
     await execute(execution, plan)
@@ -215,3 +223,63 @@ async def test_a_sandbox_that_cannot_be_removed_costs_no_verdict(
 
     record = await attempted(store, give_up, task_in_world(monkeypatch, end, acted=True, leave=stay))
     assert (record.status, len(acts)) == (Status.AGENT_ERROR, 1)
+
+
+class Engine(Faults):
+    """The faults of a run whose engine answers, or does not."""
+
+    def __init__(self, observer: NotesOnly, *, there: bool) -> None:
+        super().__init__(None, observer, wait_seconds=0)
+        self.there = there
+        self.asked = 0
+
+    async def engine_was_there(self) -> bool:
+        self.asked += 1
+        return self.there
+
+
+async def judged_in_time(store: RunStore, engine: Engine, where: Any) -> Verdict:
+    """Grade by a grader that never ends, in `where`."""
+    nothing: Any = None
+    observer = NotesOnly(sys.stderr)
+    acting = Acting(nothing_to_do)
+    execution = Execution(BENCHMARK, acting, store, observer, engine, {}, {}, 0.05, 1)
+
+    async def never_end(*_arguments: Any) -> Verdict:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable: it waits for ever")
+
+    grader = Grader(int, Place.ACTED, never_end)
+    return await _judged(execution, grader, where, nothing, Submission("", agent_output=""))
+
+
+async def test_a_grader_that_does_not_end_is_a_timeout_where_the_engine_answers(store: RunStore) -> None:
+    engine = Engine(NotesOnly(sys.stderr), there=True)
+    verdict = await judged_in_time(store, engine, object())
+    assert (verdict.status, verdict.metrics["phase"]) == (Status.TIMEOUT, "evaluator")
+
+
+async def test_a_grader_that_does_not_end_is_a_fault_of_ours_where_the_engine_is_gone(
+    store: RunStore,
+) -> None:
+    engine = Engine(NotesOnly(sys.stderr), there=False)
+    with pytest.raises(SandboxError, match="stopped answering while a submission was graded"):
+        await judged_in_time(store, engine, object())
+
+
+async def test_an_engine_is_not_asked_where_no_sandbox_was_used(store: RunStore) -> None:
+    engine = Engine(NotesOnly(sys.stderr), there=False)
+    verdict = await judged_in_time(store, engine, None)
+    assert (verdict.status, engine.asked) == (Status.TIMEOUT, 0)
+
+
+@pytest.mark.parametrize(("there", "status"), [(True, Status.TIMEOUT), (False, Status.INFRA_ERROR)])
+async def test_an_agent_that_does_not_end_is_told_from_an_engine_that_is_gone(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, there: bool, status: Status
+) -> None:
+    task = task_in_world(monkeypatch, nothing_to_do)
+    engine = Engine(NotesOnly(sys.stderr), there=there)
+    record = await attempted(store, asyncio.Event().wait, task, seconds=0.02, engine=engine)
+    assert record.status is status
+    assert record.metrics["phase"] == "agent"
+    assert record.score == (0.0 if there else None)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.grading.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, verdict_of
 from harness.model import Status
-from harness.sandbox.results import Stream, TestReport
+from harness.sandbox.results import LIMIT_NAMES, Stream, TestReport, test_report
 
 NOTHING = Stream(b"", b"", 0)
 
@@ -78,3 +78,64 @@ def test_a_program_that_breaks_the_protocol_after_its_tests_have_passed_is_not_p
 def test_evidence_is_escaped() -> None:
     shown = verdict_of(report(results=(False,), evidence="test 1: \x1b]0;x\x07 \u202e\nnext")).evidence
     assert shown == "test 1: \\x1b]0;x\\x07 \\u202e\\nnext"
+
+
+@pytest.mark.parametrize(
+    "ended",
+    ["exited", "killed", "signal", "an end of a kind to come", *LIMIT_NAMES.values()],
+)
+def test_a_report_that_says_that_the_program_ended_is_not_passed_whatever_its_tests_say(ended: str) -> None:
+    found = verdict_of(report(results=(True, True), error=None, evidence=None, ended=ended))
+    assert found.status is not Status.PASSED
+    assert found.score == 0.0
+
+
+def test_a_report_without_results_is_not_passed() -> None:
+    assert verdict_of(report(results=(), error=None, evidence=None)).status is Status.FAILED
+
+
+def test_one_result_that_is_not_passed_decides() -> None:
+    assert verdict_of(report(results=(True, True, False))).status is Status.FAILED
+
+
+HEADER = {
+    "ended": None,
+    "exit_code": 71,
+    "cpu_seconds": 0.0,
+    "duration_seconds": 0.0,
+    "memory_kills": 0,
+    "refused_forks": 0,
+    "clean": True,
+    **{name: {"head": 0, "tail": 0, "total": 0} for name in ("stdout", "stderr")},
+}
+
+
+@pytest.mark.parametrize(
+    ("results", "read"),
+    [
+        (["passed", "passed"], (True, True)),
+        (["passed"], (True, False)),
+        ([], (False, False)),
+        (["passed", "failed"], (True, False)),
+        (["Passed", True], (False, False)),
+        (["passed", "timeout"], (True, False)),
+        (["passed"] * 3, (True, True)),
+    ],
+)
+def test_a_test_counts_as_passed_only_where_the_report_says_so(
+    results: list[Any], read: tuple[bool, ...]
+) -> None:
+    said = {"results": results, "evidence": None, "error": None, "breach": None}
+    assert test_report({**HEADER, "report": said}, b"", expected=2).results == read
+
+
+def test_a_missing_report_fails_every_test() -> None:
+    read = test_report({**HEADER, "report": None}, b"", expected=2)
+    assert read.results == (False, False)
+    assert verdict_of(read).status is Status.FAILED
+
+
+def test_the_limit_of_one_call_ends_the_report() -> None:
+    said = {"results": ["passed"], "evidence": None, "error": None, "breach": None, "timeout": "cpu"}
+    read = test_report({**HEADER, "report": said}, b"", expected=1)
+    assert (read.ended, verdict_of(read).status) == ("cpu_seconds", Status.TIMEOUT)

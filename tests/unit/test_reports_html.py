@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -210,9 +209,7 @@ def test_an_empty_run_has_a_page() -> None:
 
 
 def test_ten_thousand_attempts_are_no_trouble() -> None:
-    started = time.monotonic()
     text = render(attempts=(replace(FAILED, task_id=f"t/{number}") for number in range(10_000)))
-    assert time.monotonic() - started < 30
     assert len(text) < 15_000_000
     # Rows out of sight are not laid out.
     assert "content-visibility: auto" in text

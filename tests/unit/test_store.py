@@ -17,6 +17,8 @@ from harness.engine.plan import PlannedAttempt
 from harness.engine.records import from_json, to_json
 from harness.engine.store import (
     ATTEMPTS,
+    MANIFEST,
+    SUMMARY,
     RunStore,
     StorageError,
     new_run_folder,
@@ -247,6 +249,26 @@ def test_file_is_replaced_in_one_step(store: RunStore) -> None:
         file.write("new")
         assert (store.folder / "report.html").read_text() == "old"
     assert (store.folder / "report.html").read_text() == "new"
+
+
+@pytest.mark.parametrize("name", [MANIFEST, SUMMARY, "report.html"])
+def test_a_file_is_on_the_disk_whole_before_it_takes_its_place(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    steps: list[tuple[str, str]] = []
+    replace_file = os.replace
+
+    def sync(descriptor: int) -> None:
+        steps.append(("sync", Path(f"/proc/self/fd/{descriptor}").read_text()))
+
+    def move(source: Path, target: Path) -> None:
+        steps.append(("move", target.name))
+        replace_file(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", move)
+    store.write_json(name, {"total": 1})
+    assert steps == [("sync", '{\n  "total": 1\n}\n'), ("move", name)]
 
 
 def test_failed_write_leaves_the_old_file_and_nothing_else(store: RunStore) -> None:

@@ -41,6 +41,24 @@ def test_task_is_resolved_by_its_first_attempt_alone() -> None:
     assert (found.total, found.attempts, found.resolved, found.rate) == (2, 4, 1, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "resolved"),
+    [
+        ({"a": [P, F], "b": [P, F], "c": [F, F], "d": [F, F]}, 2),
+        ({"a": [F, P], "b": [F, P], "c": [F, P], "d": [P, F]}, 1),
+        ({"a": [F, P, P], "b": [F, P, P], "c": [F, P, P], "d": [F, P, P]}, 0),
+        ({"a": [I, P], "b": [P, I], "c": [P, C], "d": [None, P]}, 2),
+    ],
+)
+def test_the_rate_counts_first_attempts_however_the_later_ones_end(
+    outcomes: dict[str, list[Status | None]], resolved: int
+) -> None:
+    categories = dict.fromkeys(outcomes, "x")
+    found = summary(outcomes, categories=categories)
+    assert (found.resolved, found.rate) == (resolved, resolved / 4)
+    assert found.by_category["x"] == {"total": 4, "resolved": resolved, "rate": resolved / 4}
+
+
 def test_every_selected_task_is_in_the_denominator() -> None:
     found = summary({"a": [P], "b": [I], "c": [None], "d": [C]})
     assert (found.total, found.resolved, found.rate) == (4, 1, 0.25)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from harness.sandbox.checks import probe
 from harness.sandbox.checks.canary import answer, attempt, ending
 from harness.sandbox.checks.check import Finding, Level, judged
-from harness.sandbox.limits import Limits
 from harness.sandbox.failures import SandboxOutOfDisk
+from harness.sandbox.limits import Limits
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.spec import SHARED_COUNTS, TEMPORARY_FOLDER
 

@@ -1,0 +1,455 @@
+"""The mutants: each breaks one line of the code, and one named test must fail for it.
+
+To add one, add a line to the list of its subject. `old` must be in the file exactly once; take more of the
+line, or the line before, where it is not. The test is named by its function; all its parameters run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """Code in which `old` is replaced by `new`, and the id of the test that must fail then."""
+
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+SPEC, SECCOMP = "harness/sandbox/spec.py", "harness/sandbox/seccomp"
+EXECUTE, PLACES = "harness/engine/execute.py", "harness/engine/places.py"
+SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/sandbox/results.py"
+GUEST = "harness/sandbox/guest"
+UNIT = "tests/unit"
+CONFIG = f"{UNIT}/test_container_config.py::test_a_container_is_configured_literally_so"
+PROFILE = f"{UNIT}/test_seccomp_profile.py"
+LEASES = f"{UNIT}/test_grading_leases.py"
+DOUBT = f"{UNIT}/test_sandbox_doubt.py"
+PROGRAMS = f"{UNIT}/test_grading_programs.py"
+EXIT_CODES = f"{UNIT}/test_exit_codes.py"
+PROCESSES = f"{UNIT}/test_guest_processes.py"
+JOBS = f"{UNIT}/test_guest_job_limits.py"
+LENDING = f"{UNIT}/test_guest_lending.py"
+OUTAGES = f"{UNIT}/test_execute.py"
+
+# (old, new) in spec.py, all of which the literal configurations show.
+CONTAINERS = (
+    ('"FSETID", "NET_BIND_SERVICE")', '"FSETID", "NET_BIND_SERVICE", "SYS_ADMIN")'),
+    ('CAPABILITIES = ("CHOWN", "KILL",', 'CAPABILITIES = ("SYS_PTRACE", "CHOWN", "KILL",'),
+    ('cap_drop=["ALL"]', "cap_drop=[]"),
+    ('"no-new-privileges:true", ', ""),
+    ("*MASKED_PATHS, *MASKED_FROM_ROOT", "*MASKED_FROM_ROOT"),
+    ("*MASKED_PATHS, *MASKED_FROM_ROOT", "*MASKED_PATHS"),
+    ("nosuid,nodev", "nosuid"),
+    ("mode=1777,noexec", "mode=1777,exec"),
+    ('network_mode="none"', 'network_mode="bridge"'),
+    ("memswap_limit=memory", "memswap_limit=-1"),
+    ("read_only=not spec.writable_root", "read_only=False"),
+    ('LogConfig(type="none")', 'LogConfig(type="json-file")'),
+    ('ipc_mode="private"', 'ipc_mode="shareable"'),
+    ('cgroupns="private"', 'cgroupns="host"'),
+)
+# (file, old, new, test)
+OTHERS = (
+    # The seccomp profile.
+    (
+        "harness/environments/python.py",
+        'grading_seccomp="strict"',
+        'grading_seccomp="default"',
+        f"{UNIT}/test_container_config.py::test_sandboxes_that_only_grade_programs_have_the_strict_profile",
+    ),
+    (
+        f"{SECCOMP}.json",
+        '"SCMP_ARCH_X86_64", ',
+        '"SCMP_ARCH_X86_64", "SCMP_ARCH_X32", ',
+        f"{PROFILE}::test_neither_x32_nor_32_bit_calls_are_let_in",
+    ),
+    (
+        f"{SECCOMP}.py",
+        '"subArchitectures": []',
+        '"subArchitectures": ["SCMP_ARCH_X32"]',
+        f"{PROFILE}::test_neither_x32_nor_32_bit_calls_are_let_in",
+    ),
+    (
+        f"{SECCOMP}.py",
+        '"defaultAction": "SCMP_ACT_ERRNO"',
+        '"defaultAction": "SCMP_ACT_ALLOW"',
+        f"{PROFILE}::test_every_call_that_is_not_named_is_refused",
+    ),
+    (
+        f"{SECCOMP}.json",
+        '"default": [1, 2, 10, 16], "strict": [1]',
+        '"default": [1, 2, 10, 16], "strict": [1, 2]',
+        f"{PROFILE}::test_sockets_are_allowed_by_family_alone",
+    ),
+    (
+        f"{SECCOMP}.json",
+        "2114060288",
+        "1845624832",  # without CLONE_NEWUSER
+        f"{PROFILE}::test_a_process_is_cloned_into_no_new_namespace",
+    ),
+    # A sandbox that is not clean, timed out or in doubt is not leased again.
+    (
+        EXECUTE,
+        "(sandbox.marked or not sandbox.clean)",
+        "sandbox.marked",
+        f"{LEASES}::test_a_sandbox_in_doubt_is_not_leased_again",
+    ),
+    (
+        EXECUTE,
+        "(sandbox.marked or not sandbox.clean)",
+        "not sandbox.clean",
+        f"{LEASES}::test_a_sandbox_in_doubt_is_not_leased_again",
+    ),
+    (EXECUTE, "where.clean = False", "pass", f"{LEASES}::test_a_sandbox_in_doubt_is_not_leased_again"),
+    (EXECUTE, " sandbox.clean = False", " pass", f"{LEASES}::test_a_sandbox_in_doubt_is_not_leased_again"),
+    (
+        EXECUTE,
+        "        if kept is not None:\n            await kept.discard()\n        raise",
+        "        raise",
+        f"{LEASES}::test_a_sandbox_that_failed_is_replaced_before_the_next_try",
+    ),
+    (
+        PLACES,
+        "async def discard(self) -> None:\n        self._sandbox = None",
+        "async def discard(self) -> None:",
+        f"{LEASES}::test_a_sandbox_in_doubt_is_not_leased_again",
+    ),
+    (
+        PLACES,
+        "with contextlib.suppress(SandboxError):",
+        "with contextlib.suppress():",
+        f"{LEASES}::test_a_sandbox_that_cannot_be_removed_is_not_leased_again",
+    ),
+    (
+        PLACES,
+        "time.monotonic() + self._needed_seconds > self._until",
+        "time.monotonic() > self._until",
+        f"{LEASES}::test_a_sandbox_with_too_little_time_left_is_replaced",
+    ),
+    (
+        PLACES,
+        "needed_seconds=self._seconds,",
+        "",
+        f"{LEASES}::test_a_shared_sandbox_has_an_attempts_time_left_whenever_it_is_leased",
+    ),
+    (
+        PLACES,
+        'if self._isolation == "attempt":',
+        "if False:",
+        f"{LEASES}::test_no_sandbox_outlives_an_attempt_where_the_isolation_says_so",
+    ),
+    (
+        PLACES,
+        "await self._discard_fresh()\n        if open_fresh is not None:",
+        "if open_fresh is not None and self._fresh is None:",
+        f"{LEASES}::test_no_sandbox_is_leased_to_two_tasks",
+    ),
+    (
+        PLACES,
+        "stack.push_async_callback(self._discard_fresh)",
+        "pass",
+        f"{LEASES}::test_a_run_that_is_cancelled_leaves_no_sandbox_open",
+    ),
+    (
+        SANDBOX,
+        "await self._look_at_disk()\n        self.clean = self.clean and result.clean",
+        "await self._look_at_disk()",
+        f"{DOUBT}::test_a_job_that_has_left_something_puts_a_sandbox_in_doubt",
+    ),
+    (
+        SANDBOX,
+        "expected=len(statements))\n        self.clean = self.clean and report.clean",
+        "expected=len(statements))",
+        f"{DOUBT}::test_a_job_that_has_left_something_puts_a_sandbox_in_doubt",
+    ),
+    (
+        SANDBOX,
+        'header["marked"]\n        report = test_report(header, body, expected=len(statements))',
+        "False\n        report = test_report(header, body, expected=len(statements))",
+        f"{DOUBT}::test_a_program_that_has_left_a_mark_marks_its_sandbox",
+    ),
+    (
+        SANDBOX,
+        "self.clean = False\n            raise\n",
+        "raise\n",
+        f"{DOUBT}::test_an_abandoned_request_puts_a_sandbox_in_doubt",
+    ),
+    (
+        SANDBOX,
+        "self.clean = False\n            await asyncio.to_thread(remove",
+        "await asyncio.to_thread(remove",
+        f"{DOUBT}::test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt",
+    ),
+    (
+        SANDBOX,
+        "self.clean = False\n        if self._disk is not None and self._disk.over:",
+        "if self._disk is not None and self._disk.over:",
+        f"{DOUBT}::test_a_lost_guest_puts_a_sandbox_in_doubt",
+    ),
+    # Reports and verdicts.
+    (
+        "harness/grading/programs.py",
+        "report.ended is None and report.breach is None:",
+        "report.breach is None:",
+        f"{PROGRAMS}::test_a_report_that_says_that_the_program_ended_is_not_passed_whatever_its_tests_say",
+    ),
+    (
+        "harness/grading/programs.py",
+        "report.ended is None and report.breach is None:",
+        "report.ended is None:",
+        f"{PROGRAMS}::test_a_program_that_breaks_the_protocol_after_its_tests_have_passed_is_not_passed",
+    ),
+    (
+        "harness/grading/programs.py",
+        "if report.results and all(report.results)",
+        "if all(report.results)",
+        f"{PROGRAMS}::test_a_report_without_results_is_not_passed",
+    ),
+    (
+        "harness/grading/programs.py",
+        "all(report.results)",
+        "any(report.results)",
+        f"{PROGRAMS}::test_one_result_that_is_not_passed_decides",
+    ),
+    (
+        RESULTS,
+        'result == "passed" for result',
+        'result != "failed" for result',
+        f"{PROGRAMS}::test_a_test_counts_as_passed_only_where_the_report_says_so",
+    ),
+    (
+        RESULTS,
+        "[False] * (expected - len(passed))",
+        "[True] * (expected - len(passed))",
+        f"{PROGRAMS}::test_a_missing_report_fails_every_test",
+    ),
+    (
+        RESULTS,
+        'ended = report["timeout"]',
+        "pass",
+        f"{PROGRAMS}::test_the_limit_of_one_call_ends_the_report",
+    ),
+    # The numbers of a run and its exit code.
+    (
+        "harness/engine/summary.py",
+        "if planned.number == 0:",
+        "if True:",
+        f"{UNIT}/test_summary.py::test_the_rate_counts_first_attempts_however_the_later_ones_end",
+    ),
+    (
+        "harness/engine/summary.py",
+        "first[task.id] = found is not None and found.resolved",
+        "first[task.id] = found is None or found.resolved",
+        f"{UNIT}/test_summary.py::test_the_rate_counts_first_attempts_however_the_later_ones_end",
+    ),
+    (
+        "harness/cli/carry_out.py",
+        "summary.rate < wishes.fail_under",
+        "summary.rate <= wishes.fail_under",
+        f"{EXIT_CODES}::test_a_rate_equal_to_the_gate_passes",
+    ),
+    (
+        "harness/cli/carry_out.py",
+        "summary.rate < wishes.fail_under",
+        "round(summary.rate, 4) < wishes.fail_under",
+        f"{EXIT_CODES}::test_a_rate_is_not_rounded_up_to_the_gate",
+    ),
+    (
+        "harness/cli/carry_out.py",
+        "(Status.INFRA_ERROR, Status.CANCELLED)",
+        "(Status.INFRA_ERROR,)",
+        f"{EXIT_CODES}::test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate",
+    ),
+    (
+        "harness/cli/carry_out.py",
+        "return 3",
+        "return 1",
+        f"{EXIT_CODES}::test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate",
+    ),
+    # The kill, and who a process is.
+    (
+        f"{GUEST}/processes.py",
+        "for uid in uids:\n            kill_all_of(uid)",
+        "for uid in uids if processes_of(uids) else ():\n            kill_all_of(uid)",
+        f"{PROCESSES}::test_all_processes_of_a_user_are_killed_in_one_step_though_a_listing_shows_none",
+    ),
+    (
+        f"{GUEST}/processes.py",
+        "for uid in uids:\n            kill_all_of(uid)",
+        "send(processes_of(uids), 9)",
+        f"{PROCESSES}::test_all_processes_of_a_user_are_killed_in_one_step_though_a_listing_shows_none",
+    ),
+    (
+        f"{GUEST}/processes.py",
+        "os.setresuid(NOBODY, uid, 0)",
+        "os.setresuid(uid, uid, 0)",
+        f"{PROCESSES}::test_every_user_is_killed_by_a_step_of_its_own",
+    ),
+    (
+        f"{GUEST}/processes.py",
+        "if not processes_of(uids):\n            return True",
+        "return True",
+        f"{PROCESSES}::test_the_kill_is_repeated_until_a_listing_shows_nothing",
+    ),
+    (
+        f"{GUEST}/processes.py",
+        "os.seteuid(uid)",
+        "os.seteuid(0)",
+        f"{PROCESSES}::test_the_file_helper_reads_as_the_user_and_stays_out_of_its_reach",
+    ),
+    (
+        f"{GUEST}/processes.py",
+        "os.setegid(uid)\n    os.seteuid(uid)",
+        "setresgid(uid, uid, uid)\n    setresuid(uid, uid, uid)",
+        f"{PROCESSES}::test_the_file_helper_reads_as_the_user_and_stays_out_of_its_reach",
+    ),
+    (
+        f"{GUEST}/main.py",
+        "processes.act_for(user.uid,",
+        "processes.act_for(0,",
+        f"{PROCESSES}::test_the_file_helper_has_its_user_before_it_does_anything",
+    ),
+    (
+        f"{GUEST}/users.py",
+        "self._used.add(uid)",
+        "pass",
+        f"{PROCESSES}::TestUsers::test_users_with_and_without_a_folder_never_overlap",
+    ),
+    (
+        f"{GUEST}/users.py",
+        "if not processes.end_processes(frozenset((user.uid,))):\n            return False",
+        "processes.end_processes(frozenset((user.uid,)))",
+        f"{PROCESSES}::TestUsers::test_a_user_is_not_closed_while_a_process_of_it_lives",
+    ),
+    (
+        f"{GUEST}/jobs.py",
+        "self._tests_uid = users.identify()",
+        "self._tests_uid = user.uid",
+        f"{JOBS}::test_a_program_and_its_tests_are_different_users",
+    ),
+    (
+        f"{GUEST}/jobs.py",
+        "dead = self._clean or not",
+        "dead = True or not",
+        f"{JOBS}::test_no_word_to_judge_is_given_while_the_program_lives",
+    ),
+    # Wall limits.
+    (
+        f"{GUEST}/jobs.py",
+        'self.timer = loop.after(self.limits["wall_seconds"],',
+        'self.timer = loop.after(1.25 * self.limits["wall_seconds"],',
+        f"{JOBS}::test_a_job_is_stopped_at_its_wall_limit",
+    ),
+    (
+        f"{GUEST}/jobs.py",
+        'self.timer = self.loop.after(self.limits["wall_seconds"],',
+        'self.timer = self.loop.after(1.25 * self.limits["wall_seconds"],',
+        f"{JOBS}::test_judging_has_a_wall_limit_of_its_own",
+    ),
+    (
+        f"{GUEST}/input_jobs.py",
+        "if wall < limit * MOST_PATIENCE:",
+        "if True:",
+        f"{JOBS}::test_a_run_that_always_waits_for_a_processor_is_ended_all_the_same",
+    ),
+    (
+        f"{GUEST}/input_jobs.py",
+        'self._look_after(self.limits["wall_seconds"])',
+        'self._look_after(1.25 * self.limits["wall_seconds"])',
+        f"{JOBS}::test_a_run_on_an_input_is_ended_at_the_first_wall_limit",
+    ),
+    (
+        f"{GUEST}/input_jobs.py",
+        'loop.after(request["wall_seconds"],',
+        'loop.after(1.25 * request["wall_seconds"],',
+        f"{JOBS}::test_a_run_on_an_input_is_ended_at_the_first_wall_limit",
+    ),
+    (
+        f"{GUEST}/service.py",
+        "self.loop.after(seconds,",
+        "self.loop.after(1.25 * seconds,",
+        f"{JOBS}::test_a_service_that_does_not_answer_is_ended_at_the_wall_limit",
+    ),
+    # Functions that are lent to a program.
+    (
+        f"{GUEST}/values.py",
+        '*("abs", "all",',
+        '*("getattr", "abs", "all",',
+        f"{LENDING}::test_the_lent_builtins_are_none_that_reach_further",
+    ),
+    (
+        f"{GUEST}/peer.py",
+        'PURE_MODULES = ("math",',
+        'PURE_MODULES = ("builtins", "math",',
+        f"{LENDING}::test_every_other_builtin_is_refused",
+    ),
+    (
+        f"{GUEST}/peer.py",
+        'NEVER_CALLED_BACK = ("format", ',
+        "NEVER_CALLED_BACK = (",
+        f"{LENDING}::test_a_function_that_reaches_further_is_not_lent",
+    ),
+    (
+        f"{GUEST}/peer.py",
+        " and getattr(builtins, name) is value",
+        "",
+        f"{LENDING}::test_something_that_only_has_the_name_of_a_lent_builtin_is_not_sent_as_it",
+    ),
+    (
+        f"{GUEST}/peer.py",
+        "if not isinstance(kind, type):",
+        "if False:",
+        f"{LENDING}::test_a_program_cannot_name_a_builtin_function_as_a_value",
+    ),
+    # An outage told from a timeout.
+    (
+        EXECUTE,
+        "if world is not None and not await execution.faults.engine_was_there():",
+        "if False:",
+        f"{OUTAGES}::test_an_agent_that_does_not_end_is_told_from_an_engine_that_is_gone",
+    ),
+    (
+        EXECUTE,
+        "if where is not None and not await execution.faults.engine_was_there():",
+        "if False:",
+        f"{OUTAGES}::test_a_grader_that_does_not_end_is_a_fault_of_ours_where_the_engine_is_gone",
+    ),
+    (
+        EXECUTE,
+        "if where is not None and not await",
+        "if not await",
+        f"{OUTAGES}::test_an_engine_is_not_asked_where_no_sandbox_was_used",
+    ),
+    # On the disk.
+    (
+        "harness/engine/store.py",
+        "os.fsync(file.fileno())",
+        "pass",
+        f"{UNIT}/test_store.py::test_a_file_is_on_the_disk_whole_before_it_takes_its_place",
+    ),
+    (
+        "harness/engine/store.py",
+        "file.flush()\n            os.fsync",
+        "os.fsync",
+        f"{UNIT}/test_store.py::test_a_file_is_on_the_disk_whole_before_it_takes_its_place",
+    ),
+    (
+        "harness/engine/store.py",
+        "os.fsync(self._file.fileno())",
+        "pass",
+        f"{UNIT}/test_store.py::test_append_is_on_the_disk_when_it_returns",
+    ),
+)
+
+
+def mutants() -> Iterator[Mutant]:
+    """Yield every mutant of the table."""
+    for old, new in CONTAINERS:
+        yield Mutant(SPEC, old, new, CONFIG)
+    for file, old, new, test in OTHERS:
+        yield Mutant(file, old, new, test)

@@ -1,0 +1,167 @@
+"""The whole configuration of a container, literally: for a new setting or a changed one, change it here too.
+
+`PLAIN` is that of a sandbox without special wishes. Every other kind is given by its differences from it. It
+is compared as a whole as well, so that nothing is added to a kind or lost from it without a failure here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from docker import APIClient
+
+from harness.environments import environments
+from harness.sandbox import seccomp
+from harness.sandbox.limits import Limits
+from harness.sandbox.spec import SandboxSpec, container_config
+
+MIB = 1024 * 1024
+MASKED = [
+    *("/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list"),
+    *("/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/proc/interrupts"),
+    "/sys/devices/virtual/powercap",
+]
+TERMINALS = "/dev/pts/ptmx"
+LIMITS = Limits(memory_mb=512, processes=99, cpus=1.5, disk_mb=32, inodes=1000, open_files=64)
+PLAIN: dict[str, Any] = {
+    "image": "sha256:0123",
+    "entrypoint": [
+        "/usr/bin/python3",
+        "-S",
+        "-s",
+        "-B",
+        "-c",
+        "import sys; sys.path[0] = '/opt/harness'; from guest.main import main; main()",
+    ],
+    "command": [],
+    "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
+    "labels": {"harness.run": "r"},
+    "stdin_open": True,
+    "tty": False,
+    "working_dir": "/",
+    "user": "0:0",
+    "hostname": "sandbox",
+    "stop_signal": None,
+    "host_config": {
+        "MaskedPaths": [*MASKED, TERMINALS],
+        "NetworkMode": "none",
+        "CapDrop": ["ALL"],
+        "CapAdd": ["CHOWN", "KILL", "SETGID", "SETUID"],
+        "SecurityOpt": ["no-new-privileges:true", "seccomp=default"],
+        "ReadonlyRootfs": True,
+        "Tmpfs": {
+            "/work": "size=32m,nr_inodes=1000,nosuid,nodev,mode=0755,exec",
+            "/tmp": "size=32m,nr_inodes=1000,nosuid,nodev,mode=1777,exec",
+            "/dev/shm": "size=32m,nr_inodes=1000,nosuid,nodev,mode=1777,noexec",
+        },
+        "Memory": 512 * MIB,
+        "MemorySwap": 512 * MIB,
+        "PidsLimit": 99,
+        "NanoCpus": 1_500_000_000,
+        "Ulimits": [
+            {"Name": "core", "Soft": 0, "Hard": 0},
+            {"Name": "sigpending", "Soft": 1024, "Hard": 1024},
+            {"Name": "msgqueue", "Soft": 0, "Hard": 0},
+        ],
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "LogConfig": {"Type": "none", "Config": {}},
+        "Runtime": "runc",
+        "Init": False,
+    },
+}
+# By kind: the arguments of its spec, and what its host configuration has in place of the plain one's.
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "strict": ({"seccomp": "strict"}, {"SecurityOpt": ["no-new-privileges:true", "seccomp=strict"]}),
+    "writable root": ({"writable_root": True}, {"ReadonlyRootfs": False}),
+    "root agent": (
+        {"writable_root": True, "root_agent": True},
+        {
+            "ReadonlyRootfs": False,
+            "CapAdd": [
+                *("CHOWN", "KILL", "SETGID", "SETUID"),
+                *("DAC_OVERRIDE", "FOWNER", "FSETID", "NET_BIND_SERVICE"),
+            ],
+            "ExtraHosts": ["sandbox:127.0.0.1"],
+            "SecurityOpt": ["no-new-privileges:true", "seccomp=default for root"],
+            "MaskedPaths": [
+                *MASKED,
+                *("/proc/1/fdinfo", "/proc/1/map_files", "/proc/1/task/1/fdinfo"),
+                TERMINALS,
+            ],
+            "ReadonlyPaths": [
+                *("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"),
+                *("/proc/1/autogroup", "/proc/1/coredump_filter", "/proc/1/timerslack_ns"),
+                *("/proc/1/clear_refs", "/proc/1/comm", "/proc/1/oom_adj", "/proc/1/oom_score_adj"),
+                *("/proc/1/sched", "/proc/1/task/1/clear_refs", "/proc/1/task/1/comm"),
+                *("/proc/1/task/1/oom_adj", "/proc/1/task/1/oom_score_adj", "/proc/1/task/1/sched"),
+            ],
+        },
+    ),
+    "with terminals": ({"terminals": True}, {"MaskedPaths": MASKED}),
+    "with internet sockets": (
+        {"sockets": "internet"},
+        {
+            "KernelMemoryTCP": 512 * MIB,
+            "SecurityOpt": ["no-new-privileges:true", "seccomp=default with internet sockets"],
+        },
+    ),
+    # Its own kernel needs memory and threads, and knows one refusal only.
+    "runsc": (
+        {"runtime": "runsc"},
+        {
+            "Runtime": "runsc",
+            "Memory": (512 + 128) * MIB,
+            "MemorySwap": (512 + 128) * MIB,
+            "PidsLimit": 99 + 4096,
+            "SecurityOpt": ["no-new-privileges:true", "seccomp=default without errnos"],
+        },
+    ),
+}
+PROFILES = {
+    seccomp.profile("default"): "default",
+    seccomp.profile("strict"): "strict",
+    seccomp.profile("default", root_agent=True): "default for root",
+    seccomp.profile("default", sockets="internet"): "default with internet sockets",
+    seccomp.profile("default", errnos=False): "default without errnos",
+}
+
+
+@pytest.fixture(scope="module")
+def offline() -> Iterator[APIClient]:
+    """A client that names a version, and therefore asks no engine for one."""
+    client = APIClient(base_url="unix:///nowhere/docker.sock", version="1.41")
+    yield client
+    client.close()
+
+
+def shown(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the name of the profile in the place of its text."""
+    config = copy.deepcopy(config)
+    kept = config["host_config"]["SecurityOpt"]
+    config["host_config"]["SecurityOpt"] = [
+        f"seccomp={PROFILES.get(option.removeprefix('seccomp='), 'an unknown profile')}"
+        if option.startswith("seccomp=")
+        else option
+        for option in kept
+    ]
+    return config
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_container_is_configured_literally_so(offline: APIClient, kind: str) -> None:
+    arguments, differences = KINDS[kind]
+    spec = SandboxSpec("sha256:0123", LIMITS, labels={"harness.run": "r"}, **arguments)
+    expected = {**PLAIN, "host_config": {**PLAIN["host_config"], **differences}}
+    if spec.root_agent:
+        expected["stop_signal"] = "SIGKILL"
+    assert shown(container_config(offline, spec)) == expected
+
+
+def test_sandboxes_that_only_grade_programs_have_the_strict_profile() -> None:
+    profiles = {name: each.grading_seccomp for name, each in environments().items() if each.image}
+    assert profiles == {"python": "strict", "db": "strict", "os": "default"}

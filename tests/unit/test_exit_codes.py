@@ -1,0 +1,62 @@
+"""The exit code of a run, at its edges: what is not finished comes before the gate, and the gate is exact."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.cli.carry_out import Wishes, _exit_code
+from harness.model import Status, Summary
+
+
+def exit_code(rate: float, fail_under: float | None, **statuses: int) -> int:
+    """Return the exit code of a run with this rate and so many attempts of each status."""
+    counted = {Status(name): count for name, count in statuses.items()}
+    summary = Summary(0, 0, 0, rate, {}, counted, {})
+    run: Any = SimpleNamespace(summary=summary)
+    return _exit_code(run, Wishes(fail_under=fail_under))
+
+
+@pytest.mark.parametrize(
+    ("resolved", "total"), [(1, 1), (3, 10), (2, 3), (1, 7), (0, 5), (29, 100), (57, 100)]
+)
+def test_a_rate_equal_to_the_gate_passes(resolved: int, total: int) -> None:
+    assert exit_code(resolved / total, resolved / total, passed=resolved) == 0
+
+
+@pytest.mark.parametrize("text", ["0.1", "0.29", "0.57", "0.58", "0.7", "0.999"])
+def test_a_rate_that_is_the_written_decimal_passes(text: str) -> None:
+    whole = 10 ** len(text.partition(".")[2])
+    assert exit_code(round(float(text) * whole) / whole, float(text), passed=1) == 0
+
+
+@pytest.mark.parametrize(
+    ("resolved", "total", "fail_under"),
+    [(2, 3, 0.6667), (999, 1000, 1.0), (9999, 10_000, 0.99991), (0, 1, 1e-9), (1, 3, 0.3334)],
+)
+def test_a_rate_is_not_rounded_up_to_the_gate(resolved: int, total: int, fail_under: float) -> None:
+    assert exit_code(resolved / total, fail_under, passed=resolved, failed=total - resolved) == 1
+
+
+def test_the_message_of_a_failed_gate_shows_that_the_rate_is_less(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code(2 / 3, 0.6667, passed=2, failed=1)
+    assert capsys.readouterr().err == "rate 0.6666666666666666 is under --fail-under 0.6667\n"
+
+
+@pytest.mark.parametrize("status", ["infra_error", "cancelled"])
+@pytest.mark.parametrize("fail_under", [None, 0.0, 1.0])
+def test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate(
+    status: str, fail_under: float | None
+) -> None:
+    assert exit_code(0.5, fail_under, passed=99, **{status: 1}) == 3
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status.has_score])
+def test_an_attempt_with_a_verdict_is_no_failure_of_the_run(status: Status) -> None:
+    assert exit_code(0.0, None, **{status.value: 3}) == 0
+
+
+def test_a_status_that_no_attempt_has_does_not_count() -> None:
+    assert exit_code(1.0, 1.0, passed=1, infra_error=0, cancelled=0) == 0

@@ -1,0 +1,257 @@
+"""Which sandbox the next attempt is graded in: never one that is not clean, timed out or in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.benchmarks import load_benchmark
+from harness.config import Isolation
+from harness.engine import faults
+from harness.engine.execute import Execution, execute
+from harness.engine.faults import Faults
+from harness.engine.places import GradingPlaces, KeptSandbox
+from harness.engine.plan import PlannedAttempt
+from harness.engine.store import RunStore
+from harness.environments.opening import Opening
+from harness.environments.world import World
+from harness.errors import SandboxError
+from harness.grading import Grader, Place
+from harness.model import AttemptRecord, Status, Submission, Task
+from harness.reports.progress import NotesOnly
+from harness.sandbox.failures import SandboxOutOfDisk, SandboxOutOfMemory, SandboxUnresponsive
+from harness.sandbox.results import Stream, TestReport
+from harness.sandbox.sandbox import Sandbox
+
+BENCHMARK = load_benchmark("mbpp", path="bundled", notify=print)
+NOTHING = Stream(b"", b"", 0)
+LIMIT_SECONDS = 0.1
+
+
+class Scripted(Sandbox):
+    """A sandbox without a container: what its tests do is the next line of a script."""
+
+    def __init__(self, number: int, script: Iterator[Act]) -> None:
+        self.number = number
+        self.clean = True
+        self.marked = False
+        self._script = script
+
+    async def run_tests(self, **_request: Any) -> TestReport:
+        return await next(self._script)(self)
+
+
+Act = Callable[[Scripted], Awaitable[TestReport]]
+
+
+class Sandboxes:
+    """Opens scripted sandboxes, numbered from 1. `used` has the number of each that ran tests."""
+
+    def __init__(self, *acts: Act) -> None:
+        self._script = iter(acts)
+        self.opened = 0
+        self.open: set[int] = set()
+        self.used: list[int] = []
+        self.closing_fails = False
+
+    @contextlib.asynccontextmanager
+    async def sandbox(self, **_arguments: Any) -> AsyncIterator[Sandbox]:
+        self.opened += 1
+        number = self.opened
+        self.open.add(number)
+        yield Scripted(number, self._recorded(number))
+        self.open.discard(number)
+        if self.closing_fails:
+            raise SandboxError("it cannot be removed")
+
+    def _recorded(self, number: int) -> Iterator[Act]:
+        for act in self._script:
+            self.used.append(number)
+            yield act
+
+
+class Answering:
+    """An agent that hands in at once."""
+
+    def sample_lines(self, task: Task) -> list[int | None]:
+        return [None]
+
+    async def attempt(self, task: Task, sample_line: int | None, world: World | None) -> Submission:
+        return Submission("pass", agent_output="")
+
+
+def report(**facts: Any) -> TestReport:
+    usual: dict[str, Any] = {"results": (True,), "evidence": None, "error": None, "breach": None}
+    usual |= {"ended": None, "exit_code": 71, "stdout": NOTHING, "stderr": NOTHING, "cpu_seconds": 0.0}
+    usual |= {"duration_seconds": 0.0, "memory_kills": 0, "refused_forks": 0, "clean": True}
+    return TestReport(**usual, **facts)
+
+
+async def go_well(_sandbox: Scripted) -> TestReport:
+    return report()
+
+
+async def leave_something(sandbox: Scripted) -> TestReport:
+    sandbox.clean = False
+    return report()
+
+
+async def leave_a_mark(sandbox: Scripted) -> TestReport:
+    sandbox.marked = True
+    return report()
+
+
+async def never_end(_sandbox: Scripted) -> TestReport:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable: it waits for ever")
+
+
+def failing(error: SandboxError) -> Act:
+    async def fail(_sandbox: Scripted) -> TestReport:
+        raise error
+
+    return fail
+
+
+async def run_out_of_memory(sandbox: Scripted) -> TestReport:
+    sandbox.clean = False  # as a sandbox does that has lost its guest
+    raise SandboxOutOfMemory("the whole sandbox ran out of memory")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
+    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    with closing(RunStore(tmp_path)) as store:
+        yield store
+
+
+async def graded(
+    store: RunStore, sandboxes: Sandboxes, *, attempts: int = 2, tasks: int = 1, isolation: Isolation = "task"
+) -> list[AttemptRecord]:
+    """Return the records of attempts that are graded one after the other, by one worker."""
+    plan = [PlannedAttempt(task, n, None) for task in BENCHMARK.tasks[:tasks] for n in range(attempts)]
+    observer = NotesOnly(sys.stderr)
+    execution = Execution(
+        benchmark=BENCHMARK,
+        agent=Answering(),
+        store=store,
+        observer=observer,
+        faults=Faults(None, observer, wait_seconds=0),
+        openings={"python": cast(Opening, sandboxes)},
+        shared={},
+        timeout_seconds=LIMIT_SECONDS,
+        concurrency=1,
+        isolation=isolation,
+    )
+    await execute(execution, plan)
+    return list(store.records(plan))
+
+
+async def test_attempts_at_a_task_share_a_sandbox_that_is_clean(store: RunStore) -> None:
+    sandboxes = Sandboxes(go_well, go_well)
+    records = await graded(store, sandboxes)
+    assert [record.status for record in records] == [Status.PASSED, Status.PASSED]
+    assert (sandboxes.used, sandboxes.open) == ([1, 1], set())
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        pytest.param(leave_something, Status.PASSED, id="not clean"),
+        pytest.param(leave_a_mark, Status.PASSED, id="marked"),
+        pytest.param(never_end, Status.TIMEOUT, id="timed out"),
+        pytest.param(run_out_of_memory, Status.MEMORY_LIMIT, id="out of memory"),
+        pytest.param(failing(SandboxOutOfDisk("too much")), Status.OUTPUT_LIMIT, id="out of disk"),
+    ],
+)
+async def test_a_sandbox_in_doubt_is_not_leased_again(store: RunStore, first: Act, status: Status) -> None:
+    sandboxes = Sandboxes(first, go_well)
+    records = await graded(store, sandboxes)
+    assert [record.status for record in records] == [status, Status.PASSED]
+    assert (sandboxes.used, sandboxes.open) == ([1, 2], set())
+
+
+@pytest.mark.parametrize("error", [SandboxError("lost"), SandboxUnresponsive("silent")])
+async def test_a_sandbox_that_failed_is_replaced_before_the_next_try(
+    store: RunStore, error: SandboxError
+) -> None:
+    sandboxes = Sandboxes(failing(error), go_well)
+    (record,) = await graded(store, sandboxes, attempts=1)
+    assert record.status is Status.PASSED
+    assert sandboxes.used == [1, 2]
+
+
+async def test_no_sandbox_is_leased_to_two_tasks(store: RunStore) -> None:
+    sandboxes = Sandboxes(*[go_well] * 4)
+    await graded(store, sandboxes, tasks=2)
+    assert (sandboxes.used, sandboxes.open) == ([1, 1, 2, 2], set())
+
+
+async def test_no_sandbox_outlives_an_attempt_where_the_isolation_says_so(store: RunStore) -> None:
+    sandboxes = Sandboxes(go_well, go_well)
+    await graded(store, sandboxes, isolation="attempt")
+    assert (sandboxes.used, sandboxes.open) == ([1, 2], set())
+
+
+async def test_a_sandbox_that_cannot_be_removed_is_not_leased_again(store: RunStore) -> None:
+    sandboxes = Sandboxes(leave_something, go_well)
+    sandboxes.closing_fails = True
+    records = await graded(store, sandboxes)
+    assert [record.status for record in records] == [Status.PASSED, Status.PASSED]
+    assert sandboxes.used == [1, 2]
+
+
+@pytest.mark.parametrize(("needed_seconds", "numbers"), [(5.0, [1, 1]), (20.0, [1, 2])])
+async def test_a_sandbox_with_too_little_time_left_is_replaced(
+    needed_seconds: float, numbers: list[int]
+) -> None:
+    sandboxes = Sandboxes()
+    kept = KeptSandbox(lambda _seconds: sandboxes.sandbox(), seconds=10.0, needed_seconds=needed_seconds)
+    found = [cast(Scripted, await kept.get()).number for _ in range(2)]
+    await kept.discard()
+    assert (found, sandboxes.open) == (numbers, set())
+
+
+async def test_a_shared_sandbox_has_an_attempts_time_left_whenever_it_is_leased() -> None:
+    async def unused(*_arguments: Any) -> Any:
+        raise AssertionError("nothing is graded here")
+
+    grader = Grader(int, Place.SHARED, unused, image="maths")
+    seconds: list[float] = []
+
+    class Recording(Sandboxes):
+        def sandbox(self, **arguments: Any) -> contextlib.AbstractAsyncContextManager[Sandbox]:
+            seconds.append(arguments["deadline_seconds"])
+            return super().sandbox(**arguments)
+
+    opening = cast(Opening, Recording())
+    async with GradingPlaces({"maths": opening}, seconds=180.0) as places:
+        kept = places.of(grader)
+        assert kept is not None
+        assert places.of(grader) is kept
+        await kept.get()
+        assert kept._needed_seconds == 180.0
+    assert seconds[0] >= 2 * 180.0
+
+
+async def test_a_run_that_is_cancelled_leaves_no_sandbox_open(store: RunStore) -> None:
+    begun = asyncio.Event()
+
+    async def begin(_sandbox: Scripted) -> TestReport:
+        begun.set()
+        return await never_end(_sandbox)
+
+    sandboxes = Sandboxes(begin)
+    running = asyncio.create_task(graded(store, sandboxes, attempts=1))
+    await begun.wait()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert (sandboxes.opened, sandboxes.open) == (1, set())

@@ -1,0 +1,231 @@
+"""Wall limits and users of the guest's jobs, on a clock of the test's own: no program runs, nobody waits."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.sandbox.guest import input_jobs, jobs, processes
+from harness.sandbox.guest.input_jobs import InputsJob
+from harness.sandbox.guest.jobs import Job, Spawners, TestJob
+from harness.sandbox.guest.loop import Timer
+from harness.sandbox.guest.service import Service
+from harness.sandbox.guest.users import User
+
+WALL_SECONDS = 40.0
+# A limit ends a job no sooner than it says, and at most so much later.
+LATEST = 1.2
+LIMITS = {"wall_seconds": WALL_SECONDS, "cpu_seconds": 600, "keep_bytes": 64, "output_bytes": 64}
+LIMITS |= {"file_bytes": 64, "open_files": 64}
+HUNG_UP = 71 << 8
+
+
+class Clockwork:
+    """A loop whose time passes only when a test says so. It watches nothing and reaps nobody."""
+
+    orphan_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = itertools.count()
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+        timer = Timer(self.now + seconds, call)
+        heapq.heappush(self._timers, (timer.when, next(self._numbers), timer))
+        return timer
+
+    def watch(self, *_arguments: object) -> None:
+        """Take no notice."""
+
+    unwatch = on_exit = watch
+
+    def until(self, happened: Callable[[], bool], *, most: float = 1000.0) -> float:
+        """Let time pass until something has happened, and return how many seconds that took."""
+        began = self.now
+        while not happened():
+            when, _, timer = heapq.heappop(self._timers)
+            assert when - began <= most, "it never happens"
+            self.now = max(self.now, when)
+            if timer.call is not None:
+                timer.call()
+        return self.now - began
+
+
+class Spawned:
+    """A spawner that starts nothing. It keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        self.child: Any = None
+        self.ended: Any = None
+        self.descriptors: list[int] = []
+
+    def spawn(self, child: Any, _settings: object, descriptors: list[int], ended: Any) -> None:
+        self.child, self.ended = child, ended
+        self.descriptors = [os.dup(descriptor) for descriptor in descriptors]
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+class Bench:
+    """The parts that a job is made with."""
+
+    def __init__(self, folder: Path) -> None:
+        numbers = itertools.count(10_000)
+        self.clock = Clockwork()
+        self.candidates, self.tests = Spawned(), Spawned()
+        self.killed: list[int] = []
+        # The share of the time that has passed in which a run waited for a processor.
+        self.waiting_share = 0.0
+        self.users: Any = SimpleNamespace(
+            open=lambda: User(next(numbers), str(folder)),
+            identify=lambda: next(numbers),
+            close=lambda _user: True,
+        )
+
+    @property
+    def loop(self) -> Any:
+        return self.clock
+
+    @property
+    def spawners(self) -> Any:
+        candidates: Any = self.candidates
+        tests: Any = self.tests
+        return Spawners(candidates, tests)
+
+    def test_job(self) -> TestJob:
+        request = {"limits": LIMITS, "calls": [], "environment": {}}
+        return TestJob(self.loop, request, b"", self.users, self.spawners, lambda _reply, _body: None)
+
+    def inputs_job(self, *, of_each: float, in_all: float) -> InputsJob:
+        request = {
+            "limits": {**LIMITS, "wall_seconds": of_each},
+            "wall_seconds": in_all,
+            "environment": {},
+            "program_bytes": 0,
+            "preamble_bytes": 0,
+            "input_bytes": [0],
+            "stdin": "real",
+            "stdout_bytes": 64,
+        }
+        candidates: Any = self.candidates
+        return InputsJob(self.loop, request, b"", self.users, candidates, lambda _reply, _body: None)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    clock = SimpleNamespace(monotonic=lambda: bench.clock.now)
+    for module in (jobs, input_jobs):
+        monkeypatch.setattr(module, "time", clock)
+    began = bench.clock.now
+    waiting = SimpleNamespace(seconds=lambda *_: bench.waiting_share * (bench.clock.now - began))
+    monkeypatch.setattr(input_jobs, "Waiting", lambda: waiting)
+    monkeypatch.setattr(processes, "processes_of", lambda _uids: [])
+    monkeypatch.setattr(processes, "kill_all_of", bench.killed.append)
+    monkeypatch.setattr(processes, "end_processes", lambda uids: not bench.killed.extend(sorted(uids)))
+    yield bench
+    bench.candidates.close()
+    bench.tests.close()
+
+
+def is_on_time(seconds: float, limit: float = WALL_SECONDS) -> bool:
+    return limit <= seconds <= LATEST * limit
+
+
+def test_a_job_is_stopped_at_its_wall_limit(bench: Bench) -> None:
+    reasons: list[str] = []
+
+    class Stopped(Job):
+        def stop(self, reason: str) -> None:
+            reasons.append(reason)
+
+    Stopped(bench.loop, {"limits": LIMITS}, lambda _reply, _body: None)
+    seconds = bench.clock.until(lambda: bool(reasons))
+    assert (reasons, is_on_time(seconds)) == (["wall"], True), seconds
+
+
+def test_a_program_under_tests_is_ended_at_the_wall_limit(bench: Bench) -> None:
+    job = bench.test_job()
+    seconds = bench.clock.until(lambda: job.stopped_by is not None)
+    assert (job.stopped_by, is_on_time(seconds)) == ("wall", True), seconds
+    assert {bench.candidates.child.uid, bench.tests.child.uid} <= set(bench.killed)
+    job.account.close()
+
+
+def test_judging_has_a_wall_limit_of_its_own(bench: Bench) -> None:
+    job = bench.test_job()
+    os.write(bench.tests.descriptors[2], b'{"lost": null, "breach": null}\n')
+    bench.clock.now += WALL_SECONDS / 2
+    job._read_result()
+    bench.candidates.ended(HUNG_UP, 0.0)
+    seconds = bench.clock.until(lambda: job.stopped_by is not None)
+    assert (job.stopped_by, is_on_time(seconds)) == ("wall", True), seconds
+    job.account.close()
+
+
+def test_a_program_and_its_tests_are_different_users(bench: Bench) -> None:
+    job = bench.test_job()
+    assert bench.candidates.child.uid != bench.tests.child.uid
+    job.account.close()
+
+
+def test_no_word_to_judge_is_given_while_the_program_lives(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.users.close = lambda _user: False
+    monkeypatch.setattr(processes, "processes_of", lambda _uids: [4711])
+    job = bench.test_job()
+    os.write(bench.tests.descriptors[2], b'{"lost": null, "breach": null}\n')
+    job._read_result()
+    bench.candidates.ended(HUNG_UP, 0.0)
+    assert os.read(bench.tests.descriptors[3], 1) == b""
+    job.account.close()
+
+
+@pytest.mark.parametrize(("of_each", "in_all"), [(WALL_SECONDS, 500.0), (500.0, WALL_SECONDS)])
+def test_a_run_on_an_input_is_ended_at_the_first_wall_limit(
+    bench: Bench, of_each: float, in_all: float
+) -> None:
+    job = bench.inputs_job(of_each=of_each, in_all=in_all)
+    run = job._current
+    assert run is not None
+    seconds = bench.clock.until(lambda: run.stopped_by is not None)
+    assert (run.stopped_by, is_on_time(seconds)) == ("wall", True), seconds
+    run.account.close()
+
+
+def test_a_run_that_always_waits_for_a_processor_is_ended_all_the_same(bench: Bench) -> None:
+    bench.waiting_share = 1.0
+    job = bench.inputs_job(of_each=WALL_SECONDS, in_all=10_000.0)
+    run = job._current
+    assert run is not None
+    seconds = bench.clock.until(lambda: run.stopped_by is not None)
+    assert is_on_time(seconds, WALL_SECONDS * input_jobs.MOST_PATIENCE), seconds
+    run.account.close()
+
+
+def test_a_service_that_does_not_answer_is_ended_at_the_wall_limit(bench: Bench) -> None:
+    reasons: list[str] = []
+
+    class Silent(Service):
+        def __init__(self) -> None:
+            self.loop = bench.loop
+            self.timer = bench.loop.after(1.0, lambda: None)
+            self.ended, self._answered, self._question = None, None, -1
+
+        def stop(self, reason: str) -> None:
+            reasons.append(reason)
+
+    Silent().ask(b"a question", WALL_SECONDS, lambda _reply, _line: None)
+    seconds = bench.clock.until(lambda: bool(reasons))
+    assert (reasons, is_on_time(seconds)) == (["wall"], True), seconds

@@ -1,0 +1,110 @@
+"""When a sandbox is in doubt: a request of it has got no answer, or one that says that something is left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from harness.errors import SandboxError
+from harness.sandbox import failures
+from harness.sandbox import sandbox as module
+from harness.sandbox.connection import ConnectionLost
+from harness.sandbox.failures import SandboxOutOfMemory, SandboxUnresponsive
+from harness.sandbox.fate import Cause, Fate
+from harness.sandbox.limits import Limits
+from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.spec import SandboxSpec
+
+ENDED = {"head": 0, "tail": 0, "total": 0}
+ANSWER = {"ended": "exited", "exit_code": 0, "cpu_seconds": 0.0, "duration_seconds": 0.0}
+ANSWER |= {"stdout": ENDED, "stderr": ENDED, "clean": True, "marked": False, "report": None}
+ANSWER |= {"memory_kills": 0, "refused_forks": 0}
+
+
+class Guest:
+    """The connection to a guest that does one thing whatever it is asked."""
+
+    stderr = ""
+
+    def __init__(self, outcome: BaseException | dict[str, Any] | None) -> None:
+        self._outcome = outcome
+
+    async def request(self, _header: Any, _body: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        if self._outcome is None:
+            await asyncio.Event().wait()
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        assert self._outcome is not None
+        return self._outcome, b""
+
+
+def sandbox_with(outcome: BaseException | dict[str, Any] | None) -> Sandbox:
+    nothing: Any = None
+    guest: Any = Guest(outcome)
+    return Sandbox(nothing, "id", guest, SandboxSpec("sha256:0", Limits()))
+
+
+@pytest.fixture(autouse=True)
+def lost_to(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
+    """How the engine says that a container has ended, by the name `memory`. Nothing is removed."""
+    facts = {"memory": False}
+
+    def find_fate(_client: Any, _id: str) -> Fate:
+        return Fate(Cause.MEMORY if facts["memory"] else Cause.INSIDE, 137)
+
+    async def destroy(_client: Any, _id: str) -> bool:
+        return False
+
+    monkeypatch.setattr(failures, "find_fate", find_fate)
+    monkeypatch.setattr(module, "destroy_silent", destroy)
+    return facts
+
+
+async def test_a_sandbox_that_has_answered_is_clean() -> None:
+    sandbox = sandbox_with(ANSWER)
+    await sandbox.exec(["true"])
+    assert sandbox.clean
+
+
+@pytest.mark.parametrize("verb", ["exec", "run_tests"])
+async def test_a_job_that_has_left_something_puts_a_sandbox_in_doubt(verb: str) -> None:
+    sandbox = sandbox_with({**ANSWER, "clean": False})
+    if verb == "exec":
+        await sandbox.exec(["true"])
+    else:
+        await sandbox.run_tests(program="", statements=[], exports={})
+    assert not sandbox.clean
+
+
+async def test_a_program_that_has_left_a_mark_marks_its_sandbox() -> None:
+    sandbox = sandbox_with({**ANSWER, "marked": True})
+    await sandbox.run_tests(program="", statements=[], exports={})
+    assert sandbox.marked
+
+
+async def test_an_abandoned_request_puts_a_sandbox_in_doubt() -> None:
+    sandbox = sandbox_with(None)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(sandbox.exec(["true"]), timeout=0.01)
+    assert not sandbox.clean
+
+
+async def test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
+    sandbox = sandbox_with(None)
+    with pytest.raises(SandboxUnresponsive):
+        await sandbox.exec(["true"], timeout=0.01)
+    assert not sandbox.clean
+
+
+@pytest.mark.parametrize(("memory", "kind"), [(True, SandboxOutOfMemory), (False, SandboxError)])
+async def test_a_lost_guest_puts_a_sandbox_in_doubt(
+    lost_to: dict[str, bool], memory: bool, kind: type[SandboxError]
+) -> None:
+    lost_to["memory"] = memory
+    sandbox = sandbox_with(ConnectionLost("the sandbox closed its stream"))
+    with pytest.raises(SandboxError) as raised:
+        await sandbox.exec(["true"])
+    assert (type(raised.value), sandbox.clean) == (kind, False)

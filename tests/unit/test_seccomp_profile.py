@@ -1,0 +1,74 @@
+"""The profile of system calls as the engine gets it: what it allows at all, and by which entry points."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.sandbox import seccomp
+
+ALLOW = "SCMP_ACT_ALLOW"
+# Socket families by profile: local, IPv4, IPv6, netlink.
+FAMILIES = {"default": [1, 2, 10, 16], "strict": [1]}
+# All flags of clone(2) that make a namespace.
+NEW_NAMESPACES = 0x7E020000
+
+
+@pytest.fixture(params=["default", "strict"])
+def name(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture
+def profile(name: Any) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(seccomp.profile(name))
+    return loaded
+
+
+def rules_for(profile: dict[str, Any], call: str) -> list[dict[str, Any]]:
+    return [rule for rule in profile["syscalls"] if call in rule["names"]]
+
+
+def test_every_call_that_is_not_named_is_refused(profile: dict[str, Any]) -> None:
+    assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
+
+
+def test_neither_x32_nor_32_bit_calls_are_let_in(profile: dict[str, Any]) -> None:
+    # An architecture without subordinate ones: the kernel ends a process that calls by another.
+    assert profile["archMap"] == [
+        {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []},
+        {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": []},
+    ]
+
+
+def test_sockets_are_allowed_by_family_alone(profile: dict[str, Any], name: str) -> None:
+    rules = rules_for(profile, "socket")
+    assert [rule["action"] for rule in rules] == [ALLOW] * len(FAMILIES[name])
+    assert [rule["args"] for rule in rules] == [
+        [{"index": 0, "op": "SCMP_CMP_EQ", "value": family}] for family in FAMILIES[name]
+    ]
+
+
+def test_a_process_is_cloned_into_no_new_namespace(profile: dict[str, Any]) -> None:
+    (rule,) = rules_for(profile, "clone")
+    assert rule["args"] == [{"index": 0, "op": "SCMP_CMP_MASKED_EQ", "value": NEW_NAMESPACES, "valueTwo": 0}]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "bpf", "perf_event_open"),
+        *("io_uring_setup", "userfaultfd", "keyctl", "add_key", "mount", "umount2", "unshare", "setns"),
+        *("open_by_handle_at", "fanotify_init", "kexec_load", "init_module", "chroot", "pivot_root"),
+    ],
+)
+def test_a_dangerous_call_is_named_by_no_rule(profile: dict[str, Any], call: str) -> None:
+    assert rules_for(profile, call) == []
+
+
+def test_system_v_ipc_and_message_queues_are_refused_where_programs_are_graded() -> None:
+    strict = json.loads(seccomp.profile("strict"))
+    calls = ("shmget", "shmat", "msgget", "semget", "mq_open", "mq_timedsend")
+    assert [call for call in calls if rules_for(strict, call)] == []

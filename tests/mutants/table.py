@@ -42,8 +42,11 @@ CONTAINERS = (
     ('CAPABILITIES = ("CHOWN", "KILL",', 'CAPABILITIES = ("SYS_PTRACE", "CHOWN", "KILL",'),
     ('cap_drop=["ALL"]', "cap_drop=[]"),
     ('"no-new-privileges:true", ', ""),
-    ("*MASKED_PATHS, *MASKED_FROM_ROOT", "*MASKED_FROM_ROOT"),
-    ("*MASKED_PATHS, *MASKED_FROM_ROOT", "*MASKED_PATHS"),
+    ("        *MASKED_PATHS,\n", ""),
+    ("*(MASKED_FROM_ROOT if spec.root_agent else ()),", ""),
+    ("*(() if spec.terminals else (TERMINALS,)),", ""),
+    ("*READ_ONLY_PATHS, *READ_ONLY_FOR_ROOT", "*READ_ONLY_PATHS"),
+    ('"msgqueue": 0', '"msgqueue": 819200'),
     ("nosuid,nodev", "nosuid"),
     ("mode=1777,noexec", "mode=1777,exec"),
     ('network_mode="none"', 'network_mode="bridge"'),
@@ -82,9 +85,9 @@ OTHERS = (
     ),
     (
         f"{SECCOMP}.json",
-        '"default": [1, 2, 10, 16], "strict": [1]',
-        '"default": [1, 2, 10, 16], "strict": [1, 2]',
-        f"{PROFILE}::test_sockets_are_allowed_by_family_alone",
+        '"values": {"local": [1], "internet": [1]',
+        '"values": {"local": [1, 2], "internet": [1]',
+        f"{PROFILE}::test_sockets_are_allowed_by_family",
     ),
     (
         f"{SECCOMP}.json",
@@ -157,20 +160,20 @@ OTHERS = (
     ),
     (
         SANDBOX,
-        "await self._look_at_disk()\n        self.clean = self.clean and result.clean",
-        "await self._look_at_disk()",
+        "self.clean = self.clean and result.clean",
+        "pass",
         f"{DOUBT}::test_a_job_that_has_left_something_puts_a_sandbox_in_doubt",
     ),
     (
         SANDBOX,
-        "expected=len(statements))\n        self.clean = self.clean and report.clean",
-        "expected=len(statements))",
+        "self.clean = self.clean and report.clean",
+        "pass",
         f"{DOUBT}::test_a_job_that_has_left_something_puts_a_sandbox_in_doubt",
     ),
     (
         SANDBOX,
-        'header["marked"]\n        report = test_report(header, body, expected=len(statements))',
-        "False\n        report = test_report(header, body, expected=len(statements))",
+        '            self.marked = self.marked or header["marked"]\n        self.clean',
+        "        self.clean",
         f"{DOUBT}::test_a_program_that_has_left_a_mark_marks_its_sandbox",
     ),
     (
@@ -181,8 +184,8 @@ OTHERS = (
     ),
     (
         SANDBOX,
-        "self.clean = False\n            await asyncio.to_thread(remove",
-        "await asyncio.to_thread(remove",
+        "self.clean = False\n            raise SandboxUnresponsive(",
+        "raise SandboxUnresponsive(",
         f"{DOUBT}::test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt",
     ),
     (
@@ -292,7 +295,7 @@ OTHERS = (
     ),
     (
         f"{GUEST}/processes.py",
-        "if not processes_of(uids):\n            return True",
+        "if not processes_of(uids):\n                return True",
         "return True",
         f"{PROCESSES}::test_the_kill_is_repeated_until_a_listing_shows_nothing",
     ),

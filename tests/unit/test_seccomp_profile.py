@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,8 +11,14 @@ import pytest
 from harness.sandbox import seccomp
 
 ALLOW = "SCMP_ACT_ALLOW"
-# Socket families by profile: local, IPv4, IPv6, netlink.
-FAMILIES = {"default": [1, 2, 10, 16], "strict": [1]}
+# By profile, and by the sockets that are wished for: local, IPv4, IPv6, netlink.
+FAMILIES: list[tuple[str, str, list[int]]] = [
+    ("default", "local", [1]),
+    ("default", "all", [1, 2, 10, 16]),
+    ("strict", "local", [1]),
+    ("strict", "internet", [1]),
+    ("strict", "all", [1]),
+]
 # All flags of clone(2) that make a namespace.
 NEW_NAMESPACES = 0x7E020000
 
@@ -25,6 +32,10 @@ def name(request: pytest.FixtureRequest) -> Any:
 def profile(name: Any) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(seccomp.profile(name))
     return loaded
+
+
+def equal(argument: int, value: int) -> dict[str, Any]:
+    return {"index": argument, "op": "SCMP_CMP_EQ", "value": value}
 
 
 def rules_for(profile: dict[str, Any], call: str) -> list[dict[str, Any]]:
@@ -43,12 +54,20 @@ def test_neither_x32_nor_32_bit_calls_are_let_in(profile: dict[str, Any]) -> Non
     ]
 
 
-def test_sockets_are_allowed_by_family_alone(profile: dict[str, Any], name: str) -> None:
-    rules = rules_for(profile, "socket")
-    assert [rule["action"] for rule in rules] == [ALLOW] * len(FAMILIES[name])
-    assert [rule["args"] for rule in rules] == [
-        [{"index": 0, "op": "SCMP_CMP_EQ", "value": family}] for family in FAMILIES[name]
-    ]
+@pytest.mark.parametrize(("name", "sockets", "families"), FAMILIES, ids=str)
+def test_sockets_are_allowed_by_family(name: Any, sockets: Any, families: list[int]) -> None:
+    profile = json.loads(seccomp.profile(name, sockets=sockets))
+    allowed = [rule["args"] for rule in rules_for(profile, "socket") if rule["action"] == ALLOW]
+    assert allowed == [[equal(0, family)] for family in families]
+
+
+def test_internet_sockets_are_those_of_tcp_and_udp() -> None:
+    profile = json.loads(seccomp.profile("default", sockets="internet"))
+    allowed = [rule["args"] for rule in rules_for(profile, "socket") if rule["action"] == ALLOW]
+    families = [[equal(0, 2), equal(0, 10)], [equal(2, 0), equal(2, 6), equal(2, 17)]]
+    assert sorted(map(str, allowed)) == sorted(
+        map(str, [[equal(0, 1)], *map(list, itertools.product(*families))])
+    )
 
 
 def test_a_process_is_cloned_into_no_new_namespace(profile: dict[str, Any]) -> None:

@@ -1,0 +1,205 @@
+"""How the checks of a machine are judged, with copies of the machine that only tell what is asked of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.environments.scripts import Script
+from harness.grading import shell_state
+from harness.grading.shell_state import (
+    CHANGED_WORLD,
+    REPLACED_TOOLS,
+    UNREADABLE_FILES,
+    Gold,
+    Observation,
+    StateChecks,
+    grade_state,
+)
+from harness.model import Status, Submission, Verdict
+from harness.sandbox.results import ExecResult, Stream
+from harness.sandbox.root_sandbox import UnreadableFiles
+
+LOOKS, COMPARES = Script("bash", "[ -e /root/done ]"), Script("python", "exit(0)")
+
+
+def ended(code: int = 0, *, limit: str | None = None, stdout: bytes = b"", stderr: bytes = b"") -> ExecResult:
+    output = Stream(stdout, b"", len(stdout))
+    return ExecResult(code, limit, output, Stream(stderr, b"", len(stderr)), 0.0, 0.0, clean=True)
+
+
+@dataclass
+class Machine:
+    """A machine whose copies are numbers: 0 is that of before the agent acted."""
+
+    changed: bool = False
+    changed_tools: tuple[str, ...] = ()
+    makes_files: bool = False
+    unreadable: bool = False
+    before: Any = field(default_factory=lambda: SimpleNamespace(entries=()))
+    opened: int = 0
+
+    @contextlib.asynccontextmanager
+    async def copy_before(self) -> AsyncIterator[Any]:
+        async def begin() -> int:
+            return 1
+
+        async def list_changed(_since_ns: int) -> list[Any]:
+            return [SimpleNamespace(kind="file")] if self.makes_files else []
+
+        async def describe(_paths: list[str]) -> dict[str, Any]:
+            return {}
+
+        yield SimpleNamespace(number=0, begin=begin, list_changed=list_changed, describe=describe)
+
+    @contextlib.asynccontextmanager
+    async def copy_left(self, _texts: list[str]) -> AsyncIterator[Any]:
+        if self.unreadable:
+            raise UnreadableFiles("too many files")
+        self.opened += 1
+        sandbox = SimpleNamespace(number=self.opened)
+        yield SimpleNamespace(sandbox=sandbox, changed=(), changed_tools=self.changed_tools)
+
+    async def is_changed(self) -> bool:
+        return self.changed
+
+
+@dataclass
+class Ran:
+    """The scripts that were run: where, which, with which parameters, and whether confined."""
+
+    calls: list[tuple[int, str, list[str], bool]] = field(default_factory=list)
+    results: dict[str, list[ExecResult]] = field(default_factory=dict)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Record scripts in the place of running them. Each ends as `results` says, or well."""
+    record = Ran()
+
+    async def run_script(
+        sandbox: Any,
+        script: Script,
+        parameters: list[str],
+        *,
+        timeout: float,
+        confined: bool = False,
+        program: bytes | None = None,
+    ) -> ExecResult:
+        record.calls.append((sandbox.number, script.code, list(parameters), confined))
+        waiting = record.results.get(script.code, [])
+        return waiting.pop(0) if waiting else ended()
+
+    monkeypatch.setattr(shell_state, "run_script", run_script)
+    return record
+
+
+async def graded(machine: Machine, *steps: Any, answer: str = "a") -> Verdict:
+    pretended: Any = machine
+    return await grade_state(pretended, StateChecks(steps), Submission(answer, answer))
+
+
+async def test_every_check_that_looks_has_a_confined_machine_of_its_own(ran: Ran) -> None:
+    await graded(Machine(), LOOKS, LOOKS)
+    assert [(number, confined) for number, _, _, confined in ran.calls] == [(1, True), (2, True)]
+
+
+async def test_a_comparison_runs_where_no_file_of_the_agents_is(ran: Ran) -> None:
+    await graded(Machine(), COMPARES)
+    assert [number for number, *_ in ran.calls] == [0]
+
+
+async def test_gold_is_made_in_the_machine_of_before(ran: Ran) -> None:
+    gold = Script("bash", "ls")
+    ran.results = {"ls": [ended(stdout=b"3\n")]}
+    assert (await graded(Machine(), Gold(gold), COMPARES)) == Verdict(Status.PASSED, 1.0)
+    assert ran.calls == [(0, "ls", ["a"], False), (0, COMPARES.code, ["a", "3\n"], False)]
+
+
+@pytest.mark.parametrize("code", [1, -9, -15, 137, 255])
+async def test_a_check_fails_unless_it_ends_with_0(ran: Ran, code: int) -> None:
+    ran.results = {LOOKS.code: [ended(code)]}
+    verdict = await graded(Machine(), LOOKS)
+    assert (verdict.status, verdict.score) == (Status.FAILED, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        (ended(limit="wall_seconds"), Status.TIMEOUT),
+        (ended(limit="memory_mb"), Status.MEMORY_LIMIT),
+        (ended(limit="processes"), Status.PROCESS_LIMIT),
+        (ended(limit="output_mb"), Status.OUTPUT_LIMIT),
+    ],
+)
+async def test_a_check_that_reached_a_limit_fails_though_its_exit_code_is_0(
+    ran: Ran, result: ExecResult, status: Status
+) -> None:
+    ran.results = {LOOKS.code: [result]}
+    assert (await graded(Machine(), LOOKS)).status is status
+
+
+async def test_a_check_whose_output_was_cut_fails(ran: Ran) -> None:
+    cut = ExecResult(0, None, Stream(b"a", b"z", 9), Stream(b"", b"", 0), 0.0, 0.0, clean=True)
+    ran.results = {LOOKS.code: [cut]}
+    assert (await graded(Machine(), LOOKS)).status is Status.OUTPUT_LIMIT
+
+
+async def test_the_output_of_a_check_is_escaped(ran: Ran) -> None:
+    ran.results = {LOOKS.code: [ended(1, stderr=b"\x1b[2J\xe2\x80\xae")]}
+    verdict = await graded(Machine(), LOOKS)
+    assert verdict.evidence == r"check 1 of 1 ended with exit code 1: \x1b[2J\u202e"
+
+
+async def test_how_an_observation_ends_says_nothing(ran: Ran) -> None:
+    ran.results = {"calc": [ended(1, stdout=b"42")]}
+    assert (await graded(Machine(), Observation(Script("bash", "calc")), COMPARES)).status is Status.PASSED
+    assert ran.calls[1] == (0, COMPARES.code, ["a", "42"], False)
+
+
+async def test_an_observation_that_reached_a_limit_fails(ran: Ran) -> None:
+    ran.results = {"calc": [ended(0, limit="wall_seconds")]}
+    verdict = await graded(Machine(), Observation(Script("bash", "calc")), COMPARES)
+    assert verdict.status is Status.TIMEOUT
+
+
+async def changed_question(ran: Ran, *outputs: bytes, machine: Machine, **settings: bool) -> Verdict:
+    ran.results = {"ls": [ended(stdout=output) for output in outputs]}
+    return await graded(machine, Gold(Script("bash", "ls"), **settings), COMPARES)
+
+
+async def test_an_agent_that_changes_the_question_fails(ran: Ran) -> None:
+    verdict = await changed_question(ran, b"3", b"0", b"3", machine=Machine(changed=True))
+    assert (verdict.status, verdict.metrics) == (Status.FAILED, {"integrity": CHANGED_WORLD})
+
+
+@pytest.mark.parametrize(
+    ("machine", "outputs", "settings"),
+    [
+        pytest.param(Machine(), [b"3", b"0", b"3"], {}, id="nothing changed"),
+        pytest.param(Machine(changed=True), [b"3", b"3"], {}, id="the same output"),
+        pytest.param(Machine(changed=True), [b"3", b"0", b"1"], {}, id="another output each time"),
+        pytest.param(Machine(changed=True, makes_files=True), [b"3", b"0", b"3"], {}, id="asked for"),
+        pytest.param(Machine(changed=True), [b"3", b"0", b"3"], {"is_question": False}, id="no question"),
+    ],
+)
+async def test_other_changes_fail_nobody(
+    ran: Ran, machine: Machine, outputs: list[bytes], settings: dict[str, bool]
+) -> None:
+    verdict = await changed_question(ran, *outputs, machine=machine, **settings)
+    assert verdict.status is Status.PASSED
+
+
+async def test_changed_tools_are_a_sign_of_tampering(ran: Ran) -> None:
+    verdict = await graded(Machine(changed_tools=("/usr/bin/wc",)), LOOKS)
+    assert verdict == Verdict(Status.PASSED, 1.0, {"integrity": REPLACED_TOOLS})
+
+
+async def test_files_that_cannot_be_copied_fail(ran: Ran) -> None:
+    verdict = await graded(Machine(unreadable=True), LOOKS)
+    assert (verdict.status, verdict.metrics) == (Status.FAILED, {"integrity": UNREADABLE_FILES})

@@ -23,6 +23,7 @@ class Mutant:
 SPEC, SECCOMP = "harness/sandbox/spec.py", "harness/sandbox/seccomp"
 EXECUTE, PLACES = "harness/engine/execute.py", "harness/engine/places.py"
 SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/sandbox/results.py"
+JUDGES = "harness/grading/shell_state.py"
 GUEST = "harness/sandbox/guest"
 UNIT = "tests/unit"
 CONFIG = f"{UNIT}/test_container_config.py::test_a_container_is_configured_literally_so"
@@ -35,6 +36,7 @@ PROCESSES = f"{UNIT}/test_guest_processes.py"
 JOBS = f"{UNIT}/test_guest_job_limits.py"
 LENDING = f"{UNIT}/test_guest_lending.py"
 OUTAGES = f"{UNIT}/test_execute.py"
+JUDGEMENT = f"{UNIT}/test_shell_judgement.py"
 
 # (old, new) in spec.py, all of which the literal configurations show.
 CONTAINERS = (
@@ -427,6 +429,74 @@ OTHERS = (
         "if where is not None and not await",
         "if not await",
         f"{OUTAGES}::test_an_engine_is_not_asked_where_no_sandbox_was_used",
+    ),
+    # The machine of an agent that is root.
+    (
+        JUDGES,
+        "result.exit_code != 0:",
+        "result.exit_code > 0:",
+        f"{JUDGEMENT}::test_a_check_fails_unless_it_ends_with_0",
+    ),
+    (JUDGES, " or result.stdout.truncated:", ":", f"{JUDGEMENT}::test_a_check_whose_output_was_cut_fails"),
+    (
+        JUDGES,
+        "0.0, integrity, _escaped(evidence))",
+        "0.0, integrity, evidence)",
+        f"{JUDGEMENT}::test_the_output_of_a_check_is_escaped",
+    ),
+    (
+        JUDGES,
+        "confined=True,",
+        "confined=False,",
+        f"{JUDGEMENT}::test_every_check_that_looks_has_a_confined_machine_of_its_own",
+    ),
+    (
+        JUDGES,
+        "case _ if is_comparison(step):",
+        "case _ if False:",
+        f"{JUDGEMENT}::test_a_comparison_runs_where_no_file_of_the_agents_is",
+    ),
+    (
+        JUDGES,
+        "if _output(after) != _output(gold) and",
+        "if False and",
+        f"{JUDGEMENT}::test_an_agent_that_changes_the_question_fails",
+    ),
+    (
+        f"{GUEST}/main.py",
+        "    sys.path.clear()\n",
+        "",
+        f"{UNIT}/test_guest_apart.py::test_no_module_that_an_agent_plants_is_imported",
+    ),
+    (
+        "harness/environments/machine_files.py",
+        "        if _below(path, LOADERS):\n            return False\n",
+        "",
+        f"{UNIT}/test_machine_files.py::test_other_files_near_tools_are_not",
+    ),
+    (
+        "harness/environments/machine_files.py",
+        'if path == "/" or (kind != "folder" and path.count("/") == 1):',
+        'if path == "/":',
+        f"{UNIT}/test_machine_files.py::test_other_files_near_tools_are_not",
+    ),
+    (
+        "harness/environments/machine_files.py",
+        " and name not in self._commands",
+        "",
+        f"{UNIT}/test_machine_files.py::test_a_new_command_is_copied_and_one_that_hides_another_is_not",
+    ),
+    (
+        "harness/grading/comparisons.py",
+        'and not name.startswith("_")',
+        "",
+        f"{UNIT}/test_comparisons.py::test_whatever_may_reach_further_is_none",
+    ),
+    (
+        EXECUTE,
+        "return world.acted and not error.outside and error.acted_in is not False",
+        "return False",
+        f"{OUTAGES}::test_a_sandbox_that_fails_after_the_agent_acted_is_the_agents_failure_at_once",
     ),
     # On the disk.
     (

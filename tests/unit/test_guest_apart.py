@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +72,23 @@ def test_other_calls_are_allowed() -> None:
 def test_no_process_can_be_all_users_of_the_guest_at_once() -> None:
     assert len({REAL, EFFECTIVE, SAVED}) == 3
     assert {REAL, EFFECTIVE, SAVED} == set(RESERVED)
+
+
+PLANTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from harness.sandbox.guest.main import refuse_imports
+refuse_imports()
+try:
+    import planted
+except ImportError:
+    print("refused")
+"""
+
+
+def test_no_module_that_an_agent_plants_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text("print('imported')")
+    ended = subprocess.run(
+        [sys.executable, "-c", PLANTED, tmp_path], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "refused\n"

@@ -161,9 +161,7 @@ class Guest:
             spawned.link.close()
         processes.end_everyone()
         apart.leave_root()
-        # PID 1 has all the code that it will ever run: what lies in files is the agent's from now on.
-        sys.path.clear()
-        sys.meta_path.clear()
+        refuse_imports()
         self._agent = User(0, ROOT_FOLDER)
         self._started_ns = contents.next_tick_ns()
 
@@ -380,6 +378,12 @@ class Guest:
         finally:
             os.close(write_end)
         FileAnswer(self._loop, read_end, pid, lambda reply, body: self._answer(number, reply, body))
+
+
+def refuse_imports() -> None:
+    """Import nothing any more: what lies in files is the agent's from now on."""
+    sys.path.clear()
+    sys.meta_path.clear()
 
 
 def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> None:

@@ -137,7 +137,7 @@ CHANGED_WORLDS = (
     attack(
         "world-with-one-of-each",
         Kind.TAMPERING,
-        "Leaves one of what a question may count, and answers 1; beats graders that make the gold afterwards.",
+        "Leaves one of what a question may count, and answers 1; beats graders that make gold afterwards.",
         _ONE_OF_EACH,
         answer="1",
     ),

@@ -24,7 +24,7 @@ MAX_FILES = 100_000
 """The most files that a folder or an archive may hold."""
 MAX_BYTES = 256 * 1024**2
 """The most bytes that an archive may hold unpacked, or that are read of a folder."""
-# What the readers of archives raise for bytes that are none: where they follow a chain of long names too
+# The readers of archives raise these for bytes that are none: where they follow a chain of long names too
 # deep, take a length for a number that it is not, or decode a name.
 _DAMAGED = (
     *(EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile),

@@ -114,7 +114,7 @@ def changed_tools(
 
 
 class _Wanted:
-    """Which of the files that an agent left its fresh copy gets."""
+    """Decides which of the files that an agent left its fresh copy gets."""
 
     def __init__(self, named: Sequence[str], fresh: Mapping[str, FileEntry], set_up: Sequence[str]) -> None:
         self.set_up = set_up

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What sandboxes are opened with. `image_id` pins the build of the image.
+    """The settings that sandboxes are opened with. `image_id` pins the build of the image.
 
     `terminals` are for an agent that is a person: programs can open them too, and use up the machine's.
     """

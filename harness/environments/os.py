@@ -43,7 +43,7 @@ LIMITS = Limits(
     processes=256,
     disk_mb=512,
     file_mb=256,
-    # What a login gets on Debian. Open files take memory of the kernel, and places in counts of the machine.
+    # As a login gets on Debian. Open files take memory of the kernel, and places in counts of the machine.
     open_files=1024,
     cpu_seconds=60,
     wall_seconds=60,

@@ -108,7 +108,7 @@ async def read_table(sandbox: Sandbox, name: str) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What SQL of MySQL's dialect makes of the table `table`, one of `tables`."""
+    """SQL of MySQL's dialect, and the tables that it starts from; `table` is the one that counts."""
 
     tables: tuple[Table, ...]
     table: str

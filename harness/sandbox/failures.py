@@ -1,4 +1,4 @@
-"""How a sandbox fails, and whose doing that is."""
+"""The ways in which a sandbox fails, and whose doing each is."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class SandboxUnresponsive(SandboxError):
 
 
 class SandboxLimitReached(SandboxError):
-    """What ran in the sandbox reached a limit, a field of `Limits`, which cost the whole sandbox."""
+    """A program in the sandbox reached a limit, a field of `Limits`, which cost the whole sandbox."""
 
     limit: str
 
 
 class SandboxOutOfMemory(SandboxLimitReached):
-    """What ran in the sandbox took so much memory that PID 1 was killed."""
+    """The programs in the sandbox took so much memory that PID 1 was killed."""
 
     limit = "memory_mb"
 
 
 class SandboxOutOfDisk(SandboxLimitReached):
-    """What ran in the sandbox wrote more to its root file system than it may."""
+    """The programs in the sandbox wrote more to its root file system than they may."""
 
     limit = "disk_mb"
 

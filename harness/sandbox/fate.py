@@ -38,7 +38,7 @@ KILLED = 137
 
 
 class Cause(enum.Enum):
-    """What ended a sandbox, or keeps it from answering."""
+    """The cause of a sandbox's end, or of its silence."""
 
     INSIDE = "what ran in the sandbox"
     MEMORY = "a lack of memory"

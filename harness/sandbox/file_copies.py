@@ -22,7 +22,7 @@ ReadRanges = Callable[[Sequence[FileRange]], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """Which files a copy gets.
+    """The files that a copy gets.
 
     `entries` are sorted by path. A folder in `complete` holds nothing afterwards but what its entry
     names. `absent` are paths that are removed.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 ProfileName = Literal["default", "strict"]
-# Which sockets there are: local ones alone, those of the internet protocols too, or netlink's as well.
+# The sockets that there are: local ones alone, those of the internet protocols too, or netlink's as well.
 Sockets = Literal["local", "internet", "all"]
 
 _DATA = Path(__file__).with_name("seccomp.json")

@@ -52,7 +52,7 @@ READ_ONLY_FOR_ROOT = (
         for name in ("clear_refs", "comm", "oom_adj", "oom_score_adj", "sched")
     ),
 )
-# What the engine makes read-only by itself; a list of ours takes its place.
+# The engine makes these read-only by itself, unless it gets a list of ours.
 READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 # The only way to a pseudo-terminal. The machine has one count of them for all containers.
 TERMINALS = "/dev/pts/ptmx"
@@ -159,7 +159,7 @@ def container_config(client: APIClient, spec: SandboxSpec) -> dict[str, Any]:
 
 
 def job_environment(*, root: bool | None = None) -> dict[str, str]:
-    """What a job finds in its environment; with `root` told, the home of who it runs as too."""
+    """Return the environment of a job. With `root` given, it has the home of the job's user too."""
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONHASHSEED"}
     if root is None:
         return environment

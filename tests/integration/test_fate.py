@@ -1,4 +1,4 @@
-"""What the engine says of the end of a sandbox, and which of its errors that becomes."""
+"""The engine reports the end of a sandbox, and the report becomes the right error."""
 
 from __future__ import annotations
 

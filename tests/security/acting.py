@@ -50,7 +50,7 @@ async def attempted(
     memory_mb: int = 128,
     disk_mb: int = 32,
 ) -> AttemptRecord:
-    """What is stored of an attempt at the first bundled task, in a small world."""
+    """Return the record of an attempt at the first bundled task, in a small world."""
     world = environment(environment_name)
     benchmark = load_benchmark("agentbench", path="bundled", notify=print)
     task = next(task for task in benchmark.tasks if task.environment == world.name)

@@ -51,7 +51,7 @@ async def hostile(client: APIClient) -> AsyncIterator[RootSandbox]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def taken(hostile: RootSandbox) -> dict[str, int]:
-    """What root got when it took all that it could of each count, up to 5000."""
+    """Return how much root got when it took all that it could of each count, up to 5000."""
     argv = ["python3", "-c", PROBE, "shared_counts", "[5000]"]
     counts: dict[str, int] = json.loads(str((await hostile.run_script(argv)).stdout))
     return counts

@@ -82,7 +82,7 @@ SOCKETS = {
 # Whose buffers are memory of the container with cgroup version 2, and never.
 INTERNET = ["socket_inet", "socket_inet6", "socket_inet_udp"]
 UNCOUNTED = ["socket_netlink", "socket_inet_icmp", "socket_inet6_icmp"]
-# What all containers of a machine share, by user or altogether. The answer is that of a kernel without it.
+# All containers of a machine share these, by user or altogether. The answer is that of a kernel without it.
 SHARED = {
     "inotify_init1": (294, 26, [0], errno.ENOSYS),
     "inotify_add_watch": (254, 27, [-1, 0, 0], errno.ENOSYS),

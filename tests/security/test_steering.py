@@ -69,7 +69,7 @@ async def sandbox(client: APIClient) -> AsyncIterator[RootSandbox]:
 
 
 async def look(sandbox: RootSandbox, pid: str) -> dict[str, Any]:
-    """What a process started by PID 1 sees of a process: of PID 1, or of itself."""
+    """Return the facts that a process started by PID 1 sees of a process: of PID 1, or of itself."""
     code = LOOK if pid == "1" else LOOK.replace("int(sys.argv[1])", "os.getpid()")
     result = await sandbox.run_script(["/usr/bin/python3", "-I", "-c", code, pid])
     assert result.exit_code == 0, str(result.stderr)

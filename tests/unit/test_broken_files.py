@@ -83,7 +83,7 @@ def in_place(name: str, read: Callable[[Path], object]) -> Callable[[Path], obje
     return read_folder
 
 
-# Who reads a file that may be broken, and how the file is called.
+# The readers of files that may be broken, and how each file is called.
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "config": ("c.yaml", lambda path: load_config(path, {})),
     "own benchmark": ("own.yaml", lambda path: load_benchmark(str(path))),

@@ -14,7 +14,7 @@ ROOT = TESTS.parent
 # These measure on purpose, and no verdict of the suite depends on them.
 MEASURING = ("perf", "chaos", "calibration")
 CLOCKS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time", "time_ns")
-# What a job reports of its own wall time, and what tests keep of a clock.
+# The wall time that a job reports of itself, and the times that tests keep of a clock.
 DURATIONS = ("duration_seconds", "elapsed")
 TREES = {
     path.relative_to(TESTS).as_posix(): ast.parse(path.read_text(encoding="utf-8"))

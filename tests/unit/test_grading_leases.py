@@ -1,4 +1,4 @@
-"""Which sandbox the next attempt is graded in: never one that is not clean, timed out or in doubt."""
+"""The next attempt is never graded in a sandbox that is not clean, timed out or in doubt."""
 
 from __future__ import annotations
 

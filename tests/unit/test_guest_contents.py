@@ -1,4 +1,4 @@
-"""What the guest lists of files is bounded while it is collected."""
+"""The guest bounds a listing of files while it collects it."""
 
 from __future__ import annotations
 

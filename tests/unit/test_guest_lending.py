@@ -1,4 +1,4 @@
-"""What the tests lend to an untrusted program: nothing that reads files, runs code or reaches attributes."""
+"""The tests lend an untrusted program nothing that reads files, runs code or reaches attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a machine are about a task, and which are tools or steer them."""
+"""Files of a machine that a task is about are told from tools and from files that steer them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ CALLS = {
 
 
 class _Apart:
-    """What `leave_root` prepares for the children: nothing as long as PID 1 is root."""
+    """Holds the preparations of `leave_root` for the children: nothing as long as PID 1 is root."""
 
     control: Callable[..., int] | None = None
     program: array[int] | None = None

@@ -56,7 +56,7 @@ _CASTS = {
     "TIME": "time",
     **dict.fromkeys(("DATETIME", "TIMESTAMP"), "timestamp"),
 }
-# What these are given, they write: a DECIMAL with all digits after its point.
+# These write their argument: a DECIMAL with all digits after its point.
 _WRITING = (
     "concat",
     "concat_ws",

@@ -87,7 +87,7 @@ def _regexp_instr(value: object, pattern: object, *_: object) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _pieces(pattern: str, escape: str) -> tuple[tuple[re.Pattern[str], int], ...]:
-    """What stands between the % of a pattern, in order, and how long each is: none goes back to try again."""
+    """The pieces between the % of a pattern, in order, with their lengths: none goes back to try again."""
     pieces: list[list[str]] = [[]]
     characters = iter(pattern)
     for char in characters:

@@ -33,7 +33,7 @@ _ALIKE = str.maketrans(
         "Œ": "OE",
     }
 )
-# What sorts before letters, in the order of that collation; the letters follow in their own.
+# These characters sort before letters, in the order of that collation; the letters follow in their own.
 _BEFORE_LETTERS = "\t\n\r _-–—,;:!¡?¿.·'‘’\"“”()[]{}§@*/\\&#%`^°+±×<=>|~$£€0123456789"
 _PLACES = {ord(char): chr(place) for place, char in enumerate(_BEFORE_LETTERS, 1)}
 # Control characters and signs without a shape have no weight of their own.

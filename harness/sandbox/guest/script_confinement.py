@@ -28,7 +28,7 @@ OF_THE_MACHINE = (
 
 
 class ScriptConfinement:
-    """What is found out once, before any agent acts: how to call the kernel, and which rights it knows."""
+    """Finds out once, before any agent acts, how to call the kernel and which rights it knows."""
 
     def __init__(self) -> None:
         self._call: Callable[..., int] = confinement.system_call()

@@ -40,7 +40,7 @@ MAX_CODE_DIGITS = 3
 INTERRUPT_SECONDS = 0.3
 SWEEP_SECONDS = 0.05
 SWEEPS = 10
-# What the child may take that looks for the writers of a flood.
+# The limits of the child that looks for the writers of a flood.
 SEARCH_SECONDS = 2.0
 SEARCH_LIMITS = {"cpu_seconds": 2, "file_bytes": 0, "open_files": 64}
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -372,7 +372,7 @@ class Call:
         self._timer = self._loop.after(SWEEP_SECONDS, self._sweep)
 
     def _own_processes(self) -> list[int]:
-        """What was started since the command was, but for the shell and what is ours."""
+        """The processes started since the command was, without the shell and those that are ours."""
         young = processes.started_since(self._started_ticks)
         return [pid for pid in young if pid not in (self._shell.pid, self._search) and pid not in self._older]
 

@@ -20,7 +20,7 @@ WORKERS :=
 RUNTIME :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval test lint bench calibrate fuzz chaos mutants clean
+.PHONY: help setup eval test test-unit lint bench calibrate fuzz chaos mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ eval: ## run a benchmark: make eval BENCH=mbpp
 
 test: setup ## all tests, against the real engine: make test [WORKERS=2] [ARGS="-k name"]
 	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2) --dist loadgroup) $(ARGS)
+
+test-unit: $(STAMP) ## the tests that need no engine: make test-unit [ARGS="-k name"]
+	$(BIN)/python -m pytest tests/unit $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2)) $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .

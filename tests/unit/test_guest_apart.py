@@ -25,7 +25,7 @@ OTHERS = (0, 1000, 65530, 65534, 0xFFFFFFFF)
 
 
 def outcome(calls: Calls, number: int, *arguments: int) -> int:
-    """Return the result of the kernel's filter machine: the low 32 bits of the arguments are at 16, 24, 32."""
+    """Return the filter machine's result: the low 32 bits of the arguments are at 16, 24, 32."""
     words = {0: number} | {16 + 8 * place: value & 0xFFFFFFFF for place, value in enumerate(arguments)}
     program = [INSTRUCTION.unpack(instruction) for instruction in _instructions(calls)]
     position, value = 0, 0

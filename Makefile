@@ -23,7 +23,7 @@ RUNTIME :=
 .PHONY: help setup eval test test-unit lint bench calibrate fuzz chaos mutants clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=...] [N=10] [DATA=path] [ARGS="--seed 1"]'
 
 setup: $(STAMP) ## virtual environment, package, Docker engine and images (BENCH=mbpp: only its own); RUNTIME=runsc adds gVisor

@@ -107,6 +107,7 @@ def system_call() -> Callable[..., int]:
 
 
 def library_function(name: str) -> Callable[..., int]:
+    """Return a function of the C library that takes numbers and bytes and returns a number."""
     # Not ctypes, whose import takes five times as long.
     import _ctypes
 

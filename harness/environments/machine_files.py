@@ -8,7 +8,7 @@ it gets of those that the agent left. Where tools live it gets none but those th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from harness.sandbox.file_copies import CopyPlan
@@ -23,6 +23,19 @@ SHARED_MEMORY = "/dev/shm"
 COMMAND_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
 # A name that no interpreter looks for beside itself: these have a dot, or are names of folders.
 COMMAND_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(\.sh)?")
+# Interpreters of the image lie here, and look for these folders beside themselves: a link could lead to one.
+INTERPRETER_FOLDERS = ("/usr/sbin", "/usr/bin")
+FOLDERS_OF_INTERPRETERS = frozenset(
+    ("Lib", "Modules", "etc", "include", "lib", "lib32", "lib64", "libexec", "libx32", "share")
+)
+# Tools of the image start these by name, and the image does not have them all.
+STARTED_BY_TOOLS = frozenset(
+    (
+        *("7z", "brotli", "bzip2", "compress", "cpp", "ed", "gpg", "gpg2", "lbzip2", "lz4", "lzip", "lzma"),
+        *("lzop", "mail", "mailx", "pbzip2", "pigz", "pinentry", "pixz", "rmt", "rsh", "sendmail", "ssh"),
+        *("ssh-askpass", "unlzma", "unzstd", "xdg-open", "xz", "zstd", "zstdcat"),
+    )
+)
 # Files of /etc that are about users and jobs. No program takes code or a library from them.
 SETTINGS = (
     *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"),
@@ -36,6 +49,14 @@ SETTINGS = (
         "/etc/cron.monthly",
     ),
 )
+USERS = "/etc/passwd"
+SHELLS = frozenset(
+    (
+        *("/bin/sh", "/bin/bash", "/bin/dash", "/bin/rbash", "/bin/false", "/bin/sync", "/bin/true"),
+        *("/usr/bin/sh", "/usr/bin/bash", "/usr/bin/dash", "/usr/bin/rbash", "/usr/bin/false"),
+        *("/usr/bin/true", "/sbin/nologin", "/usr/sbin/nologin", "/usr/bin/git-shell", "/usr/bin/screen"),
+    )
+)
 # From these every program takes code or libraries. A fresh machine has its own, whatever a task says.
 LOADERS = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/nsswitch.conf"),
@@ -48,15 +69,39 @@ WATCHED = (
     *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/include"),
     *("/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/local/include", *LOADERS),
 )
+_SETTING = re.compile(r"(?P<setting>(?:/root|/home/[^/]+)/(?P<name>\.[^/]+))(?:/|$)")
+# A task that speaks of the tool is about its settings.
+_TOOLS_OF_SETTINGS = {".gitconfig": "git", ".ssh": "ssh", ".vimrc": "vim", ".npmrc": "npm"}
 _PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
+
+
+# Folders at the top that are links to folders of /usr.
+_LINKS = re.compile(r"^/(s?bin|lib(?:32|64|x32)?)(?=/)")
+_WORD_IN_TEXT = re.compile(r"[\w.+-]+")
+
+
+def mentioned_names(texts: Iterable[str]) -> frozenset[str]:
+    """Return the words of the texts of a task that can be names of files: the task is about such files."""
+    words = {word.rstrip(".") for text in texts for word in _WORD_IN_TEXT.findall(text)}
+    return frozenset(words)
 
 
 def named_tool_paths(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the paths in tool folders that the texts of a task name: these files the task is about."""
     found = {path.rstrip(".:-") for text in texts for path in _PATH_IN_TEXT.findall(text)}
-    plain = {str(PurePosixPath(path)) for path in found if ".." not in path.split("/")}
+    plain = {
+        _LINKS.sub(r"/usr/\1", str(PurePosixPath(path))) for path in found if ".." not in path.split("/")
+    }
     tools = (path for path in plain if _is_tool(path, "unknown"))
     return tuple(sorted(path for path in tools if not _below(path, LOADERS)))
+
+
+def login_shells(users: str) -> Iterator[tuple[str, str]]:
+    """Yield name and login shell of each user in the text of /etc/passwd, as the C library reads it."""
+    for line in users.splitlines():
+        fields = line.split(":")
+        if len(fields) >= 7:
+            yield fields[0], fields[6].strip() or "/bin/sh"
 
 
 def paths_to_describe(named: Sequence[str]) -> list[str]:
@@ -77,16 +122,20 @@ def plan_tools(before: Sequence[FileEntry]) -> CopyPlan:
 
 
 def plan_copy(
-    left: Sequence[FileEntry], named: Sequence[str], fresh: Mapping[str, FileEntry], set_up: Sequence[str]
+    left: Sequence[FileEntry],
+    named: Sequence[str],
+    fresh: Mapping[str, FileEntry],
+    set_up: Sequence[str],
+    mentioned: Collection[str] = (),
 ) -> CopyPlan:
     """Plan the copy of the files that an agent left, into a fresh machine which has the set-up's tools.
 
     `left` lists all that was changed since the machine started. `fresh` describes
-    `paths_to_describe(named)` in a machine of the same image, and `set_up` are the paths of the tools
-    that the set-up changed.
+    `paths_to_describe(named)` in a machine of the same image, and `set_up` are the paths that the set-up
+    changed. `mentioned` are the words of the task.
     """
     listed = {entry.path: entry for entry in left}
-    wanted = _Wanted(named, fresh, set_up)
+    wanted = _Wanted(named, fresh, set_up, mentioned)
     entries = [entry for entry in left if wanted.includes(entry)]
     entries += _missing_parents(entries, listed, fresh)
     worldly = tuple(sorted(set(entries), key=lambda entry: entry.path))
@@ -116,12 +165,21 @@ def changed_tools(
 class _Wanted:
     """Decides which of the files that an agent left its fresh copy gets."""
 
-    def __init__(self, named: Sequence[str], fresh: Mapping[str, FileEntry], set_up: Sequence[str]) -> None:
-        self.set_up = set_up
+    def __init__(
+        self,
+        named: Sequence[str],
+        fresh: Mapping[str, FileEntry],
+        set_up: Sequence[str],
+        mentioned: Collection[str],
+    ) -> None:
+        self.set_up = [path for path in set_up if _is_tool(path)]
+        self._of_set_up = frozenset(set_up)
+        self._mentioned = mentioned
         self._opened = tuple(path for path in named if self._may_open(path, fresh.get(path)))
         folders = [fresh[folder].names for folder in COMMAND_FOLDERS if folder in fresh]
         self._commands = {name for names in folders for name in names}
-        self._commands.update(PurePosixPath(path).name for path in set_up)
+        self._commands.update(PurePosixPath(path).name for path in self.set_up)
+        self._commands.update(STARTED_BY_TOOLS)
 
     @staticmethod
     def _may_open(path: str, entry: FileEntry | None) -> bool:
@@ -133,10 +191,23 @@ class _Wanted:
     def includes(self, entry: FileEntry) -> bool:
         path = entry.path
         if not _is_tool(path, entry.kind):
-            return True
+            return not self._is_strange_setting(path)
         if _below(path, LOADERS):
             return False
+        if path.count("/") == 1 and path[1:] in self._mentioned:
+            return True
         return self._is_opened(path) or self._is_new_command(entry)
+
+    def _is_strange_setting(self, path: str) -> bool:
+        """Return whether a path lies in a hidden file or folder of a home that the task is not about.
+
+        Programs of the image read their settings there: curl, jq, sqlite3, a login shell.
+        """
+        found = _SETTING.match(path)
+        if found is None or found["setting"] in self._of_set_up:
+            return False
+        name = found["name"]
+        return name not in self._mentioned and _TOOLS_OF_SETTINGS.get(name) not in self._mentioned
 
     def is_complete(self, path: str) -> bool:
         return not _is_tool(path) or self._is_opened(path)
@@ -147,8 +218,11 @@ class _Wanted:
     def _is_new_command(self, entry: FileEntry) -> bool:
         folder, _, name = entry.path.rpartition("/")
         runs = entry.kind == "link" or (entry.kind == "file" and entry.mode & 0o111 != 0)
-        fits = COMMAND_NAME.fullmatch(name) is not None and name not in self._commands
-        return folder in COMMAND_FOLDERS and runs and fits
+        if folder not in COMMAND_FOLDERS or not runs or name in self._commands:
+            return False
+        if entry.kind == "link" and folder in INTERPRETER_FOLDERS and name in FOLDERS_OF_INTERPRETERS:
+            return False
+        return COMMAND_NAME.fullmatch(name) is not None or name in self._mentioned
 
 
 def _missing_parents(

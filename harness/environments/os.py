@@ -12,7 +12,11 @@ from pydantic import Field
 
 from harness.environments.environment import Environment
 from harness.environments.machine_files import (
+    SHELLS,
+    USERS,
     changed_tools,
+    login_shells,
+    mentioned_names,
     named_tool_paths,
     paths_to_describe,
     plan_all,
@@ -25,7 +29,7 @@ from harness.environments.tool import Arguments, Tool
 from harness.environments.world import World
 from harness.errors import DataError, SandboxError, UsageError
 from harness.model import Task
-from harness.sandbox.file_copies import Snapshot, copy_files, take_snapshot
+from harness.sandbox.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
 from harness.sandbox.file_entries import FileEntry
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ShellEnd, ShellResult
@@ -36,8 +40,7 @@ MOST_COMMAND_SECONDS = 120
 SETUP_SECONDS = 60.0
 START_SECONDS = 10.0
 KEEP_BYTES = 12_000
-# How long a machine may be there in which the outcome is judged.
-COPY_SECONDS = 300.0
+MAX_USERS_BYTES = 1 << 20
 LIMITS = Limits(
     memory_mb=1024,
     processes=256,
@@ -84,10 +87,12 @@ class Machine(World):
     """The environment of a task of `os`, and the fresh machines in which its outcome is judged.
 
     `task_text` is all that the agent was told. `before` are the files that the set-up changed, as they
-    were before the agent acted, at the time `began_ns`.
+    were before the agent acted, at the time `began_ns`. `deadline_seconds` is the life of each machine: it is
+    longer than a grader may take, so that the grader's own limit ends first.
     """
 
     sandbox: RootSandbox
+    deadline_seconds: float
     task_text: str
     before: Snapshot
     began_ns: int
@@ -96,7 +101,7 @@ class Machine(World):
     @contextlib.asynccontextmanager
     async def copy_before(self) -> AsyncIterator[RootSandbox]:
         """Open a fresh machine as this one was before the agent acted. Raises SandboxError."""
-        async with _machine(self.opening, COPY_SECONDS) as copy:
+        async with _machine(self.opening, self.deadline_seconds) as copy:
             try:
                 await copy_files(plan_all(self.before.entries), self.before.read_ranges, copy)
             except UnreadableFiles as error:
@@ -113,15 +118,30 @@ class Machine(World):
         """
         left = await self.left()
         named = named_tool_paths((self.task_text, *texts))
-        async with _machine(self.opening, COPY_SECONDS) as copy:
+        async with _machine(self.opening, self.deadline_seconds) as copy:
             fresh = await copy.describe(paths_to_describe(named))
             tools = plan_tools(self.before.entries)
-            plan = plan_copy(left, named, fresh, [entry.path for entry in tools.entries])
+            set_up = [entry.path for entry in self.before.entries]
+            plan = plan_copy(left, named, fresh, set_up, mentioned_names((self.task_text, *texts)))
+            await self._refuse_strange_shells(plan, named)
             await copy_files(tools, self.before.read_ranges, copy)
             copy.agent_acted = True
             await copy_files(plan, self.sandbox.read_ranges, copy)
             changed = [entry.path for entry in plan.entries if entry.ctime_ns >= self.began_ns]
             yield Copy(copy, tuple(changed), tuple(changed_tools(left, plan, fresh, self.began_ns)))
+
+    async def _refuse_strange_shells(self, plan: CopyPlan, named: Sequence[str]) -> None:
+        """Raise UnreadableFiles where a user has a login shell that is neither the image's nor the task's.
+
+        A check that acts as that user would run the agent's program in the place of its own.
+        """
+        users = next((entry for entry in plan.entries if entry.path == USERS), None)
+        if users is None or users.kind != "file":
+            return
+        text = await self.sandbox.read_ranges([(USERS, 0, min(users.size, MAX_USERS_BYTES))])
+        for user, shell in login_shells(text.decode("utf-8", "backslashreplace")):
+            if shell not in SHELLS and shell not in named:
+                raise UnreadableFiles(f"the login shell of {user} is {shell}, a program of the agent's")
 
     async def is_changed(self) -> bool:
         """Return whether the agent changed any file. Raises UnreadableFiles."""
@@ -182,6 +202,7 @@ async def open_machine(
             end=sandbox.end_all,
             terminal=sandbox.terminal,
         )
+        machine.deadline_seconds = deadline_seconds
         machine.task_text = task.prompt
         machine.before = await _snapshot(sandbox) if setup.changes_files else Snapshot()
         machine.began_ns = await sandbox.begin()

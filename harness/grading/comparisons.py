@@ -8,7 +8,7 @@ from harness.environments.scripts import Script
 
 # None of these modules opens a file, starts a program or runs a text as code.
 _PLAIN_MODULES = {
-    *("collections", "datetime", "decimal", "fractions", "functools", "itertools", "json", "math"),
+    *("collections", "decimal", "fractions", "functools", "itertools", "json", "math"),
     *("operator", "re", "statistics", "string", "sys", "unicodedata"),
 }
 _REACHING_NAMES = {

@@ -29,6 +29,10 @@ REPLACED_TOOLS = "replaced_tools"
 UNREADABLE_FILES = "unreadable_files"
 CHANGED_WORLD = "changed_world"
 KEPT_CHARACTERS = 500
+PASS_UNTOUCHED = (
+    "the checks also pass in a machine in which nobody has acted, without an answer: they tell nothing, "
+    "perhaps because they look for processes, which are not copied"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ class _Judgement:
         self._before = before
         self._parameters = [answer]
         self._integrity: dict[str, Any] = {}
+        # Whether a step was taken in the files that the agent left.
+        self._looked = False
 
     async def verdict(self) -> Verdict:
         for number, step in enumerate(self._steps, 1):
@@ -152,7 +158,24 @@ class _Judgement:
             if verdict is not None and not (isinstance(step, Observation) and _ended_by_itself(result)):
                 return verdict
             self._parameters.append(result.stdout.data.decode("utf-8", "replace"))
+        if self._looked and await self._pass_untouched():
+            return Verdict(Status.FAILED, 0.0, self._integrity, PASS_UNTOUCHED)
         return Verdict(Status.PASSED, 1.0, self._integrity)
+
+    async def _pass_untouched(self) -> bool:
+        """Return whether the steps pass without an agent: in a machine as before it acted, without an answer.
+
+        Such steps look for something that no copy has, as processes, or for nothing.
+        """
+        parameters = [""]
+        async with self._machine.copy_before() as untouched:
+            for step in self._steps:
+                script = step if isinstance(step, Script) else step.script
+                result = await run_script(untouched, script, parameters, timeout=SCRIPT_SECONDS)
+                if isinstance(step, Script) and result.exit_code != 0:
+                    return False
+                parameters.append(result.stdout.data.decode("utf-8", "replace"))
+        return True
 
     async def _take(self, step: Step) -> ExecResult:
         match step:
@@ -177,6 +200,7 @@ class _Judgement:
             program = await self._compiled(script)
         except CompilationFailed as failed:
             return failed.result
+        self._looked = True
         async with self._machine.copy_left(self._texts) as copy:
             self._note(copy)
             return await run_script(

@@ -64,10 +64,10 @@ def find_fate(client: APIClient, container_id: str) -> Fate:
         fate = _reported(client, container_id)
         if fate is not None:
             return fate
-        running, exit_code = _state(client, container_id)
+        running, exit_code, out_of_memory = _state(client, container_id)
         if not running:
             time.sleep(REPORT_SECONDS)
-            return _reported(client, container_id) or Fate(Cause.OUTSIDE, exit_code)
+            return _reported(client, container_id) or _unreported(exit_code, out_of_memory)
         if time.monotonic() > deadline:
             # PID 1 keeps its stream as long as it lives.
             return Fate(Cause.OUTSIDE)
@@ -105,6 +105,18 @@ def _reported(client: APIClient, container_id: str) -> Fate | None:
     return None
 
 
+def _unreported(exit_code: int | None, out_of_memory: bool) -> Fate:
+    """Return the fate of a container whose end is not among the engine's events.
+
+    An engine that was restarted knows none, and a busy one keeps the last few only.
+    """
+    if out_of_memory:
+        return Fate(Cause.MEMORY, exit_code)
+    # Nobody outside makes a process end with a code of its own.
+    ended_itself = exit_code is not None and 0 < exit_code < 128
+    return Fate(Cause.INSIDE if ended_itself else Cause.OUTSIDE, exit_code)
+
+
 def _events(client: APIClient, container_id: str) -> Iterator[dict[str, Any]]:
     """Yield what the engine remembers of a container, the oldest first: its last 256 events of all."""
     with engine_errors("ask the engine about a sandbox"):
@@ -124,13 +136,14 @@ def _events(client: APIClient, container_id: str) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def _state(client: APIClient, container_id: str) -> tuple[bool, int | None]:
-    """Return whether a container runs, and its exit code where it is there and does not."""
+def _state(client: APIClient, container_id: str) -> tuple[bool, int | None, bool]:
+    """Return whether a container runs, its exit code if it has ended, and whether it ran out of memory."""
     from docker.errors import NotFound
 
     with engine_errors("inspect a sandbox"):
         try:
             state = client.inspect_container(container_id)["State"]
         except NotFound:
-            return False, None
-    return bool(state["Running"]), None if state["Running"] else int(state["ExitCode"])
+            return False, None, False
+    exit_code = None if state["Running"] else int(state["ExitCode"])
+    return bool(state["Running"]), exit_code, bool(state["OOMKilled"])

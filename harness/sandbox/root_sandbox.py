@@ -67,7 +67,10 @@ class RootSandbox(Sandbox):
         what the shell reads: if it starts another shell, as `su` does, that one goes on in its place.
         Raises UsageError where the text cannot be a command.
         """
-        text = command.encode("utf-8", "surrogateescape")
+        try:
+            text = command.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise UsageError(f"a command cannot have {error.object[error.start]!r} in it") from error
         if b"\0" in text:
             raise UsageError("a command cannot have NUL bytes in it")
         if len(text) > MAX_COMMAND_BYTES:

@@ -499,7 +499,7 @@ class Sandbox:
     async def _diagnosis(self, lost: ConnectionLost) -> SandboxError:
         """Return the error that says why the stream has ended. Raises SandboxError where nobody can say."""
         self.clean = False
-        if self._disk is not None and self._disk.over:
+        if self._disk is not None and await self._disk.is_over():
             return self._ended_for_disk(self._disk)
         stderr, acted_in = self._connection.stderr, self.agent_acted
         return await explain_loss(self._client, self.container_id, lost, stderr=stderr, acted_in=acted_in)

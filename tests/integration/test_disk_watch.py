@@ -13,9 +13,11 @@ from docker import APIClient
 from harness import Sandbox
 from harness.errors import SandboxError
 from harness.sandbox import disk_watch, reaper
+from harness.sandbox.container import remove
 from harness.sandbox.failures import SandboxOutOfDisk
 from harness.sandbox.images import build_images
 from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.root_sandbox import RootSandbox
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -27,7 +29,7 @@ WRITE = "dd if=/dev/zero of={path} bs=1M count={mb} status=none"
 
 @pytest.fixture(scope="module", autouse=True)
 def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
+    build_images(client, ["python", "shell"], notify=print)
 
 
 @contextlib.asynccontextmanager
@@ -136,7 +138,18 @@ def shrinking_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_watch, "free_bytes", lambda root: next(free))
 
 
-@pytest.mark.usefixtures("shrinking_disk")
+@pytest.fixture
+def disk_of_the_sandbox(monkeypatch: pytest.MonkeyPatch, shrinking_disk: None) -> None:
+    """Let the end of the sandbox give back what the disk has lost."""
+
+    def remove_and_give_back(client: APIClient, container_id: str) -> None:
+        remove(client, container_id)
+        monkeypatch.setattr(disk_watch, "free_bytes", lambda root: 1 << 61)
+
+    monkeypatch.setattr(disk_watch, "remove", remove_and_give_back)
+
+
+@pytest.mark.usefixtures("disk_of_the_sandbox")
 @pytest.mark.parametrize("statement", UNSEEN.values(), ids=UNSEEN.keys())
 async def test_a_file_that_nobody_can_count_is_told_by_the_room_that_is_gone(
     client: APIClient, statement: str
@@ -144,6 +157,22 @@ async def test_a_file_that_nobody_can_count_is_told_by_the_room_that_is_gone(
     async with opened(client) as sandbox:
         with pytest.raises(SandboxOutOfDisk, match="cannot be counted"):
             await sandbox.exec(["python3", "-c", HOLD % statement])
+
+
+@pytest.mark.usefixtures("shrinking_disk")
+async def test_a_sandbox_whose_end_gives_no_room_back_is_not_blamed(client: APIClient) -> None:
+    async with opened(client) as sandbox:
+        with pytest.raises(SandboxError, match="others took the room") as raised:
+            await sandbox.exec(["python3", "-c", HOLD % next(iter(UNSEEN.values()))])
+    assert raised.value.outside
+
+
+@pytest.mark.usefixtures("shrinking_disk")
+async def test_processes_of_other_users_are_looked_into(client: APIClient) -> None:
+    async with RootSandbox.open("shell", client=client) as sandbox:
+        await sandbox.open_shell()
+        await sandbox.run("setpriv --reuid 1234 --regid 1234 --clear-groups sleep 600 &")
+        assert str((await sandbox.run("echo one; sleep 1; echo two")).output) == "one\ntwo\n"
 
 
 async def test_deleted_files_that_fit_are_no_reason_to_end_a_sandbox(client: APIClient) -> None:

@@ -110,6 +110,10 @@ STEERING = {
     "a module": "/usr/local/lib/python3.11/dist-packages/x.pth",
     "a tool under a new name": "/usr/x86_64-linux-gnu/bin/as",
     "the guest": "/opt/harness/guest/main.py",
+    "settings of curl": "/root/.curlrc",
+    "settings of jq": "/root/.jq",
+    "a login profile": "/home/jack/.profile",
+    "a tool that tar starts": "/usr/local/bin/zstd",
 }
 
 
@@ -151,6 +155,31 @@ async def test_tools_are_those_of_the_set_up(opening: Opening) -> None:
     init = "mv /usr/bin/wc /usr/bin/count; echo 'echo ours' > /usr/bin/wc; chmod +x /usr/bin/wc"
     async with copied(opening, "echo 'echo forged' > /usr/bin/wc; rm /usr/bin/count", init=init) as copy:
         assert await output(copy, "wc; echo x | count -l") == "ours\n1\n"
+
+
+async def test_a_link_to_modules_beside_an_interpreter_does_not_come_over(opening: Opening) -> None:
+    async with copied(
+        opening, "mkdir /root/e; ln -s /root/e /usr/bin/lib; ln -s /root/e /usr/sbin/lib"
+    ) as copy:
+        assert await output(copy, "ls -d /usr/bin/lib /usr/sbin/lib 2> /dev/null") == ""
+
+
+async def test_settings_that_the_set_up_made_come_over_as_the_agent_left_them(opening: Opening) -> None:
+    async with copied(opening, "echo 2 > ~/.curlrc", init="echo 1 > ~/.curlrc") as copy:
+        assert await output(copy, "cat ~/.curlrc") == "2\n"
+
+
+async def test_a_login_shell_of_the_agents_is_refused(opening: Opening) -> None:
+    make = "useradd jack; sed -i 's,^jack:.*,jack:x:1:1::/home/jack:/usr/local/bin/x,' /etc/passwd"
+    with pytest.raises(UnreadableFiles, match="the login shell of jack is /usr/local/bin/x"):
+        async with copied(opening, make):
+            pass
+
+
+async def test_a_login_shell_that_the_task_names_is_not(opening: Opening) -> None:
+    make = "useradd jack; sed -i 's,^jack:.*,jack:x:1:1::/home/jack:/usr/local/bin/x,' /etc/passwd"
+    async with copied(opening, make, prompt="Make /usr/local/bin/x the shell of jack.") as copy:
+        assert await output(copy, "getent passwd jack | cut -d : -f 7") == "/usr/local/bin/x\n"
 
 
 async def test_a_link_in_the_place_of_a_folder_leads_nothing_elsewhere(opening: Opening) -> None:

@@ -192,8 +192,8 @@ OTHERS = (
     ),
     (
         SANDBOX,
-        "self.clean = False\n        if self._disk is not None and self._disk.over:",
-        "if self._disk is not None and self._disk.over:",
+        "self.clean = False\n        if self._disk is not None and await self._disk.is_over():",
+        "if self._disk is not None and await self._disk.is_over():",
         f"{DOUBT}::test_a_lost_guest_puts_a_sandbox_in_doubt",
     ),
     # Reports and verdicts.
@@ -433,8 +433,8 @@ OTHERS = (
     # The machine of an agent that is root.
     (
         JUDGES,
-        "result.exit_code != 0:",
-        "result.exit_code > 0:",
+        "    if result.exit_code != 0:\n        said",
+        "    if result.exit_code > 0:\n        said",
         f"{JUDGEMENT}::test_a_check_fails_unless_it_ends_with_0",
     ),
     (JUDGES, " or result.stdout.truncated:", ":", f"{JUDGEMENT}::test_a_check_whose_output_was_cut_fails"),
@@ -463,6 +463,12 @@ OTHERS = (
         f"{JUDGEMENT}::test_an_agent_that_changes_the_question_fails",
     ),
     (
+        JUDGES,
+        "if self._looked and await",
+        "if False and await",
+        f"{JUDGEMENT}::test_checks_that_pass_without_an_agent_pass_nobody",
+    ),
+    (
         f"{GUEST}/main.py",
         "    sys.path.clear()\n",
         "",
@@ -482,8 +488,8 @@ OTHERS = (
     ),
     (
         "harness/environments/machine_files.py",
-        " and name not in self._commands",
-        "",
+        " or name in self._commands:",
+        ":",
         f"{UNIT}/test_machine_files.py::test_a_new_command_is_copied_and_one_that_hides_another_is_not",
     ),
     (

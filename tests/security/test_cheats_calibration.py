@@ -179,7 +179,14 @@ class Ground:
     async def _current(self) -> Sandbox:
         if self._sandbox is None or not self._sandbox.clean:
             await self.renew()
-            limits = Limits(memory_mb=512, processes=96, disk_mb=32, inodes=8192, cpu_seconds=4)
+            limits = Limits(
+                memory_mb=512,
+                processes=96,
+                disk_mb=32,
+                inodes=8192,
+                cpu_seconds=4,
+                uncounted_sockets=True,
+            )
             self._sandbox = await self._open.enter_async_context(
                 Sandbox.open("python", client=self._client, limits=limits)
             )
@@ -200,7 +207,7 @@ async def ground(client: APIClient) -> AsyncIterator[Ground]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ours(client: APIClient) -> AsyncIterator[Sandbox]:
-    limits = Limits(cpu_seconds=2, wall_seconds=5, memory_mb=256, processes=64)
+    limits = Limits(cpu_seconds=2, wall_seconds=5, memory_mb=256, processes=64, uncounted_sockets=True)
     async with Sandbox.open("python", client=client, limits=limits, seccomp="strict") as sandbox:
         yield sandbox
 

@@ -12,7 +12,7 @@ from shell_attacks import ATTACKS, CHAINS, COMMANDS, COMPARE, EXAMPLE, INIT, LIB
 from harness.environments.opening import Opening
 from harness.environments.os import LIMITS, Machine, OsSetup, open_machine
 from harness.environments.scripts import Script, run_script
-from harness.grading.shell_state import StateChecks, grade_state
+from harness.grading.shell_state import PASS_UNTOUCHED, StateChecks, grade_state
 from harness.model import Status, Submission, Task, Verdict
 from harness.sandbox.images import build_images, require_image
 
@@ -183,6 +183,20 @@ async def test_a_program_that_a_check_starts_does_not_write_to_the_memory_of_the
         )
         verdict = await graded(world, StateChecks((check,)), "")
     assert verdict.status is Status.FAILED
+
+
+async def test_a_check_that_no_copy_can_answer_passes_nobody(opening: Opening) -> None:
+    """A process of the set-up is in no copy, so that the check would pass an agent that does nothing."""
+    init = "setsid sleep 4711 > /dev/null 2>&1 &"
+    async with machine(opening, init=init) as world:
+        verdict = await graded(world, StateChecks((Script("bash", "! pgrep -f 'sleep 471[1]'"),)), "")
+    assert (verdict.status, verdict.evidence) == (Status.FAILED, PASS_UNTOUCHED)
+
+
+async def test_a_command_that_is_no_text_is_refused_and_not_run(opening: Opening) -> None:
+    async with machine(opening) as world:
+        observation = await world.call("bash", {"command": "echo \ud800"})
+    assert observation.text == "a command cannot have '\\ud800' in it"
 
 
 async def test_a_check_that_ends_by_a_signal_fails(opening: Opening) -> None:

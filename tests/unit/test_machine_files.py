@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from harness.environments.machine_files import changed_tools, named_tool_paths, plan_copy, plan_tools
+from harness.environments.machine_files import (
+    changed_tools,
+    login_shells,
+    mentioned_names,
+    named_tool_paths,
+    plan_copy,
+    plan_tools,
+)
 from harness.errors import SandboxError
 from harness.sandbox.file_entries import FileEntry, file_entries
 
@@ -31,14 +38,19 @@ FRESH = {
 }
 
 
-def copied(*left: FileEntry, named: tuple[str, ...] = (), set_up: tuple[str, ...] = ()) -> list[str]:
-    return [each.path for each in plan_copy(left, named, FRESH, set_up).entries]
+def copied(
+    *left: FileEntry,
+    named: tuple[str, ...] = (),
+    set_up: tuple[str, ...] = (),
+    mentioned: tuple[str, ...] = (),
+) -> list[str]:
+    return [each.path for each in plan_copy(left, named, FRESH, set_up, mentioned).entries]
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        *("/root/.bashrc", "/home/jack/x", "/tmp/x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
+        *("/root/x", "/home/jack/x/.bashrc", "/tmp/.x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
         *("/etc/passwd", "/etc/cron.d/job", "/srv/pyvenv.cfg"),
     ],
 )
@@ -76,6 +88,57 @@ def test_a_command_that_cannot_be_run_is_not_copied() -> None:
 def test_a_command_of_the_set_up_is_not_replaced() -> None:
     path = "/usr/local/bin/calc"
     assert copied(entry(path, mode=0o755), set_up=(path,)) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/root/.curlrc", "/root/.ssh/config", "/home/jack/.profile", "/root/.config/x/y"]
+)
+def test_hidden_settings_in_a_home_are_not_copied_unless_the_task_is_about_them(path: str) -> None:
+    name = path.split("/")[3 if path.startswith("/home") else 2]
+    assert copied(entry(path)) == []
+    assert copied(entry(path), mentioned=(name,)) == [path]
+    home = path[: path.index(name) + len(name)]
+    assert copied(entry(path), set_up=(home,)) == [path]
+
+
+def test_a_task_that_speaks_of_a_tool_is_about_its_settings() -> None:
+    assert copied(entry("/root/.gitconfig"), mentioned=("git",)) == ["/root/.gitconfig"]
+
+
+@pytest.mark.parametrize("name", ["lib", "Modules", "share"])
+def test_a_link_beside_an_interpreter_is_not_copied_under_the_name_of_a_folder_that_it_looks_for(
+    name: str,
+) -> None:
+    assert copied(entry(f"/usr/bin/{name}", "link")) == []
+
+
+def test_a_command_that_tools_start_by_themselves_is_not_copied() -> None:
+    assert copied(entry("/usr/local/bin/zstd", mode=0o755)) == []
+
+
+def test_a_command_with_a_strange_name_is_copied_where_the_task_mentions_it() -> None:
+    path = "/usr/local/bin/three.py"
+    assert copied(entry(path, mode=0o755), mentioned=("three.py",)) == [path]
+
+
+def test_a_file_at_the_top_is_copied_where_the_task_mentions_it() -> None:
+    assert copied(entry("/answer.txt"), mentioned=("answer.txt",)) == ["/answer.txt"]
+
+
+def test_words_of_a_task_are_found() -> None:
+    assert {".bashrc", "answer.txt", "git"} <= mentioned_names(["Put it in ~/.bashrc; answer.txt. Use git."])
+
+
+def test_a_path_through_a_link_of_the_image_is_that_of_its_target() -> None:
+    assert named_tool_paths(["ls /lib/systemd/system/a.service /bin/x"]) == (
+        "/usr/bin/x",
+        "/usr/lib/systemd/system/a.service",
+    )
+
+
+def test_login_shells_are_read_as_the_c_library_reads_them() -> None:
+    users = "root:x:0:0:root:/root:/bin/bash\nbroken\njack:x:1:1::/home/jack:\n"
+    assert list(login_shells(users)) == [("root", "/bin/bash"), ("jack", "/bin/sh")]
 
 
 def test_paths_that_a_task_names_are_found() -> None:

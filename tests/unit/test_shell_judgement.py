@@ -14,6 +14,7 @@ from harness.environments.scripts import Script
 from harness.grading import shell_state
 from harness.grading.shell_state import (
     CHANGED_WORLD,
+    PASS_UNTOUCHED,
     REPLACED_TOOLS,
     UNREADABLE_FILES,
     Gold,
@@ -75,6 +76,7 @@ class Ran:
 
     calls: list[tuple[int, str, list[str], bool]] = field(default_factory=list)
     results: dict[str, list[ExecResult]] = field(default_factory=dict)
+    untouched: ExecResult = field(default_factory=lambda: ended(1))
 
 
 @pytest.fixture
@@ -91,6 +93,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
         confined: bool = False,
         program: bytes | None = None,
     ) -> ExecResult:
+        if sandbox.number == 0 and script.code == LOOKS.code:
+            return record.untouched
         record.calls.append((sandbox.number, script.code, list(parameters), confined))
         waiting = record.results.get(script.code, [])
         return waiting.pop(0) if waiting else ended()
@@ -157,7 +161,7 @@ async def test_the_output_of_a_check_is_escaped(ran: Ran) -> None:
 
 
 async def test_how_an_observation_ends_says_nothing(ran: Ran) -> None:
-    ran.results = {"calc": [ended(1, stdout=b"42")]}
+    ran.results = {"calc": [ended(1, stdout=b"42")], COMPARES.code: [ended(0), ended(1)]}
     assert (await graded(Machine(), Observation(Script("bash", "calc")), COMPARES)).status is Status.PASSED
     assert ran.calls[1] == (0, COMPARES.code, ["a", "42"], False)
 
@@ -198,6 +202,12 @@ async def test_other_changes_fail_nobody(
 async def test_changed_tools_are_a_sign_of_tampering(ran: Ran) -> None:
     verdict = await graded(Machine(changed_tools=("/usr/bin/wc",)), LOOKS)
     assert verdict == Verdict(Status.PASSED, 1.0, {"integrity": REPLACED_TOOLS})
+
+
+async def test_checks_that_pass_without_an_agent_pass_nobody(ran: Ran) -> None:
+    ran.untouched = ended()
+    verdict = await graded(Machine(), LOOKS)
+    assert (verdict.status, verdict.evidence) == (Status.FAILED, PASS_UNTOUCHED)
 
 
 async def test_files_that_cannot_be_copied_fail(ran: Ran) -> None:

@@ -36,18 +36,20 @@ _SHOW_PATH = 'source ~/.bashrc > /dev/null 2>&1; printf "%s" "$PATH"'
 _FIND_COMMAND = r"""wanted=${2%$'\n'}/echo-love
 IFS=:
 set -f
+found=0
 for folder in $3; do
-  if [ -f "$folder/echo-love" ] && [ -x "$folder/echo-love" ]; then
-    [ "$folder/echo-love" -ef "$wanted" ] && [ "$(cat "$wanted")" = 'echo "I love myself."' ]
-    exit
+  if [ -e "$folder/echo-love" ]; then
+    [ "$folder/echo-love" -ef "$wanted" ] || exit 1
+    found=1
   fi
 done
-exit 1
+[ $found = 1 ] && [ -x "$wanted" ] && [ "$(cat "$wanted")" = 'echo "I love myself."' ]
 """
 _MOVED_FILE = "/home/user1/os/linux/commands/MyPersonalComputer.config"
 _COMPARE_PATH = f"from sys import argv\nexit(0 if argv[1].strip() == {_MOVED_FILE!r} else 1)"
 _SEE_MOVED = (
-    f"[ ! -e {_MOVED_FILE} ] && [ -f /home/user2/MyPersonalComputer.config ] && "
+    f"[ -d /home/user1/os/linux/commands ] && [ ! -e {_MOVED_FILE} ] && "
+    "[ -f /home/user2/MyPersonalComputer.config ] && "
     "[ \"$(cat /home/user2/MyPersonalComputer.config)\" = 'Linux-Ubuntu-20.04?' ]"
 )
 # By the SHA-256 of upstream's own checks.

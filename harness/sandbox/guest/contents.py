@@ -59,16 +59,29 @@ def list_changed(since_ns: int) -> list[dict[str, Any]]:
         listing.add("/", facts)
     folders = list(STARTS)
     while folders:
-        with os.scandir(folders.pop()) as found:
-            for entry in found:
-                if entry.path in SKIPPED:
-                    continue
+        try:
+            folders += _list_folder(folders.pop(), since_ns, listing)
+        except FileNotFoundError:
+            continue  # a process of the set-up has removed it
+    return listing.entries
+
+
+def _list_folder(folder: str, since_ns: int, listing: _Listing) -> list[str]:
+    """List what was changed in a folder, and return the folders in it."""
+    folders = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.path in SKIPPED:
+                continue
+            try:
                 facts = entry.stat(follow_symlinks=False)
                 if facts.st_ctime_ns >= since_ns:
                     listing.add(entry.path, facts)
-                if stat.S_ISDIR(facts.st_mode):
-                    folders.append(entry.path)
-    return listing.entries
+            except FileNotFoundError:
+                continue  # a process of the set-up has removed it
+            if stat.S_ISDIR(facts.st_mode):
+                folders.append(entry.path)
+    return folders
 
 
 class _Listing:

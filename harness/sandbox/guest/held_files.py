@@ -1,9 +1,10 @@
 """Counts the files without a name that processes of this container hold open.
 
 Such a file takes disk until the last process lets go of it, and no walk over names finds it. The count is of
-blocks, each file once. A process can hold files where nobody can look: it forbids a look at itself, maps a
-file and closes it, or sends it through a socket and leaves it there. So the count also says whether there is
-such a place, and how much room the disk has. Together these tell who has taken the room.
+blocks, each file once. The processes of each user are looked into by a child with that user. A process can
+hold files where nobody can look: it forbids a look at itself, maps a file and closes it, or sends it through
+a socket and leaves it there. So the count also says whether there is such a place, and how much room the
+disk has.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import os
 import re
 import stat
 
-from . import processes
+from . import apart, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 BLOCK_BYTES = 512
 # More than this are not looked at, which takes a tenth of a second: then there may be others.
@@ -33,17 +35,21 @@ class Count:
     """The files that were found so far. `unknown` is whether there may be others."""
 
     def __init__(self) -> None:
-        self._bytes: dict[tuple[int, int], int] = {}
+        self.files: dict[tuple[int, int], int] = {}
         self._looked = 0
         self._memory = frozenset(_devices_in_memory())
         self.unknown = False
 
     @property
     def bytes(self) -> int:
-        return sum(self._bytes.values())
+        return sum(self.files.values())
 
-    def add(self, pids: Iterable[int]) -> None:
-        """Look into these processes. One that has ended meanwhile holds nothing."""
+    def add(self, pids: Iterable[int]) -> list[int]:
+        """Look into these processes; return those that may not be looked into by this one's user.
+
+        One that has ended meanwhile holds nothing.
+        """
+        closed = []
         for pid in pids:
             try:
                 self._look_at_descriptors(pid)
@@ -51,7 +57,21 @@ class Count:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except OSError:
+                closed.append(pid)
+        return closed
+
+    def add_of_users(self, pids: Iterable[int]) -> None:
+        """Look into these processes, each with its own user and group."""
+        for (uid, gid), members in _by_users(pids).items():
+            if uid in apart.RESERVED:
+                continue  # a child of PID 1 that is not a job yet
+            try:
+                found = _look_as(uid, gid, members)
+            except (OSError, ValueError):
                 self.unknown = True
+                continue
+            self.unknown = self.unknown or found["unknown"]
+            self.files.update({(device, inode): size for device, inode, size in found["files"]})
 
     def _look_at_descriptors(self, pid: int) -> None:
         for number in os.listdir(f"/proc/{pid}/fd"):
@@ -62,7 +82,7 @@ class Count:
             try:
                 facts = os.stat(f"/proc/{pid}/fd/{number}")
                 if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 0 and facts.st_dev not in self._memory:
-                    self._bytes[facts.st_dev, facts.st_ino] = facts.st_blocks * BLOCK_BYTES
+                    self.files[facts.st_dev, facts.st_ino] = facts.st_blocks * BLOCK_BYTES
                 elif stat.S_ISSOCK(facts.st_mode):
                     facts_of_socket = _read(f"/proc/{pid}/fdinfo/{number}")
                     self.unknown = self.unknown or bool(IN_FLIGHT.search(facts_of_socket))
@@ -80,10 +100,48 @@ def report() -> bytes:
     """Return as JSON the bytes in files without a name, whether there may be more, and the room on `/`."""
     count = Count()
     trusted = {os.getpid(), *processes.ours}
-    count.add(pid for pid, _started in processes.everyone() if pid not in trusted)
+    count.add_of_users(count.add(pid for pid, _started in processes.everyone() if pid not in trusted))
     root = os.statvfs("/")
     facts = {"bytes": count.bytes, "unknown": count.unknown, "free_bytes": root.f_bfree * root.f_frsize}
     return json.dumps(facts).encode()
+
+
+def _by_users(pids: Iterable[int]) -> dict[tuple[int, int], list[int]]:
+    """Return processes by their effective user and group. One that has ended meanwhile is left out."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for pid in pids:
+        try:
+            status = _read(f"/proc/{pid}/status")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        user, group = (int(status.partition(b"\n%s:" % name)[2].split()[1]) for name in (b"Uid", b"Gid"))
+        groups.setdefault((user, group), []).append(pid)
+    return groups
+
+
+def _look_as(uid: int, gid: int, pids: list[int]) -> dict[str, Any]:
+    """Return what a child with this user and group finds in these processes. Raises OSError, ValueError."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(read_end)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            count = Count()
+            closed = count.add(pids)
+            files = [[*place, size] for place, size in count.files.items()]
+            said = json.dumps({"files": files, "unknown": count.unknown or bool(closed)}).encode()
+            with os.fdopen(write_end, "wb") as pipe:
+                pipe.write(said)
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(pid, 0)
+    found: dict[str, Any] = json.loads(answer)
+    return found
 
 
 def _read(path: str) -> bytes:

@@ -194,8 +194,8 @@ class _Wanted:
             return not self._is_strange_setting(path)
         if _below(path, LOADERS):
             return False
-        if path.count("/") == 1 and path[1:] in self._mentioned:
-            return True
+        if not _below(path, TOOL_FOLDERS):
+            return path[1:] in self._mentioned or self._is_opened(path)
         return self._is_opened(path) or self._is_new_command(entry)
 
     def _is_strange_setting(self, path: str) -> bool:

@@ -125,6 +125,11 @@ def test_a_file_at_the_top_is_copied_where_the_task_mentions_it() -> None:
     assert copied(entry("/answer.txt"), mentioned=("answer.txt",)) == ["/answer.txt"]
 
 
+@pytest.mark.parametrize("name", ["bin", "lib", "etc", "usr"])
+def test_a_link_in_the_place_of_a_folder_of_tools_is_not_copied_whatever_the_task_mentions(name: str) -> None:
+    assert copied(entry(f"/{name}", "link"), mentioned=(name,), named=(f"/{name}/grep",)) == []
+
+
 def test_words_of_a_task_are_found() -> None:
     assert {".bashrc", "answer.txt", "git"} <= mentioned_names(["Put it in ~/.bashrc; answer.txt. Use git."])
 

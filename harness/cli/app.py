@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -68,7 +69,9 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
         _fail(error, "not enough memory", f"use less data, or a machine with more; {show}", INTERNAL_ERROR)
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename is not None else ""
-        _fail(error, f"{place}{error.strerror}", show, INTERNAL_ERROR)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "make room on the disk that is written to, then run it again" if full else show
+        _fail(error, f"{place}{error.strerror}", hint, INTERNAL_ERROR)
     hint = "a fault in harness itself: run it again with HARNESS_TRACEBACK=1 and report what it prints"
     _fail(error, f"{type(error).__name__}: {error}", hint, INTERNAL_ERROR)
 

@@ -45,14 +45,22 @@ def parse_yaml(text: str, path: Path | None = None) -> Any:
     MAX_NODES values, integers beyond 64 bits and text that no file name can hold are refused. Raises
     UsageError with the line, in `path` where that is named.
     """
+    loader = None
     try:
-        return yaml.load(text, _PlainLoader)
+        loader = _PlainLoader(text)
+        return loader.get_single_data()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position)
         raise _error(path, line, "a character that YAML does not allow") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise _error(path, mark.line if mark else 0, error.problem or "") from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        # The scanner makes characters of escapes such as "\\U00110000".
+        raise _error(path, loader.line if loader else 0, "an escape that stands for no character") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
 
 
 def _error(path: Path | None, line: int, problem: str) -> UsageError:

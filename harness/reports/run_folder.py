@@ -138,13 +138,25 @@ def read_run(folder: Path) -> StoredRun:
         stored = _StoredSummary.model_validate(parse_json(read_input(path)))
     except OSError as error:
         raise UsageError(
-            f"{path}: {error.strerror}", hint=f"the run was killed; harness run --resume {folder} ends it"
+            f"{path}: {error.strerror}",
+            hint=f"the run did not come to its end; harness run --resume {folder} ends it",
         ) from error
     except BrokenJSONError as error:
         raise UsageError(f"{path}:{error.line}: is not JSON: {error}") from error
     except ValidationError as error:
         raise UsageError(f"{path}: is not a summary: {first_error(error)}") from error
+    _require_records(folder, sum(stored.statuses.values()))
     return StoredRun(folder, manifest, stored.summary(), stored.duration_seconds)
+
+
+def _require_records(folder: Path, counted: int) -> None:
+    """Raise UsageError where a run folder does not hold the attempts that its summary counts."""
+    found = sum(1 for _ in stored_attempts(folder))
+    if found != counted:
+        raise UsageError(
+            f"{folder / ATTEMPTS} holds {found:,} attempts, and {folder / SUMMARY} counts {counted:,}: "
+            "one of the two was changed"
+        )
 
 
 def rewrite_report(run: StoredRun) -> Path:

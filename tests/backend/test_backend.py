@@ -500,9 +500,7 @@ async def test_a_program_that_never_ends_reaches_a_limit(sandbox: Sandbox) -> No
     assert (await judged(sandbox, "while True: pass")).ended == "cpu_seconds"
 
 
-async def test_nothing_of_a_program_is_left_for_the_next(sandbox: Sandbox) -> None:
-    await judged(sandbox, "open('/tmp/left', 'w').close()\ndef f(x): return 2 * x")
-    report = await judged(
-        sandbox, "import os\ndef f(x): return 2 * x if not os.path.exists('/tmp/left') else 0"
-    )
-    assert (report.results, sandbox.clean) == ((True, True), True)
+async def test_nothing_of_a_program_is_left_for_the_next(own: Sandbox) -> None:
+    await judged(own, "open('/tmp/left', 'w').close()\ndef f(x): return 2 * x")
+    report = await judged(own, "import os\ndef f(x): return 2 * x if not os.path.exists('/tmp/left') else 0")
+    assert (report.results, own.clean) == ((True, True), True)

@@ -23,7 +23,7 @@ PROBE = Path(probe.__file__).read_text(encoding="utf-8")
 # Takes every pipe that a user may have at full size, as root and as some who are not, and keeps them.
 PIPES = """
 import os, time
-for uid in (0, 1000, 65533, 65534):
+for uid in (0, 1000, 65534):
     if os.fork() == 0:
         os.setresuid(uid, uid, uid)
         pipes = []
@@ -33,7 +33,7 @@ for uid in (0, 1000, 65533, 65534):
         except OSError:
             open(f"/tmp/taken-by-{uid}", "w").close()
         time.sleep(60)
-while len([name for name in os.listdir("/tmp") if name.startswith("taken-by")]) < 4:
+while len([name for name in os.listdir("/tmp") if name.startswith("taken-by")]) < 3:
     time.sleep(0.01)
 print("taken", flush=True)
 """

@@ -184,7 +184,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "resolved": 1,
         "rate": 0.5,
         "pass_at_k": {"1": 0.5, "2": None},
-        "statuses": {"passed": 1, "infra_error": 1},
+        "statuses": {"passed": 1, "infra_error": 0},
         "by_category": {"c": CATEGORY, "d": CATEGORY},
         "integrity": {"sign": 1},
         "resolved_strict": {"tasks": 1, "resolved": 1, "resolved_strict": 1, "differ": 0},
@@ -332,3 +332,15 @@ def test_program_that_ends_or_floods_us_is_refused(
     path.write_text(program)
     with pytest.raises((UsageError, DataError), match=said):
         load_benchmark(str(path))
+
+
+@pytest.mark.parametrize("lines", [0, 2])
+def test_a_summary_that_does_not_fit_the_attempts_is_refused(tmp_path: Path, lines: int) -> None:
+    for name, document in DOCUMENTS.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(document) + "\n")
+    records = [{**DOCUMENTS[ATTEMPTS], "attempt": number} for number in range(lines)]
+    (tmp_path / ATTEMPTS).write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(UsageError, match=f"holds {lines} attempts, and .* counts 1"):
+        read_run(tmp_path)

@@ -39,7 +39,7 @@ MAX_CODE_DIGITS = 3
 # So long the shell has to go on after an interrupt; then what the command has started dies, and it, last.
 INTERRUPT_SECONDS = 0.3
 SWEEP_SECONDS = 0.05
-SWEEPS = 10
+SWEEPS = 60
 # The limits of the child that looks for the writers of a flood.
 SEARCH_SECONDS = 2.0
 SEARCH_LIMITS = {"cpu_seconds": 2, "file_bytes": 0, "open_files": 64}

@@ -470,7 +470,7 @@ OTHERS = (
     ),
     (
         f"{GUEST}/main.py",
-        "    sys.path.clear()\n",
+        "    sys.path.clear()\n    sys.meta_path.clear()\n",
         "",
         f"{UNIT}/test_guest_apart.py::test_no_module_that_an_agent_plants_is_imported",
     ),
@@ -478,7 +478,7 @@ OTHERS = (
         "harness/environments/machine_files.py",
         "        if _below(path, LOADERS):\n            return False\n",
         "",
-        f"{UNIT}/test_machine_files.py::test_other_files_near_tools_are_not",
+        f"{UNIT}/test_machine_files.py::test_files_that_code_is_loaded_from_are_not_copied_though_named",
     ),
     (
         "harness/environments/machine_files.py",

@@ -155,6 +155,10 @@ def test_a_task_can_name_nothing_that_code_is_loaded_from() -> None:
     assert named_tool_paths(["cat /etc/ld.so.preload /etc/pam.d/su /usr/../etc/ssl/x"]) == ()
 
 
+def test_files_that_code_is_loaded_from_are_not_copied_though_named() -> None:
+    assert copied(entry("/etc/ssl/openssl.cnf"), named=("/etc/ssl/openssl.cnf",)) == []
+
+
 def test_a_named_new_file_comes_with_the_folders_that_it_lies_in() -> None:
     left = (entry("/usr/share/app", "folder", "x", "y"), entry("/usr/share/app/x"), entry("/usr/share/app/y"))
     assert copied(*left, named=("/usr/share/app/x",)) == ["/usr/share/app", "/usr/share/app/x"]

@@ -50,11 +50,12 @@ SETTINGS = (
     ),
 )
 USERS = "/etc/passwd"
+# All of the image, so that no agent can have put another program there.
 SHELLS = frozenset(
     (
         *("/bin/sh", "/bin/bash", "/bin/dash", "/bin/rbash", "/bin/false", "/bin/sync", "/bin/true"),
         *("/usr/bin/sh", "/usr/bin/bash", "/usr/bin/dash", "/usr/bin/rbash", "/usr/bin/false"),
-        *("/usr/bin/true", "/sbin/nologin", "/usr/sbin/nologin", "/usr/bin/git-shell", "/usr/bin/screen"),
+        *("/usr/bin/true", "/sbin/nologin", "/usr/sbin/nologin"),
     )
 )
 # From these every program takes code or libraries. A fresh machine has its own, whatever a task says.
@@ -69,12 +70,10 @@ WATCHED = (
     *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/include"),
     *("/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/local/include", *LOADERS),
 )
-_SETTING = re.compile(r"(?P<setting>(?:/root|/home/[^/]+)/(?P<name>\.[^/]+))(?:/|$)")
-# A task that speaks of the tool is about its settings.
-_TOOLS_OF_SETTINGS = {".gitconfig": "git", ".ssh": "ssh", ".vimrc": "vim", ".npmrc": "npm"}
+HOMES = ("/root", "/home")
+# A task that speaks of the tool is about its hidden files.
+_TOOLS_OF_HIDDEN_FILES = {".git": "git", ".gitconfig": "git", ".ssh": "ssh", ".vimrc": "vim", ".npmrc": "npm"}
 _PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
-
-
 # Folders at the top that are links to folders of /usr.
 _LINKS = re.compile(r"^/(s?bin|lib(?:32|64|x32)?)(?=/)")
 _WORD_IN_TEXT = re.compile(r"[\w.+-]+")
@@ -98,10 +97,10 @@ def named_tool_paths(texts: Iterable[str]) -> tuple[str, ...]:
 
 def login_shells(users: str) -> Iterator[tuple[str, str]]:
     """Yield name and login shell of each user in the text of /etc/passwd, as the C library reads it."""
-    for line in users.splitlines():
-        fields = line.split(":")
-        if len(fields) >= 7:
-            yield fields[0], fields[6].strip() or "/bin/sh"
+    for line in users.split("\n"):
+        fields = line.split(":", 6)
+        if len(fields) == 7:
+            yield fields[0], fields[6] or "/bin/sh"
 
 
 def paths_to_describe(named: Sequence[str]) -> list[str]:
@@ -191,23 +190,30 @@ class _Wanted:
     def includes(self, entry: FileEntry) -> bool:
         path = entry.path
         if not _is_tool(path, entry.kind):
-            return not self._is_strange_setting(path)
+            return not self._is_hidden(path)
         if _below(path, LOADERS):
             return False
         if not _below(path, TOOL_FOLDERS):
             return path[1:] in self._mentioned or self._is_opened(path)
         return self._is_opened(path) or self._is_new_command(entry)
 
-    def _is_strange_setting(self, path: str) -> bool:
-        """Return whether a path lies in a hidden file or folder of a home that the task is not about.
+    def _is_hidden(self, path: str) -> bool:
+        """Return whether a path is hidden, or lies in a hidden folder, that the task is not about.
 
-        Programs of the image read their settings there: curl, jq, sqlite3, a login shell.
+        Programs of the image read their settings there: curl, jq, sqlite3, a login shell. A home can be any
+        folder, by a link or by /etc/passwd, so this does not hold for the usual homes alone.
         """
-        found = _SETTING.match(path)
-        if found is None or found["setting"] in self._of_set_up:
-            return False
-        name = found["name"]
-        return name not in self._mentioned and _TOOLS_OF_SETTINGS.get(name) not in self._mentioned
+        steps = (PurePosixPath(path), *PurePosixPath(path).parents)
+        return any(step.name.startswith(".") and not self._is_meant(step) for step in steps)
+
+    def _is_meant(self, hidden: PurePosixPath) -> bool:
+        """Return whether the set-up made this hidden file, or the task is about it."""
+        name = hidden.name
+        if str(hidden) in self._of_set_up or name in self._mentioned:
+            return True
+        if _TOOLS_OF_HIDDEN_FILES.get(name) in self._mentioned:
+            return True
+        return "hidden" in self._mentioned and not _below(str(hidden), HOMES)
 
     def is_complete(self, path: str) -> bool:
         return not _is_tool(path) or self._is_opened(path)

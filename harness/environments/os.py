@@ -127,20 +127,23 @@ class Machine(World):
             await copy_files(tools, self.before.read_ranges, copy)
             copy.agent_acted = True
             await copy_files(plan, self.sandbox.read_ranges, copy)
-            changed = [entry.path for entry in plan.entries if entry.ctime_ns >= self.began_ns]
-            yield Copy(copy, tuple(changed), tuple(changed_tools(left, plan, fresh, self.began_ns)))
+            yield Copy(copy, tuple(changed_tools(left, plan, fresh, self.began_ns)))
 
     async def _refuse_strange_shells(self, plan: CopyPlan, named: Sequence[str]) -> None:
-        """Raise UnreadableFiles where a user has a login shell that is neither the image's nor the task's.
+        """Raise UnreadableFiles where a user has a login shell of the agent's that the task does not name.
 
-        A check that acts as that user would run the agent's program in the place of its own.
+        A check that acts as that user would start the agent's program, and believe how it ends.
         """
         users = next((entry for entry in plan.entries if entry.path == USERS), None)
-        if users is None or users.kind != "file":
+        if users is None:
             return
-        text = await self.sandbox.read_ranges([(USERS, 0, min(users.size, MAX_USERS_BYTES))])
+        if users.kind != "file" or users.size > MAX_USERS_BYTES:
+            raise UnreadableFiles(f"{USERS} is a {users.kind} of {users.size} bytes")
+        text = await self.sandbox.read_ranges([(USERS, 0, users.size)])
+        of_set_up = login_shells(self.before.contents.get(USERS, b"").decode("utf-8", "backslashreplace"))
+        known = {*SHELLS, *named, *(shell for _, shell in of_set_up)}
         for user, shell in login_shells(text.decode("utf-8", "backslashreplace")):
-            if shell not in SHELLS and shell not in named:
+            if shell not in known:
                 raise UnreadableFiles(f"the login shell of {user} is {shell}, a program of the agent's")
 
     async def is_changed(self) -> bool:
@@ -156,14 +159,9 @@ class Machine(World):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A fresh machine with files of another one.
-
-    `changed` are those of its files that the agent changed; `changed_tools` those of the other machine
-    that it does not have.
-    """
+    """A fresh machine with files of another one, and the tools that the agent changed in the other one."""
 
     sandbox: RootSandbox
-    changed: tuple[str, ...]
     changed_tools: tuple[str, ...]
 
 

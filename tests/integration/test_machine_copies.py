@@ -113,6 +113,7 @@ STEERING = {
     "settings of curl": "/root/.curlrc",
     "settings of jq": "/root/.jq",
     "a login profile": "/home/jack/.profile",
+    "a login profile in a home elsewhere": "/srv/jack/.profile",
     "a tool that tar starts": "/usr/local/bin/zstd",
 }
 
@@ -172,6 +173,13 @@ async def test_settings_that_the_set_up_made_come_over_as_the_agent_left_them(op
 async def test_a_login_shell_of_the_agents_is_refused(opening: Opening) -> None:
     make = "useradd jack; sed -i 's,^jack:.*,jack:x:1:1::/home/jack:/usr/local/bin/x,' /etc/passwd"
     with pytest.raises(UnreadableFiles, match="the login shell of jack is /usr/local/bin/x"):
+        async with copied(opening, make):
+            pass
+
+
+async def test_users_that_are_no_plain_file_are_refused(opening: Opening) -> None:
+    make = "cp /etc/passwd /srv/users; ln -sf /srv/users /etc/passwd"
+    with pytest.raises(UnreadableFiles, match="/etc/passwd is a link"):
         async with copied(opening, make):
             pass
 

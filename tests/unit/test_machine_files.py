@@ -50,7 +50,7 @@ def copied(
 @pytest.mark.parametrize(
     "path",
     [
-        *("/root/x", "/home/jack/x/.bashrc", "/tmp/.x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
+        *("/root/x", "/home/jack/x/bashrc", "/tmp/x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
         *("/etc/passwd", "/etc/cron.d/job", "/srv/pyvenv.cfg"),
     ],
 )
@@ -91,14 +91,23 @@ def test_a_command_of_the_set_up_is_not_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/root/.curlrc", "/root/.ssh/config", "/home/jack/.profile", "/root/.config/x/y"]
+    ("path", "hidden"),
+    [
+        ("/root/.curlrc", "/root/.curlrc"),
+        ("/home/jack/.config/x/y", "/home/jack/.config"),
+        # A home by a link or by /etc/passwd.
+        ("/srv/anywhere/.profile", "/srv/anywhere/.profile"),
+        ("/tmp/.x/y", "/tmp/.x"),
+    ],
 )
-def test_hidden_settings_in_a_home_are_not_copied_unless_the_task_is_about_them(path: str) -> None:
-    name = path.split("/")[3 if path.startswith("/home") else 2]
+def test_hidden_files_are_not_copied_unless_the_task_is_about_them(path: str, hidden: str) -> None:
     assert copied(entry(path)) == []
-    assert copied(entry(path), mentioned=(name,)) == [path]
-    home = path[: path.index(name) + len(name)]
-    assert copied(entry(path), set_up=(home,)) == [path]
+    assert copied(entry(path), mentioned=(hidden.rpartition("/")[2],)) == [path]
+    assert copied(entry(path), set_up=(hidden,)) == [path]
+
+
+def test_a_task_about_hidden_files_gets_those_that_lie_in_no_home() -> None:
+    assert copied(entry("/data/.x"), entry("/home/jack/.x"), mentioned=("hidden",)) == ["/data/.x"]
 
 
 def test_a_task_that_speaks_of_a_tool_is_about_its_settings() -> None:
@@ -141,9 +150,19 @@ def test_a_path_through_a_link_of_the_image_is_that_of_its_target() -> None:
     )
 
 
-def test_login_shells_are_read_as_the_c_library_reads_them() -> None:
-    users = "root:x:0:0:root:/root:/bin/bash\nbroken\njack:x:1:1::/home/jack:\n"
-    assert list(login_shells(users)) == [("root", "/bin/bash"), ("jack", "/bin/sh")]
+@pytest.mark.parametrize(
+    ("line", "shell"),
+    [
+        ("root:x:0:0:root:/root:/bin/bash", "/bin/bash"),
+        ("root:x:0:0::/root:", "/bin/sh"),
+        # Signs that end a line elsewhere, blanks and further colons are parts of a field.
+        ("root:x:0:0:a\x0cb\x85c:/root:/root/x", "/root/x"),
+        ("root:x:0:0::/root:/bin/bash ", "/bin/bash "),
+        ("root:x:0:0::/root:/bin/bash:x", "/bin/bash:x"),
+    ],
+)
+def test_login_shells_are_read_as_the_c_library_reads_them(line: str, shell: str) -> None:
+    assert list(login_shells(f"broken\n{line}\n")) == [("root", shell)]
 
 
 def test_paths_that_a_task_names_are_found() -> None:

@@ -64,7 +64,7 @@ class Machine:
             raise UnreadableFiles("too many files")
         self.opened += 1
         sandbox = SimpleNamespace(number=self.opened)
-        yield SimpleNamespace(sandbox=sandbox, changed=(), changed_tools=self.changed_tools)
+        yield SimpleNamespace(sandbox=sandbox, changed_tools=self.changed_tools)
 
     async def is_changed(self) -> bool:
         return self.changed

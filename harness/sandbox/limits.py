@@ -41,6 +41,25 @@ class Limits(BaseModel):
     open_files: int = Field(default=256, ge=32, le=1048576)
     uncounted_sockets: bool = False
 
+    def of_job(self, timeout: float | None, keep_bytes: int) -> dict[str, float]:
+        """Return the limits of one job in the guest's terms, in seconds and bytes.
+
+        `timeout` takes the place of `wall_seconds`, and raises `cpu_seconds` to what the processors have in
+        that time. Of each output `keep_bytes` are kept. Raises UsageError for a timeout that is none.
+        """
+        wall, cpu = self.wall_seconds, self.cpu_seconds
+        if timeout is not None:
+            wall = bound_seconds("timeout", timeout)
+            cpu = max(cpu, math.ceil(wall * max(self.cpus, 1.0)))
+        return {
+            "cpu_seconds": cpu,
+            "wall_seconds": wall,
+            "output_bytes": self.output_mb * MIB,
+            "file_bytes": self.file_mb * MIB,
+            "open_files": self.open_files,
+            "keep_bytes": keep_bytes,
+        }
+
 
 def bound_seconds(name: str, seconds: float) -> float:
     """Return the time called `name`, cut down to MOST_SECONDS, so that every sum of times stays finite.

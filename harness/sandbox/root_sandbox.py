@@ -39,7 +39,7 @@ class RootSandbox(Sandbox):
 
         Returns when it has read its start-up files: what is written to these later changes nothing.
         """
-        limits = self._job_limits(None, KEEP_BYTES)
+        limits = self._limits.of_job(None, KEEP_BYTES)
         limits["cpu_seconds"] = SHELL_CPU_SECONDS
         request = {
             "verb": "shell",
@@ -75,7 +75,7 @@ class RootSandbox(Sandbox):
             raise UsageError("a command cannot have NUL bytes in it")
         if len(text) > MAX_COMMAND_BYTES:
             raise UsageError(f"a command of {len(text)} bytes is over the limit of {MAX_COMMAND_BYTES}")
-        limits = self._job_limits(timeout, keep_bytes)
+        limits = self._limits.of_job(timeout, keep_bytes)
         header, body = await self._request(
             {"verb": "run", "limits": limits, "typed": typed},
             text,
@@ -100,7 +100,7 @@ class RootSandbox(Sandbox):
         Returns once its first process has ended, whoever holds its outputs open. For `confined` see
         `guest.script_confinement`.
         """
-        limits = self._job_limits(timeout, keep_bytes)
+        limits = self._limits.of_job(timeout, keep_bytes)
         limits["output_bytes"] = output_bytes
         request = {
             "verb": "script",

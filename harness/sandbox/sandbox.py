@@ -177,7 +177,7 @@ class Sandbox:
         """
         if isinstance(argv, str) or not argv or any(type(part) is not str or "\0" in part for part in argv):
             raise UsageError("a command is a non-empty list of strings without NUL bytes")
-        limits = self._job_limits(timeout, keep_bytes)
+        limits = self._limits.of_job(timeout, keep_bytes)
         request = {
             "verb": "exec",
             "argv": list(argv),
@@ -218,7 +218,7 @@ class Sandbox:
             raise UsageError(f"a question is one line of at most {MAX_QUESTION_BYTES} bytes")
         if key not in self._services:
             timeout = bound_seconds("start_timeout", timeout + start_timeout)
-            limits = {**self._job_limits(timeout, KEEP_BYTES), "cpu_seconds": SERVICE_CPU_SECONDS}
+            limits = {**self._limits.of_job(timeout, KEEP_BYTES), "cpu_seconds": SERVICE_CPU_SECONDS}
             request = {
                 "verb": "serve",
                 "argv": list(service),
@@ -252,7 +252,7 @@ class Sandbox:
         It starts no program, so it costs less than `exec`. `request` is JSON; what the routine says is
         its stdout. Exit code 2 means that the routine itself failed, and stderr says how.
         """
-        limits = self._job_limits(timeout, keep_bytes)
+        limits = self._limits.of_job(timeout, keep_bytes)
         header, body = await self._request(
             {"verb": "routine", "routine": routine, "limits": limits},
             json.dumps(request).encode(),
@@ -274,7 +274,7 @@ class Sandbox:
         `timeout` is in seconds of wall time. The program is ended with the block; what it has left in
         the background is not.
         """
-        limits = self._job_limits(timeout, KEEP_BYTES)
+        limits = self._limits.of_job(timeout, KEEP_BYTES)
         limits["cpu_seconds"] = math.ceil(limits["wall_seconds"])
         request = {
             "argv": list(argv),
@@ -309,7 +309,7 @@ class Sandbox:
             "exports": dict(exports),
             "classes": {name: list(attributes) for name, attributes in (classes or {}).items()},
             "environment": job_environment(),
-            "limits": self._job_limits(None, 4096),
+            "limits": self._limits.of_job(None, 4096),
         }
         seconds = RUNS_OF_TESTS * self._limits.wall_seconds + GRACE_SECONDS
         header, body = await self._request(request, seconds=seconds)
@@ -337,7 +337,7 @@ class Sandbox:
         first wrong result ends it. See `guest.call_tests`. Raises UsageError for more than fits into
         one request.
         """
-        limits = self._job_limits(None, 4096)
+        limits = self._limits.of_job(None, 4096)
         cpu_seconds = min(limits["cpu_seconds"], cpu_seconds or math.inf)
         wall_seconds = min(limits["wall_seconds"], wall_seconds or math.inf)
         wall_seconds_in_all = bound_seconds("wall_seconds_in_all", wall_seconds_in_all)
@@ -389,7 +389,7 @@ class Sandbox:
         does not count. `preamble` is source that runs first, in the same namespace. `mocked` is
         `guest.mocked_stdin`. Raises UsageError for more than fits into one request.
         """
-        limits = self._job_limits(None, 4096)
+        limits = self._limits.of_job(None, 4096)
         limits["cpu_seconds"] = min(limits["cpu_seconds"], cpu_seconds or math.inf)
         limits["wall_seconds"] = min(limits["wall_seconds"], wall_seconds or math.inf)
         request = {
@@ -432,21 +432,6 @@ class Sandbox:
         )
         _raise_refusal(f"cannot read {path}", header)
         return body
-
-    def _job_limits(self, timeout: float | None, keep_bytes: int) -> dict[str, Any]:
-        limits = self._limits
-        wall = limits.wall_seconds if timeout is None else bound_seconds("timeout", timeout)
-        return {
-            "cpu_seconds": limits.cpu_seconds
-            if timeout is None
-            # All processes together have as many seconds as the processors have in the wall time.
-            else max(limits.cpu_seconds, math.ceil(wall * max(limits.cpus, 1.0))),
-            "wall_seconds": wall,
-            "output_bytes": limits.output_mb * MIB,
-            "file_bytes": limits.file_mb * MIB,
-            "open_files": limits.open_files,
-            "keep_bytes": keep_bytes,
-        }
 
     async def _request(
         self, header: Mapping[str, Any], body: bytes = b"", *, seconds: float

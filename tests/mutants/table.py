@@ -332,13 +332,13 @@ OTHERS = (
         f"{PROCESSES}::TestUsers::test_a_user_is_not_closed_while_a_process_of_it_lives",
     ),
     (
-        f"{GUEST}/jobs.py",
+        f"{GUEST}/testing_job.py",
         "self._tests_uid = users.identify()",
         "self._tests_uid = user.uid",
         f"{JOBS}::test_a_program_and_its_tests_are_different_users",
     ),
     (
-        f"{GUEST}/jobs.py",
+        f"{GUEST}/testing_job.py",
         "dead = self._clean or not",
         "dead = True or not",
         f"{JOBS}::test_no_word_to_judge_is_given_while_the_program_lives",
@@ -351,7 +351,7 @@ OTHERS = (
         f"{JOBS}::test_a_job_is_stopped_at_its_wall_limit",
     ),
     (
-        f"{GUEST}/jobs.py",
+        f"{GUEST}/testing_job.py",
         'self.timer = self.loop.after(self.limits["wall_seconds"],',
         'self.timer = self.loop.after(1.25 * self.limits["wall_seconds"],',
         f"{JOBS}::test_judging_has_a_wall_limit_of_its_own",

@@ -14,9 +14,10 @@ import pytest
 
 from harness.sandbox.guest import input_jobs, jobs, processes
 from harness.sandbox.guest.input_jobs import InputsJob
-from harness.sandbox.guest.jobs import Job, Spawners, TestJob
+from harness.sandbox.guest.jobs import Job
 from harness.sandbox.guest.loop import Timer
 from harness.sandbox.guest.service import Service
+from harness.sandbox.guest.testing_job import Spawners, TestJob
 from harness.sandbox.guest.users import User
 
 WALL_SECONDS = 40.0

@@ -12,13 +12,14 @@ import time
 
 from . import apart, contents, files, frames, held_files, marks, processes, rehearsal, roles, spawner
 from .input_jobs import InputsJob
-from .jobs import KILLED, CommandJob, Job, ScriptJob, Spawners, TestJob
+from .jobs import KILLED, CommandJob, Job, ScriptJob
 from .loop import Loop
 from .marks import Counters, Marks
 from .routine_job import RoutineJob
 from .service import Service
 from .shell import Call, Shell
 from .terminal import TerminalJob
+from .testing_job import Spawners, TestJob
 from .usage_watch import UsageWatch
 from .users import User, Users
 

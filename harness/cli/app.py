@@ -45,13 +45,13 @@ def main(was_interrupted: Callable[[], bool] = lambda: False) -> None:
     """Run the command line and end the process with the exit codes of DESIGN section 7.
 
     Errors are printed as `error: ...` and `hint: ...`; with -vv or HARNESS_TRACEBACK=1 as a traceback.
-    `was_interrupted` tells whether Ctrl-C has come: libraries may turn that into an error of their own.
+    `was_interrupted` tells whether Ctrl-C has come: libraries may turn that into their own error.
     """
     try:
         try:
             app()
         except SystemExit:
-            sys.stdout.flush()  # while an error can still be told
+            sys.stdout.flush()  # here, where an error can still be printed
             raise
     except HarnessError as error:
         _fail(error, error.message, error.hint, error.exit_code)

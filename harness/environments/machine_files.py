@@ -1,8 +1,8 @@
 """Tells the files of a machine that a task is about from its tools: commands, and all that steers them.
 
-An agent that was root may have changed any file, also such as nobody thinks of: one beside an interpreter,
-a header, the settings of a library. So checks run in a fresh machine, and this module decides which files
-it gets of those that the agent left. Where tools live it gets none but those that this module names.
+An agent that was root may have changed any file, for instance one beside an interpreter, a header, or the
+settings of a library. So checks run in a fresh machine, and this module decides which of the agent's files
+that machine gets. From folders of tools it gets only the files that this module allows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TOOL_FOLDERS = (
 # The one part of a tool folder that belongs to programs.
 SHARED_MEMORY = "/dev/shm"
 COMMAND_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
-# A name that no interpreter looks for beside itself: these have a dot, or are names of folders.
+# No interpreter looks for such a name beside itself. It looks for names with a dot, and for folders.
 COMMAND_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(\.sh)?")
-# Interpreters of the image lie here, and look for these folders beside themselves: a link could lead to one.
+# Interpreters of the image lie here and look for these folders beside themselves. A link could be one.
 INTERPRETER_FOLDERS = ("/usr/sbin", "/usr/bin")
 FOLDERS_OF_INTERPRETERS = frozenset(
     ("Lib", "Modules", "etc", "include", "lib", "lib32", "lib64", "libexec", "libx32", "share")

@@ -84,7 +84,7 @@ BASH = Tool(
 
 
 class Machine(World):
-    """The environment of a task of `os`, and the fresh machines in which its outcome is judged.
+    """The environment of one `os` task. It also opens the fresh machines in which checks run.
 
     `task_text` is all that the agent was told. `before` are the files that the set-up changed, as they
     were before the agent acted, at the time `began_ns`. `deadline_seconds` is the life of each machine: it is

@@ -193,7 +193,7 @@ def written_bytes(client: APIClient, container_id: str) -> int | None:
 
 
 async def count_held_files(connection: Connection) -> HeldFiles:
-    """Ask the guest. A sandbox that is gone holds nothing, and whoever uses it learns why it went."""
+    """Return the guest's count. A sandbox that is gone holds nothing; its next request says why."""
     try:
         return held_files(*await connection.request({"verb": "held"}))
     except ConnectionLost:

@@ -112,7 +112,7 @@ def _unreported(exit_code: int | None, out_of_memory: bool) -> Fate:
     """
     if out_of_memory:
         return Fate(Cause.MEMORY, exit_code)
-    # Nobody outside makes a process end with a code of its own.
+    # A signal from outside gives no exit code below 128.
     ended_itself = exit_code is not None and 0 < exit_code < 128
     return Fate(Cause.INSIDE if ended_itself else Cause.OUTSIDE, exit_code)
 

@@ -26,13 +26,13 @@ class FileEntry:
     gid: int
     mtime_ns: int
     ctime_ns: int
-    # Of a file, in bytes.
+    # In bytes; 0 for anything but a file.
     size: int = 0
-    # Of a link: where it points.
+    # The target of a link.
     to: str = ""
-    # Of a folder: all that lies in it.
+    # The names of all entries of a folder.
     names: tuple[str, ...] = ()
-    # Of a file that has several names: the same for each of them.
+    # The same for all names of a file that has several.
     inode: str = ""
 
     def __post_init__(self) -> None:

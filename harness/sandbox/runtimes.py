@@ -96,10 +96,10 @@ WITHOUT_CGROUP: Mapping[str, str] = {
     "cpus": "not enforced: the runtime was told to ignore its cgroup (--ignore-cgroups)",
     "memory_mb": "only watched by the guest, every 0.05 s: the runtime was told to ignore its cgroup",
 }
-# Whose containers have a kernel of their own, with counts that no other container has a part in. The buffers
-# of its sockets are memory of its process.
+# Containers of these runtimes have their own kernel, and share its counts with no other container. Buffers of
+# sockets are memory of its process.
 OWN_KERNEL = frozenset({"runsc"})
-# Whose processes and memory the guest counts itself, since their own limits are none or hit everyone.
+# Here the guest counts processes and memory itself, because the runtime's limits are none or hit everyone.
 WATCHED_BY_GUEST = frozenset({"runsc"})
 # What the runtime itself has in a container's cgroup: gVisor's kernel is a process with many threads.
 EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 4096}

@@ -1,8 +1,8 @@
 """Decides which sockets the programs of a sandbox get: those whose buffers somebody counts, or all if asked.
 
 Buffers of sockets are memory of the kernel. With cgroup version 2 it counts those of TCP and UDP in the
-memory of the container. With version 1 it counts TCP's apart, in `memory.kmem.tcp`, and only below a limit
-of its own. runc has set no such limit since 1.0.0-rc94, engines have taken none since API 1.52, and kernels
+memory of the container. With version 1 it counts TCP's apart, in `memory.kmem.tcp`, and only below a
+separate limit. runc has set none since 1.0.0-rc94, engines have taken none since API 1.52, and kernels
 have warned of it since 6.12. Nobody counts the buffers of netlink. Those of local sockets and pipes count
 everywhere.
 """

@@ -27,7 +27,7 @@ def _python(body: str) -> str:
     return f"python3 - <<'END'\nimport ctypes, fcntl, os, resource, signal, struct\n{body}END\n"
 
 
-# Runs `act` as root and as every user that process 1 has, in a process of its own each.
+# Run `act` in one process as root, and in one for each user that process 1 has.
 _AS_EACH_USER = """\
 def users():
     with open("/proc/1/status") as file:
@@ -184,7 +184,7 @@ LOSING = (
     _attack(
         "all-processes-that-stay",
         Kind.LOSING,
-        "Takes every process, each of another user, in a session of its own and stopped.",
+        "Takes every process, each of another user, stopped and in its own session.",
         "cat > /root/.p.py <<'END'\nimport os, signal, time\nfor uid in range(2000, 60000):\n"
         "    try:\n        pid = os.fork()\n    except OSError:\n        break\n    if pid == 0:\n"
         "        os.setsid(); os.setresuid(uid, uid, uid); os.kill(os.getpid(), signal.SIGSTOP)\n"

@@ -52,7 +52,7 @@ async def _fill(sandbox: Sandbox, kind: str, mebibytes: int) -> str | None:
 async def shared_counts(sandbox: Sandbox, limits: Limits) -> Finding:
     """A program gets none of what users have a number of on the whole machine, or no more than a few."""
     taken = await answer(sandbox, probe.shared_counts, MOST_TAKEN)
-    # Each job is a user of its own, whose watches nobody shares. Root has no epoll.
+    # Each job has its own user, whose watches nobody shares. Root has no epoll.
     allowed = {"timers": SHARED_COUNTS["sigpending"], "epoll instances": MOST_TAKEN}
     too_many = [f"{count} {name}" for name, count in taken.items() if count > allowed.get(name, 0)]
     if too_many:

@@ -1,4 +1,4 @@
-"""Keep PID 1 apart from an agent that is root: users of its own, which no other process can become.
+"""Keep PID 1 apart from an agent that is root: its own users, which no other process can become.
 
 The kernel lets a process steer another one (its processors, its scheduling, its priority, its limits)
 where a user of the first is a user of the second. An agent that is root can become any user. So PID 1

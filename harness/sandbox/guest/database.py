@@ -122,7 +122,7 @@ def state(request: dict[str, Any], files: list[bytes | None]) -> tuple[int, str]
 
 
 def replay(request: dict[str, Any], _files: list[bytes | None]) -> tuple[int, str]:
-    """Run trusted SQL in MySQL's dialect, each on tables of its own in memory; return what became of them."""
+    """Run trusted SQL in MySQL's dialect, each on its own tables in memory, and return these tables."""
     return 0, json.dumps([_replayed(change, request["seconds"]) for change in request["changes"]])
 
 

@@ -1,7 +1,7 @@
 """MySQL's functions for SQLite.
 
 Each one is there as `mysql_NAME`, as which translated statements call it, and as NAME where SQLite has no
-function of its own that an agent could mean.
+function by that name that an agent could mean.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _ALIKE = str.maketrans(
 # These characters sort before letters, in the order of that collation; the letters follow in their own.
 _BEFORE_LETTERS = "\t\n\r _-–—,;:!¡?¿.·'‘’\"“”()[]{}§@*/\\&#%`^°+±×<=>|~$£€0123456789"
 _PLACES = {ord(char): chr(place) for place, char in enumerate(_BEFORE_LETTERS, 1)}
-# Control characters and signs without a shape have no weight of their own.
+# Control characters and signs without a shape have no weight.
 _WEIGHTLESS = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 )

@@ -40,7 +40,7 @@ class Spawners(NamedTuple):
 class TestJob(Job):
     """Runs trusted tests in one process against a candidate in another, and reports their verdict.
 
-    Each is a child of its own spawner, under its own user. The tests first drive the candidate, which ends
+    Each is started by its own spawner, under its own user. The tests first drive the candidate, which ends
     where they have made their last call, or is lost before. Once no process of it is left they get the word
     to judge, and the job is over when they have ended.
     """
@@ -177,7 +177,7 @@ class TestJob(Job):
             self.loop.after(END_SECONDS, self._end_candidate)
 
     def _begin_judging(self, first_seconds: float) -> None:
-        """Let the tests judge, under a wall limit of their own, once no process of the candidate is left."""
+        """Let the tests judge, under their own wall limit, once no process of the candidate is left."""
         self._clean = self._users.close(self._user)
         self._cpu_seconds = self.account.seconds(first_seconds)
         self._processor_timer.cancel()

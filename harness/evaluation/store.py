@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal, TextIO, overload
+from typing import Any, Literal, Protocol, TextIO, overload
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,7 +31,7 @@ from harness.evaluation.result_table import ResultTable
 from harness.evaluation.stored_results import StoredResult
 from harness.inputs.files import MAX_DATA_BYTES, open_input, read_input, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.types import AttemptRecord, Status
+from harness.types import AttemptRecord, Status, Transcript
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
 TRANSCRIPTS, SAMPLES = "transcripts", "samples.jsonl"
@@ -75,6 +75,13 @@ class StorageError(HarnessError):
     """The run folder can no longer be written, so the run stops. Finished attempts stay stored."""
 
     exit_code = 3
+
+
+class KeepsTranscripts(Protocol):
+    """Keeps the transcripts of attempts, as a run folder does."""
+
+    def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
+        """Return the transcript of an attempt that begins. It replaces that of an earlier try."""
 
 
 class RunStore:
@@ -245,6 +252,10 @@ class TranscriptFile:
             text = f"the transcript is full: its limit is {MAX_TRANSCRIPT_BYTES:,} bytes"
             line = json.dumps({"kind": "full", "text": text}) + "\n"
         self._bytes += len(line)
+        self._append(line)
+
+    def _append(self, line: str) -> None:
+        """Write a line to the file. Raises StorageError."""
         try:
             with self._open() as file:
                 file.write(line)

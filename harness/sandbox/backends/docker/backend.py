@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from harness.errors import SandboxError
 from harness.sandbox.backends.base import (
@@ -15,6 +15,7 @@ from harness.sandbox.backends.base import (
     DiskUse,
     Fate,
     FoundContainer,
+    FoundImage,
     SandboxSpec,
     StartedContainer,
 )
@@ -22,6 +23,7 @@ from harness.sandbox.backends.docker import engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
 from harness.sandbox.backends.docker.disk import find_root, measure_disk
 from harness.sandbox.backends.docker.fate import find_fate, is_disturbed
+from harness.sandbox.backends.docker.image_archives import find_content, load_archive, save_archive
 from harness.sandbox.backends.docker.images import require_build, require_image
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
 from harness.sandbox.backends.docker.seccomp import Sockets
@@ -42,7 +44,7 @@ def connect() -> DockerBackend:
 
 
 class DockerBackend:
-    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend`.
+    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend` and `MovesImages`.
 
     Threads may share it.
     """
@@ -105,6 +107,18 @@ class DockerBackend:
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         return list_containers(self.client, labels)
+
+    def identify_engine(self) -> str:
+        return str(self._replies.info["ID"])
+
+    def find_image(self, tag: str) -> FoundImage | None:
+        return find_content(self.client, tag)
+
+    def save_image(self, tag: str) -> Iterator[bytes]:
+        return save_archive(self.client, tag)
+
+    def load_image(self, archive: BinaryIO) -> None:
+        load_archive(archive)
 
     # These cannot change while a connection to the engine lasts, and each question takes 20 ms.
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -126,7 +126,7 @@ class Node:
         except HarnessError as error:
             return Refusal(error.message, error.hint)
 
-    async def make(self, lease: Lease) -> AsyncIterator[Report]:
+    async def make(self, lease: Lease) -> AsyncGenerator[Report]:
         """Make an attempt and yield its reports. The end of the iteration ends the attempt."""
         settings = self._settings
         assert settings is not None, "an open node has settings"  # noqa: S101

@@ -183,7 +183,7 @@ class MovesImages(Protocol):
     """A backend that copies images from one engine to another. Every method may raise SandboxError."""
 
     def identify_engine(self) -> str:
-        """Return the id by which the engine names itself."""
+        """Return a text that is the same for two connections to one engine, and differs for two engines."""
 
     def find_image(self, tag: str) -> FoundImage | None:
         """Return the image with a tag, None if the engine has none."""

@@ -109,7 +109,8 @@ class DockerBackend:
         return list_containers(self.client, labels)
 
     def identify_engine(self) -> str:
-        return str(self._replies.info["ID"])
+        # Copies of one machine may have engines with the same id.
+        return "|".join(str(self._replies.info[name]) for name in ("ID", "Name", "DockerRootDir"))
 
     def find_image(self, tag: str) -> FoundImage | None:
         return find_content(self.client, tag)

@@ -221,7 +221,7 @@ def select(
     if config.shard is not None:
         selection = replace(selection, plan=select_shard(plan, config.shard))
     if config.executor == "ray":
-        refuse_unsupported(config, chosen, endpoint=endpoint, judge=judge)
+        refuse_unsupported(config, chosen, endpoint=endpoint, judge=judge, is_object=agent is not None)
     if endpoint is None and getattr(chosen, "offers_model", False):
         notify("the run has no model, so the agent's program cannot ask one; name it with --model")
     return replace(selection, endpoint=endpoint, judge=judge)

@@ -43,6 +43,16 @@ def test_a_run_that_needs_this_machine_is_refused_by_name(settings: dict[str, An
         make_selection(executor="ray", **settings)
 
 
+def test_an_agent_that_is_an_object_is_refused() -> None:
+    class Agent:
+        async def attempt(self, context: Any) -> str:
+            return ""
+
+    config = RunConfig(benchmark="gsm8k", data="bundled", executor="ray")
+    with pytest.raises(UsageError, match="is an object of this process"):
+        select(config, notify=lambda _note: None, agent=Agent())
+
+
 def test_the_address_of_a_cluster_is_refused_without_the_executor() -> None:
     with pytest.raises(UsageError, match="--ray-address has no effect") as refused:
         make_selection(ray_address="auto")

@@ -10,7 +10,12 @@ _LOCAL_HINT = "leave out --executor, or use: --executor local"
 
 
 def refuse_unsupported(
-    config: RunConfig, agent: object, *, endpoint: Endpoint | None, judge: Endpoint | None
+    config: RunConfig,
+    agent: object,
+    *,
+    endpoint: Endpoint | None,
+    judge: Endpoint | None,
+    is_object: bool = False,
 ) -> None:
     """Raise UsageError if an attempt of the run needs the process of the run itself.
 
@@ -33,6 +38,11 @@ def refuse_unsupported(
         raise UsageError(
             "--executor ray: MCP servers of the config are programs or addresses of this machine",
             hint=_LOCAL_HINT,
+        )
+    if is_object:
+        raise UsageError(
+            f"--executor ray: the agent '{config.agent}' is an object of this process",
+            hint="name it by its file or module: agent='FILE.py', agent='module:Name'",
         )
     if getattr(agent, "needs_this_machine", False):
         raise UsageError(

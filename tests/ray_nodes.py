@@ -88,6 +88,8 @@ def start_ray_nodes(client: APIClient, *, nodes: int = 2) -> Iterator[RayNodes]:
 
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
+        # Ray replaces the handler, and would keep pytest from ending by the signal.
+        stack.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
         engines = []
         for _ in range(nodes):
             engine = PrivateEngine()

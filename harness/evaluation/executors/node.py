@@ -75,7 +75,8 @@ class Node:
         try:
             engine_id = None
             if needs_engine:
-                self._backend = await self._stack.enter_async_context(open_default_backend())
+                opening = open_default_backend(is_supervised=True)
+                self._backend = await self._stack.enter_async_context(opening)
                 engine_id = await asyncio.to_thread(_require_moves_images(self._backend).identify_engine)
             return NodeFacts(__version__, hash_code(), count_gate_places(), engine_id)
         except HarnessError as error:

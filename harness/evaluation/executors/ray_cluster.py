@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TextIO
 
-from harness.errors import UsageError
+from harness.errors import UsageError, quote_value
 from harness.logger import get_logger
 
 # The address that starts a cluster of this machine alone, which ends with the run.
@@ -20,6 +21,7 @@ LOCAL = "local"
 AUTO = "auto"
 # Ray sends statistics about its use to its makers unless this is set.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_CONNECT_SECONDS = 10.0
 # The thread of Ray that prints the messages of its own processes to standard output.
 _PRINTING_THREAD = "ray_listen_error_messages"
 
@@ -72,6 +74,9 @@ async def connect_ray(address: str | None) -> AsyncIterator[Any]:
 
 
 def _initialize(ray: Any, address: str) -> None:
+    named = os.environ.get("RAY_ADDRESS", address) if address == AUTO else address
+    if named not in (AUTO, LOCAL):
+        _require_answer(named)
     try:
         ray.init(
             address=address,
@@ -80,16 +85,34 @@ def _initialize(ray: Any, address: str) -> None:
             include_dashboard=False if address == LOCAL else None,
         )
     except ConnectionError as error:
-        raise UsageError(
-            f"no Ray cluster answers at {address}",
-            hint="start one: ray start --head   (or try this machine alone: --ray-address local)",
-        ) from error
+        raise _explain_silence(address) from error
     except (RuntimeError, ValueError) as error:
         first = str(error).strip().partition("\n")[0]
         raise UsageError(
             f"the Ray cluster at {address} cannot be used: {first}",
             hint="use the same versions of Ray and Python on all nodes",
         ) from error
+
+
+def _require_answer(address: str) -> None:
+    """Raise UsageError if nobody listens at HOST:PORT, because Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UsageError(
+            f"--ray-address must be HOST:PORT, {AUTO} or {LOCAL}, not {quote_value(address)}",
+            hint="such as --ray-address head:6379",
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise _explain_silence(address) from error
+
+
+def _explain_silence(address: str) -> UsageError:
+    return UsageError(
+        f"no Ray cluster answers at {address}",
+        hint="start one: ray start --head   (or try this machine alone: --ray-address local)",
+    )
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import livecodebench_runs
 import memory_growth
 import model_waits
 import processor_time
+import ray_runs
 import relayed
 import stored_attempts
 import viewed_attempts
@@ -47,6 +48,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *worlds.MEASUREMENTS,
     *stored_attempts.MEASUREMENTS,
     *viewed_attempts.MEASUREMENTS,
+    *ray_runs.MEASUREMENTS,
     Measurement("many-attempts", (MANY_ATTEMPTS, GROWTH), _many_attempts),
 )
 # The order of the table: first the figures by which the project is judged.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -215,7 +216,10 @@ class Node:
             if config.samples is not None:
                 # The agent reads the file once, when it is built. Its messages show the name of the file.
                 path = Path(folder, Path(config.samples).name)
-                _copy(self._samples, path)
+                if self._samples is not None:
+                    with self._samples:
+                        _copy(self._samples, path)
+                    self._samples = None
                 config = config.model_copy(update={"samples": str(path)})
             selection = select(config, notify=_ignore, resumed=True).without(spec.unsound)
             difference = find_difference(spec.inputs, hash_inputs(selection))
@@ -284,12 +288,10 @@ def _require_moves_images(backend: Backend | None) -> MovesImages:
     raise SandboxError("the backend of this machine cannot copy images")
 
 
-def _copy(source: BinaryIO | None, path: Path) -> None:
+def _copy(source: BinaryIO, path: Path) -> None:
+    source.seek(0)
     with open(path, "wb") as file:
-        if source is not None:
-            source.seek(0)
-            while part := source.read(1 << 20):
-                file.write(part)
+        shutil.copyfileobj(source, file)
 
 
 async def _wait(*tasks: asyncio.Task[AttemptRecord]) -> None:

@@ -105,6 +105,8 @@ class RayExecutor:
     # The reasons of nodes that take no part, by id.
     _refused: dict[str, str] = field(default_factory=dict)
     _starting: set[str] = field(default_factory=set)
+    # The tasks that prepare nodes during the run.
+    _preparing: set[asyncio.Task[Any]] = field(default_factory=set)
     _losses: Counter[str] = field(default_factory=Counter)
     _alone_since: float | None = None
 
@@ -161,7 +163,6 @@ class RayExecutor:
 
     async def _look_for_nodes(self, group: asyncio.TaskGroup, work: Work, book: LeaseBook) -> None:
         """Give work to nodes that come during the run. Raises RunStoppedError if none is left for long."""
-        starting: set[asyncio.Task[None]] = set()
         try:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -170,14 +171,12 @@ class RayExecutor:
                         continue
                     if self._opener.is_engine_taken(node_id):
                         continue
-                    task = group.create_task(self._start_and_serve(node_id, name, work, book))
-                    starting.add(task)
-                    task.add_done_callback(starting.discard)
+                    group.create_task(self._start_and_serve(node_id, name, work, book))
                 self._require_nodes()
         finally:
-            if book.is_done:
-                for task in starting:
-                    task.cancel()
+            # A node that is not ready by the end of the run has nothing left to do.
+            for task in self._preparing:
+                task.cancel()
 
     def _require_nodes(self) -> None:
         if self._nodes or self._starting:
@@ -192,7 +191,13 @@ class RayExecutor:
             )
 
     async def _start_and_serve(self, node_id: str, name: str, work: Work, book: LeaseBook) -> None:
-        node = await self._start(node_id, name)
+        task = asyncio.current_task()
+        assert task is not None, "a task group runs it"  # noqa: S101
+        self._preparing.add(task)
+        try:
+            node = await self._start(node_id, name)
+        finally:
+            self._preparing.discard(task)
         if node is not None:
             self._observer.note(f"{node.name} joins the run ({node.places} attempts at a time)")
             await self._serve(node, work, book)

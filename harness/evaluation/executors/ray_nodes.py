@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.errors import SandboxError
+from harness.errors import HarnessError, SandboxError
 from harness.evaluation.executors.inputs import describe_config, hash_code, hash_inputs
 from harness.evaluation.executors.messages import ImageContent, Lease, NodeFacts, NodeSpec, Refusal, Report
 from harness.evaluation.executors.node import Node
+from harness.evaluation.faults import RunStoppedError
 from harness.evaluation.selection import Selection
 from harness.sandbox.backends.base import Backend, MovesImages
 from harness.sandbox.reaper import namespace
@@ -66,8 +67,14 @@ class RayNode:
 
 
 async def find_alive_nodes(ray: Any) -> dict[str, str]:
-    """Return the name of each node that is alive, by its id."""
-    nodes = await asyncio.to_thread(ray.nodes)
+    """Return the name of each node that is alive, by its id. Raises RunStoppedError if the head is gone."""
+    try:
+        nodes = await asyncio.to_thread(ray.nodes)
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise RunStoppedError(
+            f"the head of the Ray cluster does not answer: {_shorten(error)}",
+            hint="when it is back, finish the run with --resume",
+        ) from error
     return {
         node["NodeID"]: f"node {node['NodeName']} ({node['NodeID'][:_ID_CHARACTERS]})"
         for node in nodes
@@ -140,6 +147,8 @@ class NodeOpener:
                 raise NodeRefused(f"{name}: {_shorten(error)}") from error
             if isinstance(error, TimeoutError):
                 raise NodeRefused(f"{name}: it did not answer in time") from error
+            if isinstance(error, HarnessError):
+                raise NodeRefused(f"{name}: {error.message}") from error
             raise
         exceptions = self._ray.exceptions
         return RayNode(node_id, name, places, actor, exceptions.RayError, exceptions.RayTaskError)

@@ -9,7 +9,8 @@ Scripts without an event loop use the synchronous face:
         result = sandbox.exec(["python3", "-c", "print(6 * 7)"], timeout=10)
 
 `Sandbox` runs untrusted code, `load_benchmark` loads tasks, `run` carries out a whole run, and `compare`
-compares two. The docstring of `harness.errors` shows the tree of errors.
+compares two. `open_grader` grades single programs by hidden tests. The docstring of `harness.errors` shows
+the tree of errors.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "Environment",
     "ExecResult",
     "Generation",
+    "Grader",
     "HarnessError",
     "HostEnvironment",
     "ImageMissingError",
@@ -56,8 +58,13 @@ __all__ = [
     "UsageError",
     "Verdict",
     "__version__",
+    "build_assert_tests",
+    "build_call_tests",
+    "build_stdin_tests",
     "compare",
     "load_benchmark",
+    "open_grader",
+    "read_hidden_tests",
     "run",
 ]
 
@@ -70,6 +77,12 @@ if TYPE_CHECKING:
     from harness.agents.agent import Agent, AgentError, AgentModel, AttemptContext
     from harness.api import RunResult, compare, run
     from harness.benchmarks import load_benchmark
+    from harness.benchmarks.hidden_tests import (
+        build_assert_tests,
+        build_call_tests,
+        build_stdin_tests,
+        read_hidden_tests,
+    )
     from harness.environments.base import AgentEnvironment, Environment
     from harness.environments.host_environment import HostEnvironment
     from harness.environments.sandbox_environment import SandboxEnvironment
@@ -84,6 +97,7 @@ if TYPE_CHECKING:
     )
     from harness.evaluation.comparison import Comparison
     from harness.evaluation.faults import RunStoppedError
+    from harness.evaluation.grader import Grader, open_grader
     from harness.evaluation.store import StorageError
     from harness.models.messages import Generation, Message, ModelReply, Role
     from harness.sandbox.failures import (
@@ -113,6 +127,7 @@ _HOME = {
     "Environment": "harness.environments.base",
     "ExecResult": "harness.sandbox.results",
     "Generation": "harness.models.messages",
+    "Grader": "harness.evaluation.grader",
     "HarnessError": "harness.errors",
     "ImageMissingError": "harness.errors",
     "HostEnvironment": "harness.environments.host_environment",
@@ -140,8 +155,13 @@ _HOME = {
     "Tool": "harness.environments.tool",
     "UsageError": "harness.errors",
     "Verdict": "harness.types",
+    "build_assert_tests": "harness.benchmarks.hidden_tests",
+    "build_call_tests": "harness.benchmarks.hidden_tests",
+    "build_stdin_tests": "harness.benchmarks.hidden_tests",
     "compare": "harness.api",
     "load_benchmark": "harness.benchmarks",
+    "open_grader": "harness.evaluation.grader",
+    "read_hidden_tests": "harness.benchmarks.hidden_tests",
     "run": "harness.api",
 }
 

@@ -36,6 +36,8 @@ __all__ = [
     "Limits",
     "Message",
     "ModelReply",
+    "OutputChunk",
+    "OutputStream",
     "Role",
     "RunResult",
     "RunStoppedError",
@@ -52,6 +54,7 @@ __all__ = [
     "Status",
     "StorageError",
     "Submission",
+    "SyncOutputStream",
     "SyncSandbox",
     "Task",
     "Tool",
@@ -111,7 +114,8 @@ if TYPE_CHECKING:
     from harness.sandbox.pool import SandboxPool, SandboxSettings
     from harness.sandbox.results import ExecResult
     from harness.sandbox.sandbox import Sandbox
-    from harness.sandbox.sync import SyncSandbox
+    from harness.sandbox.streaming import OutputChunk, OutputStream
+    from harness.sandbox.sync import SyncOutputStream, SyncSandbox
     from harness.types import Status, Submission, Task, Verdict
 
 # Each public name, and the module that it is imported from on first use.
@@ -134,6 +138,8 @@ _HOME = {
     "Limits": "harness.sandbox.limits",
     "Message": "harness.models.messages",
     "ModelReply": "harness.models.messages",
+    "OutputChunk": "harness.sandbox.streaming",
+    "OutputStream": "harness.sandbox.streaming",
     "Role": "harness.models.messages",
     "RunResult": "harness.api",
     "RunStoppedError": "harness.evaluation.faults",
@@ -150,6 +156,7 @@ _HOME = {
     "Status": "harness.types",
     "StorageError": "harness.evaluation.store",
     "Submission": "harness.types",
+    "SyncOutputStream": "harness.sandbox.sync",
     "SyncSandbox": "harness.sandbox.sync",
     "Task": "harness.types",
     "Tool": "harness.environments.tool",

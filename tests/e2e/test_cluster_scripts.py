@@ -1,4 +1,4 @@
-"""The scripts in examples/clusters make real shards. Stand-ins for ssh and sbatch run them on this machine."""
+"""The scripts in examples/clusters make real shards. Stand-ins for ssh and sbatch run them here."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class Verdict:
 
     @property
     def recorded_metrics(self) -> dict[str, Any]:
-        """The metrics as records hold them: with `phase`, `limit`, `limit_value` and `integrity`, if they are known."""
+        """The metrics as records hold them, with `phase`, the limit and `integrity` if they are known."""
         known = {
             "phase": None if self.phase is None else self.phase.value,
             "limit": self.limit,

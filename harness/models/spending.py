@@ -26,7 +26,10 @@ class Budget(BaseModel):
 
 
 class BudgetReached(Exception):
-    """A budget is used up. `limit` is its name, a field of Budget, and `allowed` its bound. `is_of_run` if it is that of the run."""
+    """A budget is used up.
+
+    `limit` is its name, a field of Budget, and `allowed` its bound. `is_of_run` if it is that of the run.
+    """
 
     def __init__(self, limit: str, used: float, allowed: float, *, is_of_run: bool) -> None:
         owner = "run" if is_of_run else "attempt"

@@ -102,7 +102,8 @@ def test_the_transcript_gets_the_definition_of_each_tool(api: Api, tool: dict[st
 @pytest.mark.parametrize("value", [None, 3, ["x"], "x"])
 def test_a_definition_of_another_form_is_left_out_of_the_transcript(value: Any) -> None:
     tool = {"type": "function", "name": "look", "description": [value], "parameters": value}
-    request = rewrite_request("responses", {"input": "Look.", "tools": [tool]}, keeps_parameters=False, marks={})
+    body = {"input": "Look.", "tools": [tool]}
+    request = rewrite_request("responses", body, keeps_parameters=False, marks={})
     assert request.tools == (ToolSchema("look", "", {}),)
 
 

@@ -113,3 +113,13 @@ def test_setup_for_a_benchmark_of_answers_needs_no_engine(harness: Harness) -> N
         0,
         "nq needs no sandbox, so it needs no engine and no images\n",
     )
+
+
+def test_a_verbose_audit_prints_its_attempts_and_a_quiet_one_no_progress(harness: Harness) -> None:
+    command = ("audit", "gsm8k", "--data", "bundled", "-n", "1")
+    verbose = harness(*command, "-v", env=NO_ENGINE)
+    assert verbose.returncode == 0, verbose.stderr
+    # The attacks hand in wrong answers, so the details quote what was expected.
+    assert "  expected:\n" in verbose.stderr
+    quiet = harness(*command, "-q", env=NO_ENGINE)
+    assert (quiet.returncode, quiet.stderr) == (0, "")

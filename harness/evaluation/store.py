@@ -98,6 +98,14 @@ class RunStore:
     def close(self) -> None:
         self._held.close()
 
+    def move_to(self, folder: Path) -> None:
+        """Rename the folder in one step. The store keeps its lock. Raises StorageError."""
+        try:
+            os.rename(self.folder, folder)
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be written: {error.strerror}") from error
+        self.folder = folder
+
     @property
     def finished(self) -> set[tuple[str, int]]:
         """The (task id, attempt number) pairs of attempts that have a verdict."""
@@ -349,9 +357,12 @@ def _remove_temporary_files(folder: Path) -> None:
                 half.unlink()
 
 
-def make_run_folder(output_dir: Path, benchmark: str) -> Path:
-    """Make a new run folder and return its path. Raises UsageError if that fails."""
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{benchmark}-{secrets.token_hex(2)}"
+def make_run_folder(output_dir: Path, benchmark: str, *, prefix: str = "") -> Path:
+    """Make a new run folder, whose name begins with `prefix`, and return its path.
+
+    Raises UsageError if that fails.
+    """
+    name = f"{prefix}{time.strftime('%Y%m%d-%H%M%S')}-{benchmark}-{secrets.token_hex(2)}"
     folder = output_dir / name
     try:
         folder.mkdir(parents=True)

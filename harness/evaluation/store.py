@@ -139,7 +139,7 @@ class RunStore:
             self._cut(offset)
             raise StorageError(
                 f"{self.folder / ATTEMPTS}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self.folder}",
+                hint=advise_resume(self.folder, error),
             ) from error
         return offset
 
@@ -168,7 +168,7 @@ class RunStore:
 
     def write_text(self, name: str, text: str) -> None:
         """Replace a file of the folder in one step. Raises StorageError."""
-        with replace_file(self.folder / name) as file:
+        with replace_file(self.folder / name, resumed=self.folder) as file:
             file.write(text)
 
     def _load(self) -> None:
@@ -259,7 +259,7 @@ class TranscriptFile:
         except OSError as error:
             raise StorageError(
                 f"{self._path}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self._path.parents[1]}",
+                hint=advise_resume(self._path.parents[1], error),
             ) from error
         self._mode = "a"
 
@@ -333,9 +333,19 @@ def transcript_name(task_id: str, attempt: int) -> str:
     return f"{quoted}-{attempt}.jsonl"
 
 
+def advise_resume(folder: Path, error: OSError) -> str:
+    """Return the hint for a run folder that could not be written."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "make room" if is_full else "make the folder writable"
+    return f"{remedy}, then run: harness run --resume {folder}"
+
+
 @contextmanager
-def replace_file(path: Path) -> Iterator[TextIO]:
-    """Yield a temporary file, and move it to `path` once it is complete. Raises StorageError."""
+def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]:
+    """Yield a temporary file, and move it to `path` once it is complete.
+
+    Raises StorageError. Its hint is to resume the run in the folder `resumed`, which writes the file again.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -344,7 +354,8 @@ def replace_file(path: Path) -> Iterator[TextIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        hint = None if resumed is None else advise_resume(resumed, error)
+        raise StorageError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -450,7 +461,10 @@ def _open_attempts(path: Path) -> FileIO:
             raise OSError(errno.EINVAL, "is not a regular file")
         return open(path, "a+b", buffering=0)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+        raise UsageError(
+            f"{path}: cannot be written: {error.strerror}",
+            hint="make the run folder writable; harness show and harness rerun only read it",
+        ) from error
 
 
 def _read_line(descriptor: int, offset: int) -> bytes:

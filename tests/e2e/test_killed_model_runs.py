@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from e2e.command_line import Harness, RunFolder, remove_times_and_ids
 from e2e.killed_processes import make_disturbed, read_outcome, read_transcripts
 from effort import THOROUGH
 from model_fixtures import MODEL_KEY
-from model_server import ModelServer, serve_model
+from model_server import ModelServer
 from model_solver import Solver
 
 from harness.benchmarks import load_benchmark
@@ -28,14 +27,15 @@ TASKS, SHARDS, KILLS = (22, 4, 4) if THOROUGH else (6, 2, 2)
 WAIT_SECONDS = 0.3
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[ModelServer]:
-    with serve_model(Solver(load_benchmark("mbpp", data="bundled", notify=print))) as server:
-        server.wait_seconds = WAIT_SECONDS
-        yield server
+@pytest.fixture
+def model(server: ModelServer) -> ModelServer:
+    """Return a model that solves every task, but not at once."""
+    server.script = Solver(load_benchmark("mbpp", data="bundled", notify=print))
+    server.wait_seconds = WAIT_SECONDS
+    return server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def command(model: ModelServer) -> tuple[str, ...]:
     tasks = ("-b", "mbpp", "--data", "bundled", "-n", str(TASKS), "--max-concurrent", "3")
     return ("run", *tasks, "--model", "scripted", "--base-url", model.url)

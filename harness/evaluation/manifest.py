@@ -28,6 +28,8 @@ SCHEMA_VERSION = 1
 TOOL_MODE = "tool_mode"
 # The key of the id of the run that `harness rerun` repeats.
 REPEATED = "rerun_of"
+# The key of a manifest with the number of verdicts that retries have superseded.
+SUPERSEDED_VERDICTS = "superseded_verdicts"
 # The key of the isolation that each environment with sandboxes had in the run.
 ISOLATION = "isolation"
 
@@ -39,6 +41,12 @@ class Origin:
     # The revision of the checkout, with `-dirty` if it has changes, None outside of a checkout.
     git_revision: str | None
     system: str
+
+
+def correct_superseded_verdicts(manifest: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return a manifest with the number of superseded verdicts that the records have, none for 0."""
+    rest = {name: value for name, value in manifest.items() if name != SUPERSEDED_VERDICTS}
+    return {**manifest, SUPERSEDED_VERDICTS: number} if number else rest
 
 
 def find_origin() -> Origin:

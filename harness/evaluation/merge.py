@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,30 @@ from harness.agents import build_agent, settings_for
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.config import RunConfig, read_shard
 from harness.errors import UsageError
+from harness.evaluation.changes import ACCEPTED
+from harness.evaluation.manifest import correct_superseded_verdicts
+from harness.evaluation.merge_folder import find_final_folder, open_merge_folder
 from harness.evaluation.merged_manifest import merge_manifests
-from harness.evaluation.new_folder import begin_folder, copy_samples
+from harness.evaluation.new_folder import copy_samples
 from harness.evaluation.plan import PlannedAttempt, list_task_ids, plan_attempts, select_configured_tasks
 from harness.evaluation.resume import read_resumed_config
 from harness.evaluation.run import Run
-from harness.evaluation.run_names import is_running
 from harness.evaluation.run_signature import describe_resume, sign_run
+from harness.evaluation.run_names import hold_still
 from harness.evaluation.selection import Selection
 from harness.evaluation.spending_log import SPENDING, copy_spending, read_spending
 from harness.evaluation.store import (
     ATTEMPTS,
+    MANIFEST,
     SAMPLES,
     UNFINISHED,
     RunStore,
-    make_run_folder,
     read_duration,
     read_manifest,
     read_records,
     read_records_at,
 )
+from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.transcripts import copy_transcripts
 from harness.evaluation.trust import require_trusted_file
 from harness.models.settings import choose_endpoint
@@ -73,9 +76,7 @@ class ShardRun:
 
 
 def read_shard_run(folder: Path) -> ShardRun:
-    """Return the shard in a run folder. Raises UsageError for a run under way, and one without a shard."""
-    if is_running(folder):
-        raise UsageError(f"{folder}: this run is under way", hint="merge it when it has ended")
+    """Return the shard in a run folder. Raises UsageError for a run without a shard."""
     manifest = read_manifest(folder)
     config = read_resumed_config(folder, manifest)
     if config.shard is None:
@@ -111,7 +112,8 @@ def open_merged_run(
     """Merge shards into a new run folder, and yield its run, which makes no attempt.
 
     The attempts are written in the order of the plan, and each keeps the records of its earlier tries. The
-    manifest is written last, so that the folder of an interrupted merge is no run.
+    folder gets its name when it is complete, so a merge that is killed leaves no run. Meanwhile no run can go
+    on in the folder of a shard.
 
     Args:
         folders: the run folders of the shards, in any order.
@@ -124,17 +126,37 @@ def open_merged_run(
 
     Raises:
         UsageError: for folders that are not all shards of one run, each of them once, for shards that are
-            not finished, and for unknown ones whose benchmark is a Python file.
+            under way or not finished, and for unknown ones whose benchmark is a Python file.
         DataError: if the data of the run cannot be loaded.
         StorageError: if the folder cannot be written.
     """
+    with ExitStack() as held:
+        for folder in folders:
+            held.enter_context(hold_still(folder))
+        run = _merge(folders, output_dir, data, accepted, allow_unfinished, is_trusted, notify)
+    try:
+        yield run
+    finally:
+        run.store.close()
+
+
+def _merge(
+    folders: Sequence[Path],
+    output_dir: Path,
+    data: str | None,
+    accepted: Collection[str],
+    allow_unfinished: bool,
+    is_trusted: bool,
+    notify: Callable[[str], None],
+) -> Run:
     shards = sorted((read_shard_run(folder) for folder in folders), key=lambda shard: shard.number)
-    _require_one_run(shards)
+    _require_one_division(shards)
     are_own = [
         require_trusted_file(shard.folder, shard.manifest, shard.config, is_trusted=is_trusted)
         for shard in shards
     ]
     manifest = merge_manifests([(shard.folder, shard.manifest) for shard in shards], accepted)
+    _require_disjoint(shards)
     _require_finished(shards, allow_unfinished)
     first = shards[0]
     config = first.config.model_copy(
@@ -147,47 +169,41 @@ def open_merged_run(
     )
     benchmark = _load(config, first, notify)
     plan = _plan(shards, benchmark, config, manifest["unsound_references"])
+    # Equal settings select equal tasks. Samples, a recorded run and the agents of users choose attempts.
+    chooses = (config.samples, config.replay_from, manifest.get("agent_sha256"))
+    if ACCEPTED in manifest and not any(chooses):
+        whole = _list_whole(benchmark, config, manifest["unsound_references"])
+        _require_one_selection(plan, whole, first.number)
     order = {task.id: place for place, task in enumerate(benchmark.tasks)}
     unsound = sorted(manifest["unsound_references"].items(), key=lambda each: order.get(each[0], 0))
     manifest["unsound_references"] = dict(unsound)
     task_ids = list_task_ids(plan)
     manifest["planned"] = {"tasks": len(task_ids), "attempts": len(plan), "task_ids": task_ids}
     manifest["run_id"] = secrets.token_hex(8)
-    folder = make_run_folder(output_dir, benchmark.name)
-    try:
-        store = RunStore(folder, metrics=benchmark.definition.kept_metrics)
-        try:
-            if (first.folder / SAMPLES).is_file():
-                kept = copy_samples(store, first.folder / SAMPLES)
-                config = config.model_copy(update={"samples": str(kept)})
-            manifest["config"] = config.model_dump(mode="json")
-            _write_attempts(store, shards, plan)
-            copy_spending((shard.folder / SPENDING for shard in shards), folder / SPENDING)
-            begin_folder(store, sign_run(manifest) if all(are_own) else manifest)
-            agent = build_agent("null", settings_for(benchmark), benchmark)  # it makes no attempt
-            endpoint = (
-                None
-                if config.model is None
-                else choose_endpoint(config.model, config.base_url, config.endpoints)
-            )
-            selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
-            # The shards ran side by side, so the longest one stands for the run.
-            seconds = max(read_duration(shard.folder) for shard in shards)
-            run = Run(selection, store, None, manifest, {}, 0.0, seconds, read_spending(folder))
-            run.write_summary()
-        except BaseException:
-            store.close()
-            raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    try:
-        yield run
-    finally:
-        store.close()
+    with open_merge_folder(output_dir, benchmark.name, benchmark.definition.kept_metrics) as store:
+        if (first.folder / SAMPLES).is_file():
+            copy_samples(store, first.folder / SAMPLES)
+            kept = find_final_folder(store).resolve() / SAMPLES
+            config = config.model_copy(update={"samples": str(kept)})
+        manifest["config"] = config.model_dump(mode="json")
+        _write_attempts(store, shards, plan)
+        manifest = correct_superseded_verdicts(manifest, count_superseded_verdicts(store.results.values()))
+        copy_spending((shard.folder / SPENDING for shard in shards), store.folder / SPENDING)
+        manifest = sign_run(manifest) if all(are_own) else manifest
+        store.write_json(MANIFEST, manifest)
+        agent = build_agent("null", settings_for(benchmark), benchmark)  # it makes no attempt
+        endpoint = (
+            None if config.model is None else choose_endpoint(config.model, config.base_url, config.endpoints)
+        )
+        selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
+        # The shards ran side by side, so the longest one stands for the run.
+        seconds = max(read_duration(shard.folder) for shard in shards)
+        run = Run(selection, store, None, manifest, {}, 0.0, seconds, read_spending(store.folder))
+        run.write_summary()
+    return run
 
 
-def _require_one_run(shards: Sequence[ShardRun]) -> None:
+def _require_one_division(shards: Sequence[ShardRun]) -> None:
     """Raise UsageError unless the shards belong to one division, and each of them is there only once."""
     if not shards:
         raise UsageError("there is no shard to merge", hint="name the run folders of all shards")
@@ -205,13 +221,18 @@ def _require_one_run(shards: Sequence[ShardRun]) -> None:
                 f"{earlier.folder} and {later.folder} are both shard {later.number} of {later.shards}",
                 hint="name only one of them",
             )
+
+
+def _require_disjoint(shards: Sequence[ShardRun]) -> None:
+    """Raise UsageError if two shards hold the same attempt."""
     seen: dict[_Key, Path] = {}
     for shard in shards:
         for key in shard.offsets:
             if key in seen:
                 raise UsageError(
                     f"{seen[key]} and {shard.folder} both hold attempt {key[1]} of task {key[0]}, so "
-                    "they are not shards of one run"
+                    "they are not shards of one run",
+                    hint="name the shards of one run only; `harness runs` lists all runs",
                 )
             seen[key] = shard.folder
 
@@ -274,16 +295,33 @@ def _plan(
     if unknown:
         raise UsageError(f"{benchmark.name} has no task {min(unknown)}, of which a shard has an attempt")
     if len(shards) < shards[0].shards or sum(shard.planned for shard in shards) > len(lines):
-        tasks = select_configured_tasks(benchmark, config)
-        agent = build_agent("null", settings_for(benchmark), benchmark)  # one that chooses no samples
-        for planned in plan_attempts(tasks, agent, n_samples=config.n_samples):
-            if planned.task.id not in unsound:
-                numbers.setdefault(planned.task.id, set()).add(planned.number)
+        for task_id, number in _list_whole(benchmark, config, unsound):
+            numbers.setdefault(task_id, set()).add(number)
     return [
         PlannedAttempt(task, number, lines.get((task.id, number)), config.seed)
         for task in benchmark.tasks
         for number in sorted(numbers.get(task.id, ()))
     ]
+
+
+def _list_whole(benchmark: Benchmark, config: RunConfig, unsound: Collection[str]) -> set[_Key]:
+    """Return the attempts that one run with this config makes, unless its agent or samples decide them."""
+    tasks = select_configured_tasks(benchmark, config)
+    agent = build_agent("null", settings_for(benchmark), benchmark)  # one that chooses no samples
+    plan = plan_attempts(tasks, agent, n_samples=config.n_samples)
+    return {planned.key for planned in plan if planned.task.id not in unsound}
+
+
+def _require_one_selection(plan: Sequence[PlannedAttempt], whole: Collection[_Key], shard: int) -> None:
+    """Raise UsageError unless shards with accepted differences have the tasks of one run."""
+    keys = {planned.key for planned in plan}
+    if keys == whole:
+        return
+    raise UsageError(
+        f"the shards have other tasks than one run with the settings of shard {shard}: "
+        f"{len(keys - {*whole}):,} attempts too many, and {len({*whole} - keys):,} are missing",
+        hint="repeat the shards with other settings, because --accept cannot replace their attempts",
+    )
 
 
 def _write_attempts(store: RunStore, shards: Sequence[ShardRun], plan: Sequence[PlannedAttempt]) -> None:

@@ -10,15 +10,14 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.evaluation.manifest import SUPERSEDED_VERDICTS
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.run import Run
-from harness.evaluation.store import MANIFEST, SUMMARY, StorageError
-from harness.evaluation.stored_results import SUPERSEDED_STATUS, StoredResult
+from harness.evaluation.store import MANIFEST, SUMMARY, StorageError, advise_resume
+from harness.evaluation.stored_results import SUPERSEDED_STATUS, StoredResult, count_superseded_verdicts
 from harness.evaluation.transcripts import keep_transcript
 from harness.types import AttemptRecord, Status
 
-# The key of a manifest with the number of verdicts that retries have superseded.
-SUPERSEDED_VERDICTS = "superseded_verdicts"
 _WRITTEN_RECORDS = 1000
 
 
@@ -60,14 +59,19 @@ def begin_retry(run: Run, retry: Retry) -> list[PlannedAttempt]:
 
 
 def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
-    earlier = run.manifest.get(SUPERSEDED_VERDICTS, 0)
+    # The manifest is written first, because it must not hide a retry that is killed. The number is then too
+    # high until the run is resumed.
+    earlier = count_superseded_verdicts(run.store.results.values())
     run.manifest[SUPERSEDED_VERDICTS] = earlier + len(judged)
     run.store.write_json(MANIFEST, run.manifest)
     # The summary of the verdicts must not outlive them.
     try:
         (run.folder / SUMMARY).unlink(missing_ok=True)
     except OSError as error:
-        raise StorageError(f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}") from error
+        raise StorageError(
+            f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}",
+            hint=advise_resume(run.folder, error),
+        ) from error
     for planned in judged:
         keep_transcript(run.folder, *planned.key, run.store.results[planned.key].superseded)
     _append(run, judged)

@@ -25,6 +25,7 @@ from harness.evaluation.manifest import (
     REPEATED,
     TOOL_MODE,
     build_manifest,
+    correct_superseded_verdicts,
     describe_conditions,
     describe_start,
     find_origin,
@@ -66,6 +67,7 @@ from harness.evaluation.store import (
     read_manifest,
     replace_file,
 )
+from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.summary import ModelUse, summarize, summary_json
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
@@ -377,6 +379,8 @@ async def open_run(
                     manifest["config"] = config.model_dump(mode="json")
                     manifest |= describe_conditions(config, selection.environments, **conditions)
                     manifest = add_accepted(manifest, changed)
+                superseded = count_superseded_verdicts(store.results.values())
+                manifest = correct_superseded_verdicts(manifest, superseded)
                 manifest = sign_run(manifest) if is_own else manifest
                 if manifest != read_manifest(folder):
                     require_planned(folder, store.results, selection.plan)

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, StorageError, read_records
+from harness.evaluation.store import (
+    ATTEMPTS,
+    MAX_ATTEMPTS_BYTES,
+    StorageError,
+    advise_resume,
+    read_records,
+)
 from harness.evaluation.usage import USAGE, Amounts, add_usage, read_usage
 from harness.inputs.files import open_input, read_whole_lines
 from harness.inputs.json_text import parse_json
@@ -71,7 +77,7 @@ class SpendingLog:
         except OSError as error:
             raise StorageError(
                 f"{self._path}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self._path.parent}",
+                hint=advise_resume(self._path.parent, error),
             ) from error
 
 

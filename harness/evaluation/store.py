@@ -98,6 +98,14 @@ class RunStore:
     def close(self) -> None:
         self._held.close()
 
+    def move_to(self, folder: Path) -> None:
+        """Rename the folder in one step. The store keeps its lock. Raises StorageError."""
+        try:
+            os.rename(self.folder, folder)
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be written: {error.strerror}") from error
+        self.folder = folder
+
     @property
     def finished(self) -> set[tuple[str, int]]:
         """The (task id, attempt number) pairs of attempts that have a verdict."""
@@ -131,7 +139,7 @@ class RunStore:
             self._cut(offset)
             raise StorageError(
                 f"{self.folder / ATTEMPTS}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self.folder}",
+                hint=advise_resume(self.folder, error),
             ) from error
         return offset
 
@@ -160,7 +168,7 @@ class RunStore:
 
     def write_text(self, name: str, text: str) -> None:
         """Replace a file of the folder in one step. Raises StorageError."""
-        with replace_file(self.folder / name) as file:
+        with replace_file(self.folder / name, resumed=self.folder) as file:
             file.write(text)
 
     def _load(self) -> None:
@@ -251,7 +259,7 @@ class TranscriptFile:
         except OSError as error:
             raise StorageError(
                 f"{self._path}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self._path.parents[1]}",
+                hint=advise_resume(self._path.parents[1], error),
             ) from error
         self._mode = "a"
 
@@ -325,9 +333,19 @@ def transcript_name(task_id: str, attempt: int) -> str:
     return f"{quoted}-{attempt}.jsonl"
 
 
+def advise_resume(folder: Path, error: OSError) -> str:
+    """Return the hint for a run folder that could not be written."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "make room" if is_full else "make the folder writable"
+    return f"{remedy}, then run: harness run --resume {folder}"
+
+
 @contextmanager
-def replace_file(path: Path) -> Iterator[TextIO]:
-    """Yield a temporary file, and move it to `path` once it is complete. Raises StorageError."""
+def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]:
+    """Yield a temporary file, and move it to `path` once it is complete.
+
+    Raises StorageError. Its hint is to resume the run in the folder `resumed`, which writes the file again.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -336,7 +354,8 @@ def replace_file(path: Path) -> Iterator[TextIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        hint = None if resumed is None else advise_resume(resumed, error)
+        raise StorageError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -349,9 +368,12 @@ def _remove_temporary_files(folder: Path) -> None:
                 half.unlink()
 
 
-def make_run_folder(output_dir: Path, benchmark: str) -> Path:
-    """Make a new run folder and return its path. Raises UsageError if that fails."""
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{benchmark}-{secrets.token_hex(2)}"
+def make_run_folder(output_dir: Path, benchmark: str, *, prefix: str = "") -> Path:
+    """Make a new run folder, whose name begins with `prefix`, and return its path.
+
+    Raises UsageError if that fails.
+    """
+    name = f"{prefix}{time.strftime('%Y%m%d-%H%M%S')}-{benchmark}-{secrets.token_hex(2)}"
     folder = output_dir / name
     try:
         folder.mkdir(parents=True)
@@ -439,7 +461,10 @@ def _open_attempts(path: Path) -> FileIO:
             raise OSError(errno.EINVAL, "is not a regular file")
         return open(path, "a+b", buffering=0)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+        raise UsageError(
+            f"{path}: cannot be written: {error.strerror}",
+            hint="make the run folder writable; harness show and harness rerun only read it",
+        ) from error
 
 
 def _read_line(descriptor: int, offset: int) -> bytes:

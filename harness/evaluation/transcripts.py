@@ -13,6 +13,7 @@ from harness.evaluation.store import (
     TRANSCRIPT_SCHEMA_VERSION,
     TRANSCRIPTS,
     StorageError,
+    advise_resume,
     transcript_name,
 )
 from harness.inputs.files import MAX_DATA_BYTES, open_input, read_whole_lines
@@ -113,5 +114,8 @@ def _copy(source: Path, place: Path) -> bool:
             with open(place, "wb") as file:
                 shutil.copyfileobj(stream, file)
         except OSError as error:
-            raise StorageError(f"{place}: cannot be copied from {source}: {error.strerror}") from error
+            raise StorageError(
+                f"{place}: cannot be copied from {source}: {error.strerror}",
+                hint=advise_resume(place.parents[1], error),
+            ) from error
     return True

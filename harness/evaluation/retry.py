@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.run import Run
-from harness.evaluation.store import MANIFEST, SUMMARY, StorageError
+from harness.evaluation.store import MANIFEST, SUMMARY, StorageError, advise_resume
 from harness.evaluation.stored_results import SUPERSEDED_STATUS, StoredResult, count_superseded_verdicts
 from harness.evaluation.transcripts import keep_transcript
 from harness.types import AttemptRecord, Status
@@ -66,7 +66,10 @@ def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
     try:
         (run.folder / SUMMARY).unlink(missing_ok=True)
     except OSError as error:
-        raise StorageError(f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}") from error
+        raise StorageError(
+            f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}",
+            hint=advise_resume(run.folder, error),
+        ) from error
     _append(run, judged)
     # A retry that is killed before this is counted when the run is resumed.
     number = count_superseded_verdicts(run.store.results.values())

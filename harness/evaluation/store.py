@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -146,7 +147,7 @@ class RunStore:
             self._cut(offset)
             raise StorageError(
                 f"{self.folder / ATTEMPTS}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self.folder}",
+                hint=advise_resume(self.folder, error),
             ) from error
         return offset
 
@@ -175,7 +176,7 @@ class RunStore:
 
     def write_text(self, name: str, text: str) -> None:
         """Replace a file of the folder in one step. Raises StorageError."""
-        with replace_file(self.folder / name) as file:
+        with replace_file(self.folder / name, resumed=self.folder) as file:
             file.write(text)
 
     def _load(self) -> None:
@@ -266,7 +267,7 @@ class TranscriptFile:
         except OSError as error:
             raise StorageError(
                 f"{self._path}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self._path.parents[1]}",
+                hint=advise_resume(self._path.parents[1], error),
             ) from error
         self._is_begun = True
 
@@ -340,9 +341,25 @@ def transcript_name(task_id: str, attempt: int) -> str:
     return f"{quoted}-{attempt}.jsonl"
 
 
+def advise_resume(folder: Path, error: OSError) -> str:
+    """Return the hint for a run folder that could not be written."""
+    return f"{_find_remedy(error)}, then run: harness run --resume {folder}"
+
+
+def _find_remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "make room"
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "replace the link with a file"
+    return "make the run folder writable"
+
+
 @contextmanager
-def replace_file(path: Path) -> Iterator[TextIO]:
-    """Yield a temporary file, and move it to `path` once it is complete. Raises StorageError."""
+def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]:
+    """Yield a temporary file, and move it to `path` once it is complete.
+
+    Raises StorageError. Its hint is to resume the run in the folder `resumed`, which writes the file again.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         # It must be new, because a link of its name could lead elsewhere.
@@ -352,7 +369,8 @@ def replace_file(path: Path) -> Iterator[TextIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        hint = None if resumed is None else advise_resume(resumed, error)
+        raise StorageError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -456,7 +474,11 @@ def _open_attempts(folder: Path) -> FileIO:
     try:
         return FileIO(append_to_run_file(folder, ATTEMPTS), "a+")
     except OSError as error:
-        raise UsageError(f"{folder / ATTEMPTS}: cannot be written: {error.strerror}") from error
+        path = folder / ATTEMPTS
+        raise UsageError(
+            f"{path}: cannot be written: {error.strerror}",
+            hint=f"{_find_remedy(error)}; harness show and harness rerun only read it",
+        ) from error
 
 
 def _read_line(descriptor: int, offset: int) -> bytes:

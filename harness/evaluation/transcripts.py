@@ -14,6 +14,7 @@ from harness.evaluation.store import (
     TRANSCRIPT_SCHEMA_VERSION,
     TRANSCRIPTS,
     StorageError,
+    advise_resume,
     transcript_name,
 )
 from harness.inputs.files import MAX_DATA_BYTES, MIB, read_whole_lines
@@ -134,4 +135,7 @@ def _copy(source: Path, place: Path) -> None:
                         raise DataError("is not a transcript, because it holds a zero byte", path=source)
                     file.write(chunk)
         except OSError as error:
-            raise StorageError(f"{place}: cannot be copied from {source}: {error.strerror}") from error
+            raise StorageError(
+                f"{place}: cannot be copied from {source}: {error.strerror}",
+                hint=advise_resume(place.parents[1], error),
+            ) from error

@@ -214,7 +214,7 @@ def write_report(run: Run) -> Path:
     parts = generate_html(
         manifest=run.manifest, summary=run.summary, attempts=run.records(whole=True), folder=run.folder
     )
-    with replace_file(run.folder / REPORT) as file:
+    with replace_file(run.folder / REPORT, resumed=run.folder) as file:
         file.writelines(parts)
     return run.folder / REPORT
 

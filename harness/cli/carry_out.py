@@ -199,7 +199,12 @@ def carry_out_merge(
         is_trusted=is_trusted,
         notify=display.note,
     ) as merged:
-        _finish(merged, output)
+        try:
+            _finish(merged, output)
+        except StorageError as error:
+            # The merged run itself is complete.
+            hint = error.hint or f"make room, then run: harness run --resume {merged.folder}"
+            raise StorageError(error.message, hint=hint) from error
         code = _exit_code(merged, output)
     if code:
         raise typer.Exit(code)

@@ -2,100 +2,59 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import secrets
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.agents import build_agent, settings_for
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.config import RunConfig, read_shard
+from harness.config import RunConfig
 from harness.errors import UsageError
 from harness.evaluation.changes import ACCEPTED
 from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.merge_folder import find_final_folder, open_merge_folder
 from harness.evaluation.merged_manifest import merge_manifests
 from harness.evaluation.new_folder import copy_samples
-from harness.evaluation.plan import PlannedAttempt, list_task_ids, plan_attempts, select_configured_tasks
-from harness.evaluation.resume import read_resumed_config
+from harness.evaluation.plan import PlannedAttempt, list_task_ids
 from harness.evaluation.run import Run
-from harness.evaluation.run_signature import describe_resume, sign_run
+from harness.evaluation.run_files import open_run_file
 from harness.evaluation.run_names import hold_still
+from harness.evaluation.run_signature import is_signed, sign_run
 from harness.evaluation.selection import Selection
-from harness.evaluation.spending_log import SPENDING, copy_spending, read_spending
+from harness.evaluation.shard_parts import (
+    ALLOW_HINT,
+    find_samples,
+    plan_merged_run,
+    plan_whole_run,
+    require_all_shards,
+    require_finished,
+    require_parts,
+)
+from harness.evaluation.shard_run import AttemptKey, ShardRun, read_shard_run
+from harness.evaluation.spending_log import copy_spending, read_spending
 from harness.evaluation.store import (
     ATTEMPTS,
     MANIFEST,
     SAMPLES,
-    UNFINISHED,
     RunStore,
+    StorageError,
     read_duration,
-    read_manifest,
-    read_records,
     read_records_at,
 )
 from harness.evaluation.stored_results import count_superseded_verdicts
-from harness.evaluation.transcripts import copy_transcripts
+from harness.evaluation.transcripts import copy_transcripts, measure_transcripts
 from harness.evaluation.trust import require_trusted_file
+from harness.inputs.files import MAX_DATA_BYTES
 from harness.models.settings import choose_endpoint
-from harness.types import AttemptRecord, Status
+from harness.types import AttemptRecord
 
 # A write is synced, so one holds many records, but not more than fit into memory.
 _WRITTEN_RECORDS, _WRITTEN_CHARACTERS = 1000, 16_000_000
-_NAMED_SHARDS = 5
-_Key = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRun:
-    """A run of one shard, read from its folder."""
-
-    folder: Path
-    manifest: Mapping[str, Any]
-    config: RunConfig
-    # The number of the shard, from 1.
-    number: int
-    # The number of all shards.
-    shards: int
-    # The offsets of all records of each attempt in `attempts.jsonl`, in the order in which they were written.
-    offsets: Mapping[_Key, Sequence[int]]
-    # The line of each attempt in the samples file.
-    lines: Mapping[_Key, int | None]
-    # The number of attempts that have a verdict.
-    finished: int
-
-    @property
-    def planned(self) -> int:
-        """The number of attempts that the shard planned."""
-        planned = self.manifest.get("planned")
-        attempts = planned.get("attempts") if isinstance(planned, dict) else None
-        return attempts if type(attempts) is int else len(self.offsets)
-
-
-def read_shard_run(folder: Path) -> ShardRun:
-    """Return the shard in a run folder. Raises UsageError for a run without a shard."""
-    manifest = read_manifest(folder)
-    config = read_resumed_config(folder, manifest)
-    if config.shard is None:
-        raise UsageError(
-            f"{folder}: is a whole run and no shard, because it was run without --shard",
-            hint="harness merge takes the runs of harness run --shard I/N",
-        )
-    offsets: dict[_Key, list[int]] = {}
-    lines: dict[_Key, int | None] = {}
-    statuses: dict[_Key, Status] = {}
-    offset = 0
-    if (folder / ATTEMPTS).exists():
-        for record, size in read_records(folder / ATTEMPTS):
-            key = record.task_id, record.attempt
-            offsets.setdefault(key, []).append(offset)
-            lines[key], statuses[key] = record.sample_line, record.status
-            offset += size
-    finished = sum(status not in UNFINISHED for status in statuses.values())
-    return ShardRun(folder, manifest, config, *read_shard(config.shard), offsets, lines, finished)
 
 
 @contextmanager
@@ -151,13 +110,11 @@ def _merge(
 ) -> Run:
     shards = sorted((read_shard_run(folder) for folder in folders), key=lambda shard: shard.number)
     _require_one_division(shards)
-    are_own = [
+    for shard in shards:
         require_trusted_file(shard.folder, shard.manifest, shard.config, is_trusted=is_trusted)
-        for shard in shards
-    ]
     manifest = merge_manifests([(shard.folder, shard.manifest) for shard in shards], accepted)
     _require_disjoint(shards)
-    _require_finished(shards, allow_unfinished)
+    require_all_shards(shards, allow_unfinished=allow_unfinished, hint=ALLOW_HINT)
     first = shards[0]
     config = first.config.model_copy(
         update={
@@ -168,12 +125,11 @@ def _merge(
         }
     )
     benchmark = _load(config, first, notify)
-    plan = _plan(shards, benchmark, config, manifest["unsound_references"])
-    # Equal settings select equal tasks. Samples, a recorded run and the agents of users choose attempts.
-    chooses = (config.samples, config.replay_from, manifest.get("agent_sha256"))
-    if ACCEPTED in manifest and not any(chooses):
-        whole = _list_whole(benchmark, config, manifest["unsound_references"])
-        _require_one_selection(plan, whole, first.number)
+    samples = None if config.samples is None else find_samples(first)
+    whole = plan_whole_run(shards, benchmark, config, samples)
+    require_parts(shards, benchmark, config, whole, accepted=ACCEPTED in manifest)
+    require_finished(shards, whole, allow_unfinished=allow_unfinished)
+    plan = plan_merged_run(shards, benchmark, config, whole, manifest["unsound_references"].keys())
     order = {task.id: place for place, task in enumerate(benchmark.tasks)}
     unsound = sorted(manifest["unsound_references"].items(), key=lambda each: order.get(each[0], 0))
     manifest["unsound_references"] = dict(unsound)
@@ -181,15 +137,17 @@ def _merge(
     manifest["planned"] = {"tasks": len(task_ids), "attempts": len(plan), "task_ids": task_ids}
     manifest["run_id"] = secrets.token_hex(8)
     with open_merge_folder(output_dir, benchmark.name, benchmark.definition.kept_metrics) as store:
-        if (first.folder / SAMPLES).is_file():
-            copy_samples(store, first.folder / SAMPLES)
+        if samples == first.folder / SAMPLES:
+            _copy_samples(first.folder, store)
             kept = find_final_folder(store).resolve() / SAMPLES
             config = config.model_copy(update={"samples": str(kept)})
         manifest["config"] = config.model_dump(mode="json")
         _write_attempts(store, shards, plan)
         manifest = correct_superseded_verdicts(manifest, count_superseded_verdicts(store.results.values()))
-        copy_spending((shard.folder / SPENDING for shard in shards), store.folder / SPENDING)
-        manifest = sign_run(manifest) if all(are_own) else manifest
+        copy_spending([shard.folder for shard in shards], store.folder)
+        # Whoever accepts the benchmark of unknown shards has not seen what else their settings would do.
+        are_own = all(is_signed(shard.manifest) for shard in shards)
+        manifest = sign_run(manifest) if are_own else manifest
         store.write_json(MANIFEST, manifest)
         agent = build_agent("null", settings_for(benchmark), benchmark)  # it makes no attempt
         endpoint = (
@@ -225,7 +183,7 @@ def _require_one_division(shards: Sequence[ShardRun]) -> None:
 
 def _require_disjoint(shards: Sequence[ShardRun]) -> None:
     """Raise UsageError if two shards hold the same attempt."""
-    seen: dict[_Key, Path] = {}
+    seen: dict[AttemptKey, Path] = {}
     for shard in shards:
         for key in shard.offsets:
             if key in seen:
@@ -235,31 +193,6 @@ def _require_disjoint(shards: Sequence[ShardRun]) -> None:
                     hint="name the shards of one run only; `harness runs` lists all runs",
                 )
             seen[key] = shard.folder
-
-
-def _require_finished(shards: Sequence[ShardRun], allow_unfinished: bool) -> None:
-    """Raise UsageError if a shard is missing or not finished, unless that is allowed and possible."""
-    missing = sorted(set(range(1, shards[0].shards + 1)) - {shard.number for shard in shards})
-    unfinished = [shard for shard in shards if shard.finished < shard.planned]
-    if not missing and not unfinished:
-        return
-    hint = "add --allow-unfinished to count the missing attempts as cancelled"
-    is_known = all(len(shard.offsets) == shard.planned for shard in shards) and not missing
-    config = shards[0].config
-    if not is_known and (config.samples is not None or config.replay_from is not None):
-        # The samples or the recorded run decide how many attempts a task has.
-        allow_unfinished, hint = False, "finish all shards, and merge them then"
-    if allow_unfinished:
-        return
-    if missing:
-        named = ", ".join(map(str, missing[:_NAMED_SHARDS])) + (" ..." if missing[_NAMED_SHARDS:] else "")
-        raise UsageError(f"{len(missing):,} of {shards[0].shards:,} shards are missing: {named}", hint=hint)
-    shard = unfinished[0]
-    raise UsageError(
-        f"{shard.folder}: {shard.planned - shard.finished:,} of {shard.planned:,} attempts of shard "
-        f"{shard.number} have no verdict",
-        hint=f"{hint}; or finish it: {describe_resume(shard.folder, shard.manifest)}",
-    )
 
 
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
@@ -283,59 +216,46 @@ def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> 
     return benchmark
 
 
-def _plan(
-    shards: Sequence[ShardRun], benchmark: Benchmark, config: RunConfig, unsound: Collection[str]
-) -> list[PlannedAttempt]:
-    """Return the plan of the whole run: the recorded attempts, and those that unfinished shards lack."""
-    lines = {key: line for shard in shards for key, line in shard.lines.items()}
-    numbers: dict[str, set[int]] = {}
-    for task_id, number in lines:
-        numbers.setdefault(task_id, set()).add(number)
-    unknown = numbers.keys() - {task.id for task in benchmark.tasks}
-    if unknown:
-        raise UsageError(f"{benchmark.name} has no task {min(unknown)}, of which a shard has an attempt")
-    if len(shards) < shards[0].shards or sum(shard.planned for shard in shards) > len(lines):
-        for task_id, number in _list_whole(benchmark, config, unsound):
-            numbers.setdefault(task_id, set()).add(number)
-    return [
-        PlannedAttempt(task, number, lines.get((task.id, number)), config.seed)
-        for task in benchmark.tasks
-        for number in sorted(numbers.get(task.id, ()))
-    ]
-
-
-def _list_whole(benchmark: Benchmark, config: RunConfig, unsound: Collection[str]) -> set[_Key]:
-    """Return the attempts that one run with this config makes, unless its agent or samples decide them."""
-    tasks = select_configured_tasks(benchmark, config)
-    agent = build_agent("null", settings_for(benchmark), benchmark)  # one that chooses no samples
-    plan = plan_attempts(tasks, agent, n_samples=config.n_samples)
-    return {planned.key for planned in plan if planned.task.id not in unsound}
-
-
-def _require_one_selection(plan: Sequence[PlannedAttempt], whole: Collection[_Key], shard: int) -> None:
-    """Raise UsageError unless shards with accepted differences have the tasks of one run."""
-    keys = {planned.key for planned in plan}
-    if keys == whole:
-        return
-    raise UsageError(
-        f"the shards have other tasks than one run with the settings of shard {shard}: "
-        f"{len(keys - {*whole}):,} attempts too many, and {len({*whole} - keys):,} are missing",
-        hint="repeat the shards with other settings, because --accept cannot replace their attempts",
-    )
-
-
 def _write_attempts(store: RunStore, shards: Sequence[ShardRun], plan: Sequence[PlannedAttempt]) -> None:
     """Write the records of all tries in the order of the plan, and copy the transcripts."""
     places = {key: shard for shard in shards for key in shard.offsets}
     for batch in _batch(_read_in_order(places, plan)):
         store.append(*batch)
-    for planned in plan:
-        if planned.key in places:
-            copy_transcripts(places[planned.key].folder, store.folder, *planned.key)
+    copied = [
+        (places[planned.key].folder, planned.key, store.results[planned.key].superseded)
+        for planned in plan
+        if planned.key in places
+    ]
+    _require_room(store, sum(measure_transcripts(folder, *key, tries) for folder, key, tries in copied))
+    for folder, key, tries in copied:
+        copy_transcripts(folder, store.folder, *key, tries)
+
+
+def _require_room(store: RunStore, number: int) -> None:
+    """Raise StorageError if the disk has no room for a number of bytes, before they fill it."""
+    try:
+        free = shutil.disk_usage(store.folder).free
+    except OSError as error:
+        raise StorageError(f"{store.folder}: cannot be written: {error.strerror}") from error
+    if number > free:
+        raise StorageError(
+            f"{store.folder.parent}: {os.strerror(errno.ENOSPC)}: the transcripts of the shards have "
+            f"{number:,} bytes, and {free:,} are free"
+        )
+
+
+def _copy_samples(source: Path, store: RunStore) -> None:
+    """Copy the samples from the folder of a shard. Raises StorageError."""
+    try:
+        with open_run_file(source, SAMPLES, max_bytes=MAX_DATA_BYTES) as stream:
+            copy_samples(store, stream)
+    except OSError as error:
+        place = store.folder / SAMPLES
+        raise StorageError(f"{place}: cannot be copied from {source / SAMPLES}: {error.strerror}") from error
 
 
 def _read_in_order(
-    places: Mapping[_Key, ShardRun], plan: Sequence[PlannedAttempt]
+    places: Mapping[AttemptKey, ShardRun], plan: Sequence[PlannedAttempt]
 ) -> Iterator[AttemptRecord]:
     """Yield the records of all tries of the planned attempts. Every file is opened once."""
     readers: dict[int, Iterator[AttemptRecord]] = {}

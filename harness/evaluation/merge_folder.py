@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_names import UNFINISHED_MERGE
 from harness.evaluation.store import ATTEMPTS, RunStore, StorageError, make_run_folder
 
@@ -60,7 +61,7 @@ def _remove_dead_folders(output_dir: Path) -> None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A merge makes this file after it has locked its folder.
                 is_old = time.time() - os.fstat(descriptor).st_mtime > _START_SECONDS
-                if is_old or (folder / ATTEMPTS).exists():
+                if is_old or has_run_file(folder, ATTEMPTS):
                     _remove(folder)
             finally:
                 os.close(descriptor)

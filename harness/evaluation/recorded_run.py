@@ -28,17 +28,18 @@ from harness.evaluation.recorded_limits import describe_untaken, drop_excess, fi
 from harness.evaluation.recorded_steps import read_judgements, read_steps
 from harness.evaluation.records import MAX_TEXT_CHARACTERS
 from harness.evaluation.resume import read_resumed_config
+from harness.evaluation.run_files import hash_run_file
 from harness.evaluation.run_names import find_run, is_running
 from harness.evaluation.run_signature import describe_resume, is_signed
 from harness.evaluation.store import (
     ATTEMPTS,
+    MAX_ATTEMPTS_BYTES,
     UNFINISHED,
     read_manifest,
     read_records,
     read_records_at,
 )
 from harness.evaluation.transcripts import find_transcript
-from harness.inputs.files import hash_file
 from harness.text import escape_terminal
 from harness.types import AttemptRecord, Phase, Submission, Task
 
@@ -319,6 +320,6 @@ def require_same_recording(folder: Path, manifest: Mapping[str, Any], recording:
 
 def _hash_attempts(folder: Path) -> str:
     try:
-        return hash_file(folder / ATTEMPTS)
+        return hash_run_file(folder, ATTEMPTS, max_bytes=MAX_ATTEMPTS_BYTES)
     except OSError as error:
         raise UsageError(f"{folder / ATTEMPTS}: cannot be read: {error.strerror}") from error

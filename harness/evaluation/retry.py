@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.evaluation.manifest import SUPERSEDED_VERDICTS
+from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.run import Run
 from harness.evaluation.store import MANIFEST, SUMMARY, StorageError, advise_resume
@@ -59,11 +59,9 @@ def begin_retry(run: Run, retry: Retry) -> list[PlannedAttempt]:
 
 
 def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
-    # The manifest is written first, because it must not hide a retry that is killed. The number is then too
-    # high until the run is resumed.
-    earlier = count_superseded_verdicts(run.store.results.values())
-    run.manifest[SUPERSEDED_VERDICTS] = earlier + len(judged)
-    run.store.write_json(MANIFEST, run.manifest)
+    # The copies come first, because a transcript that cannot be read must leave the run as it was.
+    for planned in judged:
+        keep_transcript(run.folder, *planned.key, run.store.results[planned.key].superseded)
     # The summary of the verdicts must not outlive them.
     try:
         (run.folder / SUMMARY).unlink(missing_ok=True)
@@ -72,9 +70,11 @@ def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
             f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}",
             hint=advise_resume(run.folder, error),
         ) from error
-    for planned in judged:
-        keep_transcript(run.folder, *planned.key, run.store.results[planned.key].superseded)
     _append(run, judged)
+    # A retry that is killed before this is counted when the run is resumed.
+    number = count_superseded_verdicts(run.store.results.values())
+    run.manifest = correct_superseded_verdicts(run.manifest, number)
+    run.store.write_json(MANIFEST, run.manifest)
     run.write_summary()
 
 

@@ -36,7 +36,7 @@ from harness.evaluation.model_access import (
     open_judge_access,
     open_model_access,
 )
-from harness.evaluation.new_folder import begin_folder, copy_samples
+from harness.evaluation.new_folder import begin_folder, store_samples
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.recorded_run import (
@@ -52,6 +52,7 @@ from harness.evaluation.resume import (
     require_planned,
     require_same_tasks,
 )
+from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_log import RunLog, open_run_log
 from harness.evaluation.run_secrets import make_log_filter
 from harness.evaluation.run_signature import is_signed, sign_run
@@ -129,7 +130,7 @@ class Run:
         A server that refuses the key or the model does so. There is nothing to show or to resume, and the
         folder would become `latest`, so it is removed.
         """
-        is_untouched = not self.store.results and not (self.folder / SPENDING).exists()
+        is_untouched = not self.store.results and not has_run_file(self.folder, SPENDING)
         return isinstance(error, UsageError) and is_untouched and not self.is_resumed
 
     def records(self, *, whole: bool = False) -> Iterator[AttemptRecord]:
@@ -340,7 +341,7 @@ async def open_run(
         try:
             if finding is not None:
                 if keep_samples and config.samples is not None:
-                    kept = copy_samples(store, Path(config.samples))
+                    kept = store_samples(store, Path(config.samples))
                     config = config.model_copy(update={"samples": str(kept)})
                 manifest = build_manifest(
                     facts,

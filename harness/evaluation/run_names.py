@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.inputs.files import read_input
+from harness.evaluation.run_files import read_run_file
 
 LATEST = "latest"
 RUNS = Path("runs")
@@ -104,7 +104,7 @@ def hold_still(folder: Path) -> Iterator[None]:
 def _start_key(folder: Path) -> tuple[str, float, str]:
     """Return the key that sorts runs by their start. The clock of a manifest counts whole seconds."""
     try:
-        changed = os.stat(folder / _MANIFEST).st_mtime
+        changed = os.lstat(folder / _MANIFEST).st_mtime
     except OSError:
         changed = os.stat(folder).st_mtime if folder.exists() else 0.0
     started = _read_start(folder)
@@ -114,7 +114,7 @@ def _start_key(folder: Path) -> tuple[str, float, str]:
 def _read_start(folder: Path) -> str | None:
     """Return the time in the manifest, None if the manifest cannot be read."""
     try:
-        manifest = json.loads(read_input(folder / _MANIFEST))
+        manifest = json.loads(read_run_file(folder, _MANIFEST))
     except (OSError, ValueError, RecursionError):
         return None
     started = manifest.get("started_at") if isinstance(manifest, dict) else None

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal, TextIO, overload
+from typing import Any, TextIO, overload
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,8 +28,16 @@ from harness.evaluation.manifest import SCHEMA_VERSION
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.records import from_json, to_json
 from harness.evaluation.result_table import ResultTable
+from harness.evaluation.run_files import (
+    append_to_run_file,
+    create_run_file,
+    has_run_file,
+    open_run_file,
+    read_run_file,
+    split_nested,
+)
 from harness.evaluation.stored_results import StoredResult
-from harness.inputs.files import MAX_DATA_BYTES, open_input, read_input, read_whole_lines
+from harness.inputs.files import MAX_DATA_BYTES, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.types import AttemptRecord, Status
 
@@ -91,7 +99,7 @@ class RunStore:
         with ExitStack() as opening:
             opening.callback(os.close, _lock(folder))
             _remove_temporary_files(folder)
-            self._file = opening.enter_context(_open_attempts(folder / ATTEMPTS))
+            self._file = opening.enter_context(_open_attempts(folder))
             self._load()
             self._held = opening.pop_all()
 
@@ -232,7 +240,7 @@ class TranscriptFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._mode: Literal["a", "w"] = "w"
+        self._is_begun = False
         self._bytes = 0
         self._is_full = False
 
@@ -254,21 +262,21 @@ class TranscriptFile:
             line = json.dumps({"kind": "full", "text": text}) + "\n"
         self._bytes += len(line)
         try:
-            with self._open() as file:
+            with os.fdopen(self._open(), "w", encoding="utf-8") as file:
                 file.write(line)
         except OSError as error:
             raise StorageError(
                 f"{self._path}: cannot be written: {error.strerror}",
                 hint=advise_resume(self._path.parents[1], error),
             ) from error
-        self._mode = "a"
+        self._is_begun = True
 
-    def _open(self) -> TextIO:
-        try:
-            return open(self._path, self._mode, encoding="utf-8")
-        except FileNotFoundError:  # the user has removed the folder of the transcripts
-            self._path.parent.mkdir(exist_ok=True)
-            return open(self._path, self._mode, encoding="utf-8")
+    def _open(self) -> int:
+        place = split_nested(self._path)
+        if self._is_begun:
+            with suppress(FileNotFoundError):  # the user has removed the folder of the transcripts
+                return append_to_run_file(*place)
+        return create_run_file(*place)
 
 
 def read_records(path: Path, *, whole: bool = False) -> Iterator[tuple[AttemptRecord, int]]:
@@ -278,7 +286,7 @@ def read_records(path: Path, *, whole: bool = False) -> Iterator[tuple[AttemptRe
     true. Raises UsageError, which names the line, for anything that is not a record.
     """
     try:
-        with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
+        with open_run_file(path.parent, path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
             for number, line in read_whole_lines(stream, path):
                 try:
                     yield from_json(line, whole=whole), len(line)
@@ -299,7 +307,7 @@ def read_records_at(path: Path, offsets: Iterable[int], *, whole: bool = False) 
     The records have their whole texts only if `whole` is true. Raises UsageError if a record is no longer
     there.
     """
-    with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
+    with open_run_file(path.parent, path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
         for offset in offsets:
             try:
                 yield from_json(_read_line(stream.fileno(), offset), whole=whole)
@@ -314,7 +322,7 @@ def read_results(folder: Path) -> Mapping[tuple[str, int], StoredResult]:
     does.
     """
     results = ResultTable()
-    if (folder / ATTEMPTS).exists():  # otherwise the run was killed before its first attempt
+    if has_run_file(folder, ATTEMPTS):  # otherwise the run was killed before its first attempt
         for record, _ in read_records(folder / ATTEMPTS):
             results.add(record)
     return results
@@ -326,7 +334,7 @@ def transcript_name(task_id: str, attempt: int) -> str:
     A quoted id that is too long for a file name is cut. It then ends in digits of the id's SHA-256, because
     two long ids may begin alike.
     """
-    quoted = quote(task_id, safe="")
+    quoted = quote(task_id, safe="", errors="surrogatepass")
     if len(quoted) > MAX_QUOTED_ID:
         digest = hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         quoted = f"{quoted[: MAX_QUOTED_ID - len(digest) - 1]}-{digest}"
@@ -335,9 +343,15 @@ def transcript_name(task_id: str, attempt: int) -> str:
 
 def advise_resume(folder: Path, error: OSError) -> str:
     """Return the hint for a run folder that could not be written."""
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    remedy = "make room" if is_full else "make the folder writable"
-    return f"{remedy}, then run: harness run --resume {folder}"
+    return f"{_find_remedy(error)}, then run: harness run --resume {folder}"
+
+
+def _find_remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "make room"
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "replace the link with a file"
+    return "make the run folder writable"
 
 
 @contextmanager
@@ -348,7 +362,8 @@ def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
+        # It must be new, because a link of its name could lead elsewhere.
+        with open(temporary, "x", encoding="utf-8", errors="backslashreplace") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -396,7 +411,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a run folder. Raises UsageError if it is missing or not valid."""
     path = folder / MANIFEST
     try:
-        manifest = parse_json(read_input(path))
+        manifest = parse_json(read_run_file(folder, MANIFEST))
         _manifest_schema().validate_python(manifest, strict=True)
     except OSError as error:
         raise UsageError(
@@ -423,7 +438,7 @@ def read_duration(folder: Path) -> float:
     """
     path = folder / SUMMARY
     try:
-        summary = parse_json(read_input(path))
+        summary = parse_json(read_run_file(folder, SUMMARY))
     except FileNotFoundError:
         return 0.0
     except OSError as error:
@@ -455,15 +470,14 @@ def _lock(folder: Path) -> int:
     raise UsageError(f"{folder}: another process uses this run folder")
 
 
-def _open_attempts(path: Path) -> FileIO:
+def _open_attempts(folder: Path) -> FileIO:
     try:
-        if path.exists() and not path.is_file():
-            raise OSError(errno.EINVAL, "is not a regular file")
-        return open(path, "a+b", buffering=0)
+        return FileIO(append_to_run_file(folder, ATTEMPTS), "a+")
     except OSError as error:
+        path = folder / ATTEMPTS
         raise UsageError(
             f"{path}: cannot be written: {error.strerror}",
-            hint="make the run folder writable; harness show and harness rerun only read it",
+            hint=f"{_find_remedy(error)}; harness show and harness rerun only read it",
         ) from error
 
 

@@ -16,6 +16,7 @@ from harness.agents.recording import SHOWN_DIFFERENCE
 from harness.errors import UsageError, describe_first_error, unknown_task
 from harness.evaluation.result_table import ResultTable
 from harness.evaluation.run import Run
+from harness.evaluation.run_files import has_run_file, read_run_file
 from harness.evaluation.run_names import is_running
 from harness.evaluation.run_signature import describe_resume
 from harness.evaluation.spending_log import read_spending
@@ -30,7 +31,6 @@ from harness.evaluation.store import (
     replace_file,
 )
 from harness.evaluation.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
-from harness.inputs.files import read_input
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import count
 from harness.types import AttemptRecord, DataSource, MetricSummary, Status, Summary
@@ -283,7 +283,7 @@ def read_run(folder: Path) -> StoredRun:
     running = is_running(folder)
     manifest = read_manifest(folder)
     path = folder / SUMMARY
-    if not path.exists() and "planned" in manifest:
+    if not has_run_file(folder, SUMMARY) and "planned" in manifest:
         return _read_unfinished(folder, manifest, running=running)
     values, stored = _read_stored_summary(folder)
     offsets = _find_attempts(folder)
@@ -315,7 +315,7 @@ def read_summary(folder: Path) -> Summary:
 def _read_stored_summary(folder: Path) -> tuple[dict[str, Any], _StoredSummary]:
     path = folder / SUMMARY
     try:
-        values = parse_json(read_input(path))
+        values = parse_json(read_run_file(folder, SUMMARY))
         return values, _StoredSummary.model_validate(values)
     except OSError as error:
         raise UsageError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
+from harness.evaluation.run_files import list_run_files
 from harness.evaluation.store import TRANSCRIPTS, UNFINISHED, read_manifest, transcript_name
 from harness.reports.figures import duration, percent, tampering
 from harness.reports.headline import describe_headline, list_scores
@@ -161,7 +161,7 @@ def _list_under_way(folder: Path, indexed: IndexedAttempts) -> Iterator[dict[str
         return
     stems = {transcript_name(task_id, 0).removesuffix("-0.jsonl"): task_id for task_id in ids}
     try:
-        names = sorted(os.listdir(folder / TRANSCRIPTS))
+        names = list_run_files(folder, TRANSCRIPTS)
     except OSError:
         return
     ended = _list_ended(indexed)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import model_validator
 
@@ -25,6 +25,7 @@ from harness.benchmarks.agentbench.worlds.kg_files import (
     parse_ontology,
 )
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.option_effects import OptionEffect
 from harness.benchmarks.options import Options
 from harness.data.local import read_rows
 from harness.data.rows import Row, describe, parse_data
@@ -83,11 +84,11 @@ class KnowledgeOptions(Options):
     # Upstream's own rules on types and ids, by which some gold actions fail.
     strict: bool = False
     # The path of a file with graphs (`kg_files.load_graph_file`).
-    graph: str | None = None
+    graph: Annotated[str | None, OptionEffect("read the file")] = None
     # The URL of a SPARQL endpoint that serves Freebase.
-    sparql_url: str | None = None
+    sparql_url: Annotated[str | None, OptionEffect("send requests to")] = None
     # The folder with fb_roles and vocab.json.
-    ontology: str | None = None
+    ontology: Annotated[str | None, OptionEffect("read the folder")] = None
 
     @model_validator(mode="after")
     def _require_one_graph(self) -> KnowledgeOptions:

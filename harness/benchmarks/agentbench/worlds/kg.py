@@ -40,6 +40,7 @@ from harness.environments.kg.session import ActionError
 from harness.errors import DataError, UsageError
 from harness.inputs.files import MAX_TEXT_BYTES, hash_file
 from harness.inputs.json_text import BrokenJSONError
+from harness.secret_forms import describe_url_value, hide_url_secrets
 from harness.types import Reference, Task
 
 NAME = "kg"
@@ -98,7 +99,13 @@ class KnowledgeOptions(Options):
             )
         if self.sparql_url is not None and not self.sparql_url.startswith(("http://", "https://")):
             raise UsageError(
-                f"kg.sparql_url is '{self.sparql_url[:200]}', and an endpoint's URL begins with http:// or https://"
+                "kg.sparql_url must be the URL of an endpoint, which begins with http:// or https://"
+                f"{describe_url_value(self.sparql_url)}"
+            )
+        if self.sparql_url is not None and hide_url_secrets(self.sparql_url) != self.sparql_url:
+            raise UsageError(
+                "kg.sparql_url must hold no password and no key, because the run folder keeps the options",
+                hint="name an endpoint that needs none",
             )
         if self.graph is not None and not Path(self.graph).is_file():
             raise UsageError(f"kg.graph is '{self.graph[:200]}', and there is no such file")

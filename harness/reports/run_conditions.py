@@ -28,14 +28,14 @@ def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     config = manifest.get("config")
     if isinstance(config, dict):
         if selection := describe_selection(config):
-            yield "selection", selection
+            yield "selected", selection
         if (seed := config.get("seed")) or (seed is not None and config.get("sample_size") is not None):
             yield "seed", _quote(seed)
     changes = list(_list_changes(manifest))
     if changes:
         left_out = count(len(changes) - _MOST_CHANGES, "more change")
         more = [f"and {left_out}, in manifest.json"] if len(changes) > _MOST_CHANGES else []
-        yield "accepted changes", "; ".join(changes[:_MOST_CHANGES] + more)
+        yield "accepted", "; ".join(changes[:_MOST_CHANGES] + more)
 
 
 def describe_selection(config: Mapping[str, Any]) -> str:

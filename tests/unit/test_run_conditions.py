@@ -73,11 +73,11 @@ def test_every_report_shows_the_selection_the_seed_accepted_changes_and_repeated
         ({"seed": 7}, {"seed": "7"}),
         (
             {"seed": 0, "sample_size": 5, "sampling": "stratified"},
-            {"selection": "5 of the tasks, drawn at random from each category", "seed": "0"},
+            {"selected": "5 of the tasks, drawn at random from each category", "seed": "0"},
         ),
-        ({"sample_size": 5, "sampling": "first"}, {"selection": "the first 5 of the tasks"}),
-        ({"task_ids": ["a", "b"]}, {"selection": "2 named tasks"}),
-        ({"shard": "2/8"}, {"selection": "only shard 2/8, which is not the whole run"}),
+        ({"sample_size": 5, "sampling": "first"}, {"selected": "the first 5 of the tasks"}),
+        ({"task_ids": ["a", "b"]}, {"selected": "2 named tasks"}),
+        ({"shard": "2/8"}, {"selected": "only shard 2/8, which is not the whole run"}),
     ],
 )
 def test_a_condition_is_shown_only_where_it_changes_the_rate(

@@ -24,7 +24,7 @@ from harness.command_settings import CommandSettings
 from harness.discovery import names_python_file
 from harness.errors import UsageError, quote_value
 from harness.mcp_settings import McpServer, list_servers, require_unique_names
-from harness.models.endpoint import Api, Endpoint
+from harness.models.endpoint import Api, Endpoint, require_base_url
 from harness.models.settings import GenerationSettings
 from harness.models.spending import Budget
 from harness.sandbox.limits import Limits
@@ -83,7 +83,9 @@ AgentPrompt = Annotated[str, AfterValidator(_require_statement)]
 class RunConfig(BaseModel):
     """All settings of a run."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     benchmark: str
     """The name of a benchmark, or the path of your own (.yaml, or .py, which runs on the host)."""
@@ -93,7 +95,7 @@ class RunConfig(BaseModel):
     """The program that the agent `command` runs, or changes to that of an agent that is such a program."""
     model: str | None = Field(default=None, min_length=1)
     """A key of `endpoints`, or the name of a model at `base_url`."""
-    base_url: str | None = None
+    base_url: Annotated[str, AfterValidator(require_base_url)] | None = None
     """The URL of the model's server, such as http://localhost:8000/v1."""
     api: Api | None = None
     """The API of the model at `base_url`. Without it, `chat`."""

@@ -135,16 +135,29 @@ def describe_requirement(error: Mapping[str, Any]) -> str:
         for name, value in error.get("ctx", {}).items()
     }
     text = error["msg"] if pattern is None else pattern.format(**limits)
-    return (
-        text if error["type"] in ("missing", "value_error") else f"{text}, not {quote_value(error['input'])}"
-    )
+    if error["type"] in ("missing", "value_error") or _may_be_secret(error):
+        return text
+    return f"{text}, not {quote_value(error['input'])}"
+
+
+def _may_be_secret(error: Mapping[str, Any]) -> bool:
+    """Return whether a value must not be quoted, by its name or those in it."""
+    from harness.secret_forms import names_secret
+
+    names = [str(part) for part in error.get("loc", ())]
+    if any(names_secret(name) or name in ("env", "headers") for name in names):
+        return True
+    # A group of settings may hold one whose name says so.
+    return isinstance(error["input"], dict | list | tuple) and names_secret(str(error["input"]))
 
 
 def quote_value(value: Any) -> str:
-    """Return a value as JSON, or the start and the length of a long one."""
+    """Return a value as JSON without the secrets of URLs, or the start and the length of a long one."""
     import json  # here, because `harness --help` loads this file and needs no JSON
 
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    from harness.secret_forms import hide_url_secrets
+
+    text = hide_url_secrets(json.dumps(value, ensure_ascii=False, default=str))
     if len(text) <= QUOTED_CHARACTERS:
         return text
     return f"{text[:QUOTED_CHARACTERS]}... ({len(text):,} characters in all)"

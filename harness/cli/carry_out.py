@@ -259,6 +259,7 @@ def _finish(run: Run, output: OutputOptions) -> None:
 
 
 def _show(run: Run, output: OutputOptions) -> None:
+    from harness.reports.run_conditions import list_conditions
     from harness.reports.table import print_record_details, print_summary, title_run
 
     config = run.selection.config
@@ -284,6 +285,7 @@ def _show(run: Run, output: OutputOptions) -> None:
         attempts=run.records(),
         tool_mode=read_tool_mode(run.manifest),
         isolation=describe_isolation(run.manifest),
+        conditions=list_conditions(run.manifest),
     )
 
 

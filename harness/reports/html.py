@@ -21,6 +21,7 @@ from harness.reports.fitting import FittingAttempts, fit_attempts, fit_table
 from harness.reports.headline import describe_headline, has_several_attempts
 from harness.reports.html_attempts import TEXT_LIMIT, AttemptRows, flatten
 from harness.reports.remarks import list_model_remarks, list_remarks
+from harness.reports.run_conditions import list_conditions
 from harness.reports.usage import UNKNOWN, describe_cost, describe_times, describe_tokens
 from harness.scoring.intervals import wilson_interval
 from harness.text import escape_terminal
@@ -88,7 +89,7 @@ def generate_html(
     facts = dict(flatten(manifest))
     style, script = _stylesheet(), Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8"))
     stopped = summary.statuses.get(Status.CANCELLED, 0) > 0
-    further = [*list_model_remarks(summary)]
+    further = [*list_conditions(manifest), *list_model_remarks(summary)]
     if not stopped:
         further += [*list_remarks(summary), *summary.quarantined.items()]
     figures = AttemptFigures(several_attempts=has_several_attempts(summary))

@@ -27,6 +27,7 @@ from harness.reports.failures import Unresolved, choose_unresolved, write_show_c
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.headline import describe_headline, describe_interval, label_rate, list_scores
 from harness.reports.remarks import list_model_remarks, list_remarks
+from harness.reports.run_conditions import list_conditions
 from harness.reports.usage import describe_requests, describe_times, describe_usage
 from harness.text import escape_terminal
 from harness.types import AttemptRecord, DataSource, Status, Summary
@@ -56,6 +57,7 @@ def print_summary(
     is_running: bool = False,
     tool_mode: str | None = None,
     isolation: str | None = None,
+    conditions: Iterable[tuple[str, str]] = (),
 ) -> None:
     """Print the result table of a run to `stream`, in colour on a terminal and plain elsewhere.
 
@@ -67,13 +69,14 @@ def print_summary(
         is_running: Whether the run is under way, so that the other attempts are still to come.
         tool_mode: The form in which the model called tools, None if no agent asked for it.
         isolation: The environments whose tasks shared sandboxes, None if none did.
+        conditions: The labels and texts of `list_conditions`.
     """
     console = open_console(stream)
     with console.capture() as capture:
         print_heading(console, title, bundled=source.kind == "bundled")
         unmade = summary.statuses.get(Status.CANCELLED, 0)
         _print_headline(console, summary, is_running=is_running)
-        console.print(_facts(summary, source, duration_seconds, tool_mode, isolation))
+        console.print(_facts(summary, source, duration_seconds, tool_mode, isolation, conditions))
         print_section(console, _statuses(summary, is_running=is_running))
         if len(summary.by_category) > 1 and not unmade:
             print_section(console, _categories(summary))
@@ -121,6 +124,7 @@ def print_stored_run(run: StoredRun, *, stream: TextIO) -> None:
         is_running=run.is_running,
         tool_mode=read_tool_mode(manifest),
         isolation=describe_isolation(manifest),
+        conditions=list_conditions(manifest),
     )
 
 
@@ -173,6 +177,7 @@ def _facts(
     duration_seconds: float,
     tool_mode: str | None,
     isolation: str | None,
+    conditions: Iterable[tuple[str, str]],
 ) -> Table:
     facts = [
         ("source", f"{source.kind}: {source.location}"),
@@ -181,6 +186,7 @@ def _facts(
     if summary.coverage:
         facts.append(("coverage", describe_coverage(summary)))
     facts += [
+        *conditions,
         ("tasks", f"{summary.total:,}"),
         ("attempts", f"{summary.attempts:,}"),
         ("resolved", _describe_resolved(summary)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from harness.reports.figures import duration, percent, tampering
 from harness.reports.headline import describe_headline, list_scores
 from harness.reports.html_attempts import flatten
 from harness.reports.remarks import list_model_remarks, list_remarks
+from harness.reports.run_conditions import list_conditions
 from harness.reports.run_folder import read_summary
 from harness.reports.run_list import ListedRun
 from harness.reports.usage import describe_cost, describe_usage
@@ -75,6 +77,8 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         else:
             summary = stored
             figures = [*_list_figures(stored)]
+    with contextlib.suppress(HarnessError):
+        figures += list_conditions(read_manifest(folder))
     headline = describe_headline(summary, is_running=listed.state == "running")
     return {
         **_describe_listed(key, listed),

@@ -10,6 +10,7 @@ from harness.reports.failures import choose_unresolved, write_show_command
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.headline import describe_headline, describe_interval, list_scores
 from harness.reports.remarks import list_model_remarks, list_remarks
+from harness.reports.run_conditions import list_conditions
 from harness.reports.run_folder import StoredRun
 from harness.reports.usage import describe_requests, describe_times
 from harness.text import escape_unencodable, quote_markdown
@@ -68,6 +69,7 @@ def _list_figures(run: StoredRun) -> Iterator[tuple[str, str]]:
     if not summary.statuses.get(Status.CANCELLED):
         yield from list_scores(summary)
         yield from ((label, _quote(text)) for label, text in list_remarks(summary))
+    yield from ((label, _quote(text)) for label, text in list_conditions(run.manifest))
     yield "tasks, attempts", f"{summary.total:,}, {summary.attempts:,}"
     if summary.coverage:
         yield "coverage", describe_coverage(summary)

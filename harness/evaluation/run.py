@@ -54,6 +54,7 @@ from harness.evaluation.resume import (
 from harness.evaluation.run_log import RunLog, open_run_log
 from harness.evaluation.run_secrets import make_log_filter
 from harness.evaluation.run_signature import is_signed, sign_run
+from harness.evaluation.run_state import find_state
 from harness.evaluation.selection import Selection
 from harness.evaluation.server_tools import prepare_servers
 from harness.evaluation.spending_log import SPENDING, RunSpending, read_spending
@@ -233,6 +234,7 @@ class Run:
                 file,
                 manifest=self.manifest,
                 folder=self.folder,
+                state=find_state(self.summary, is_running=False),
                 duration_seconds=self.duration_seconds,
                 summary=summary_json(self.summary),
                 attempts=self.records(),

@@ -132,7 +132,7 @@ def _carry_out(
     notify = display.note
     for notice in notices:
         notify(notice)
-    if config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set:
+    if not output.quiet and config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set:
         notify(f"no model is set: running the reference solutions (agent {DEFAULT_AGENT})")
         if config.agent_prompt is not None:
             notify("agent_prompt is for a model, so add to the config: model: NAME")

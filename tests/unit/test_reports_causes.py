@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.reports.causes import Cause, Causes
+from harness.reports.charts import draw_curve
 from harness.types import AttemptRecord, Status
 
 FAILED = AttemptRecord("a", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 1.0, None)
@@ -29,3 +30,8 @@ def test_programs_with_ever_new_exceptions_fill_no_memory() -> None:
     made = (f"X{a}{b}{c}Error" for a in letters for b in letters for c in letters[:3])
     causes = count(*(replace(FAILED, error=name) for name in made))
     assert causes[0] == Cause(Status.FAILED, "", 26 * 26 * 3 - 1000, causes[0].example)
+
+
+def test_a_curve_of_two_points_is_not_drawn() -> None:
+    assert draw_curve([(1, 0.25), (2, 0.5)]) is None
+    assert draw_curve([(1, 0.25), (2, 0.5), (3, 0.75)]) is not None

@@ -232,7 +232,9 @@ def _require_finished(shards: Sequence[ShardRun], allow_unfinished: bool) -> Non
         return
     if missing:
         named = ", ".join(map(str, missing[:_NAMED_SHARDS])) + (" ..." if missing[_NAMED_SHARDS:] else "")
-        raise UsageError(f"{len(missing):,} of {shards[0].shards:,} shards are missing: {named}", hint=hint)
+        verb = "is" if len(missing) == 1 else "are"
+        message = f"{len(missing):,} of {shards[0].shards:,} shards {verb} missing: {named}"
+        raise UsageError(message, hint=hint)
     shard = unfinished[0]
     raise UsageError(
         f"{shard.folder}: {shard.planned - shard.finished:,} of {shard.planned:,} attempts of shard "

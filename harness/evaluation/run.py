@@ -388,7 +388,8 @@ async def open_run(
             run = Run(selection, store, backend, manifest, images, seconds, earlier, spent, finding is None)
             try:
                 with open_run_log(folder, make_log_filter(selection.config), notify) as run.log:
-                    run.log.write(logging.INFO, describe_start(manifest, is_resumed=run.is_resumed))
+                    text = describe_start(manifest, folder, is_resumed=run.is_resumed)
+                    run.log.write(logging.INFO, text)
                     yield run
             except UsageError as error:
                 if run.is_refused(error):

@@ -75,7 +75,7 @@ def test_attempts_that_have_not_begun_are_cancelled_after_a_kill(folder: Path) -
 
 
 def test_the_duration_of_a_run_under_way_begins_with_its_start(live_folder: Path) -> None:
-    assert 3600 <= read_run(live_folder).duration_seconds < 7200
+    assert read_run(live_folder).duration_seconds >= 3600
 
 
 def test_the_duration_of_a_killed_run_counts_parallel_attempts_once(folder: Path) -> None:

@@ -16,11 +16,12 @@ from harness.cli.error_lines import print_error
 from harness.cli.interrupts import Interrupted, run_until_signal
 from harness.cli.log_lines import show_log
 from harness.cli.stdin_samples import STDIN, store_stdin_samples
-from harness.config import RunConfig
+from harness.config import DEFAULT_AGENT, RunConfig
 from harness.errors import UsageError
 from harness.evaluation.changes import Change
 from harness.evaluation.manifest import describe_isolation, read_tool_mode
 from harness.evaluation.observer import RunObserver
+from harness.evaluation.plan import list_task_ids
 from harness.evaluation.replayed import describe_difference
 from harness.evaluation.resume import read_unsound_references
 from harness.evaluation.retry import Retry, begin_retry, list_remaining
@@ -37,6 +38,8 @@ from harness.text import escape_terminal
 
 # The numbers of objects, and of younger collections, after which each generation is collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
+# The ids of tasks that a dry run prints.
+_SHOWN_IDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,10 @@ def _carry_out(
     notify = display.note
     for notice in notices:
         notify(notice)
+    if not output.quiet and config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set:
+        notify(f"no model is set: running the reference solutions (agent {DEFAULT_AGENT})")
+        if config.agent_prompt is not None:
+            notify("agent_prompt is for a model, so add to the config: model: NAME")
     # The config in a manifest has every setting, so that one which nobody reads shows no mistake.
     is_recorded = resume is not None or repeat is not None
     selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
@@ -323,7 +330,18 @@ def _print_plan(selection: Selection, remaining: Collection[tuple[str, int]] | N
         typer.echo(f"model      {shown}")
     typer.echo(f"tasks      {len(tasks)} of {len(selection.benchmark.tasks)}")
     typer.echo(f"attempts   {len(selection.plan)}")
+    _print_choice(selection.config, list_task_ids(selection.plan))
     if remaining is not None:
         typer.echo(f"finished   {len(selection.plan) - len(remaining)}")
         typer.echo(f"remaining  {len(remaining)}")
     typer.echo("dry run: nothing was started")
+
+
+def _print_choice(config: RunConfig, task_ids: Sequence[str]) -> None:
+    """Print how the tasks were sampled, and the ids of the first ones."""
+    if config.sample_size is not None:
+        strata = "" if config.stratify_by is None else f", strata by {config.stratify_by}"
+        typer.echo(f"sampling   {config.sampling}, seed {config.seed}{strata}")
+    shown = ", ".join(task_ids[:_SHOWN_IDS])
+    more = f", and {len(task_ids) - _SHOWN_IDS:,} more" if len(task_ids) > _SHOWN_IDS else ""
+    typer.echo(f"ids        {escape_terminal(shown, LONG)}{more}")

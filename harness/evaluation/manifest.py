@@ -143,13 +143,14 @@ def describe_conditions(
     }
 
 
-def describe_start(manifest: Mapping[str, Any], *, is_resumed: bool) -> str:
+def describe_start(manifest: Mapping[str, Any], folder: Path, *, is_resumed: bool) -> str:
     """Return the line with which the log of a run begins."""
     data, model = manifest["data"], manifest["config"].get("model")
     return (
         f"harness {__version__} {'resumes' if is_resumed else 'starts'} run {manifest['run_id']}: "
         f"benchmark {manifest['benchmark']} ({data['kind']}: {data['location']}), agent {manifest['agent']}, "
         + ("no model" if model is None else f"model {model}")
+        + f", folder {folder}"
     )
 
 

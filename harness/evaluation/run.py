@@ -56,6 +56,7 @@ from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_log import RunLog, open_run_log
 from harness.evaluation.run_secrets import make_log_filter
 from harness.evaluation.run_signature import is_signed, sign_run
+from harness.evaluation.run_state import find_state
 from harness.evaluation.selection import Selection
 from harness.evaluation.server_tools import prepare_servers
 from harness.evaluation.spending_log import SPENDING, RunSpending, read_spending
@@ -236,6 +237,7 @@ class Run:
                 file,
                 manifest=self.manifest,
                 folder=self.folder,
+                state=find_state(self.summary, is_running=False),
                 duration_seconds=self.duration_seconds,
                 summary=summary_json(self.summary),
                 attempts=self.records(),
@@ -391,7 +393,8 @@ async def open_run(
             run = Run(selection, store, backend, manifest, images, seconds, earlier, spent, finding is None)
             try:
                 with open_run_log(folder, make_log_filter(selection.config), notify) as run.log:
-                    run.log.write(logging.INFO, describe_start(manifest, is_resumed=run.is_resumed))
+                    text = describe_start(manifest, folder, is_resumed=run.is_resumed)
+                    run.log.write(logging.INFO, text)
                     yield run
             except UsageError as error:
                 if run.is_refused(error):

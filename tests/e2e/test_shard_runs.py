@@ -201,7 +201,7 @@ def test_shards_that_were_retried_and_made_again_are_merged(
 def test_a_missing_shard_is_named(harness: Harness, quick_shards: list[Path]) -> None:
     code, _, stderr = harness.refused("merge", quick_shards[0])
     assert code == 2
-    assert "1 of 2 shards are missing: 2" in stderr
+    assert "1 of 2 shards is missing: 2" in stderr
     assert "--allow-unfinished" in stderr
 
 

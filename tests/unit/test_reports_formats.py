@@ -70,8 +70,8 @@ def test_a_format_is_a_file_with_a_description() -> None:
 
 
 def test_an_unknown_format_is_refused_with_the_names_of_all() -> None:
-    with pytest.raises(UsageError, match="unknown report format 'htm'") as raised:
-        load_format("htm")
+    with pytest.raises(UsageError, match="unknown report format 'htlm'") as raised:
+        load_format("htlm")
     assert raised.value.hint == f"did you mean 'html'? known: {', '.join(format_names())}"
 
 
@@ -84,7 +84,7 @@ def test_every_format_writes_the_run(run_folder: Path) -> None:
 def test_json_holds_everything_in_the_run_folder(run_folder: Path) -> None:
     results = json.loads(write("json", run_folder))
     assert results["summary"].pop("headline")["value"] == SUMMARY_VALUES["rate"]
-    run = {**MANIFEST_VALUES, "folder": str(run_folder), "duration_seconds": 1.5}
+    run = {**MANIFEST_VALUES, "folder": str(run_folder), "state": "finished", "duration_seconds": 1.5}
     del run["schema_version"]
     assert results == {
         "schema_version": 1,

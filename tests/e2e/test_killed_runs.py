@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from e2e.command_line import Harness, RunFolder, remove_times_and_ids, wait_until
+from effort import THOROUGH
 
-KILLS = int(os.environ.get("HARNESS_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("HARNESS_TEST_KILLS", "3" if THOROUGH else "2"))
 DATA = os.environ.get("HARNESS_TEST_MBPP", "bundled")
 RUN = ("run", "-b", "mbpp", "--data", DATA, "--n-samples", "2" if DATA == "bundled" else "1")
 # Each restart loads the data and starts containers.

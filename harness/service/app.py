@@ -102,24 +102,24 @@ class _Endpoints:
         self._service = service
         self._bodies = Bodies(service.settings.limits)
 
-    def make(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
+    def make(self, operation: Operation) -> Callable[[Request], Awaitable[ASGIApp]]:
+        async def endpoint(request: Request) -> ASGIApp:
             started = time.monotonic()
-            self._service.under_way += 1
+            self._service.begin_request()
             ended = False
 
             def end(status: int) -> None:
                 nonlocal ended
                 if not ended:
                     ended = True
-                    self._service.under_way -= 1
+                    self._service.end_request()
                     self._count(operation, status, time.monotonic() - started)
 
             try:
                 response = await self._answer(operation, request, end)
             except ClientGone:
                 end(499)
-                return _NoResponse()
+                return _reply_nothing
             except ServiceError as error:
                 end(error.status)
                 return _make_error_response(error)
@@ -133,12 +133,12 @@ class _Endpoints:
                 end(500)
                 return _make_error_response(_explain_fault(error))
             if not isinstance(response, _Streaming):
-                end(response.status_code)
+                end(getattr(response, "status_code", 200))
             return response
 
         return endpoint
 
-    async def _answer(self, operation: Operation, request: Request, end: Callable[[int], None]) -> Response:
+    async def _answer(self, operation: Operation, request: Request, end: Callable[[int], None]) -> ASGIApp:
         from starlette.responses import Response
 
         service = self._service
@@ -217,13 +217,8 @@ def _make_error_response(error: ServiceError) -> Response:
     return Response(encode_error(error), error.status, list_headers(error), "application/json")
 
 
-class _NoResponse:
-    """The reply to a client that is gone."""
-
-    status_code = 499
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        return
+async def _reply_nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """Send nothing, because the client is gone."""
 
 
 class _Streaming:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from harness.service.operations import Call, Operation, RawReply
 from harness.version import __version__
@@ -22,12 +23,13 @@ _OPEN_PART = re.compile(r"\{(\w+)(:\w+)?\}")
 
 def describe_operations(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the OpenAPI document of operations."""
-    requests = [(each.request, "validation") for each in operations if each.request is not None]
-    replies = [(each.reply, "serialization") for each in operations if each.reply is not None]
-    schemas, definitions = models_json_schema(
-        list(dict.fromkeys([*requests, *replies])),  # type: ignore[arg-type]
-        ref_template=_PLACE,
-    )
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    for each in operations:
+        if each.request is not None:
+            models[each.request, "validation"] = None
+        if each.reply is not None:
+            models[each.reply, "serialization"] = None
+    schemas, definitions = models_json_schema(list(models), ref_template=_PLACE)
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
         described: dict[str, Any] = {"summary": each.summary, "operationId": f"{each.method} {each.path}"}
@@ -99,14 +101,12 @@ def _render_page(document: dict[str, Any]) -> str:
         for method, described in methods.items():
             parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>")
             parts.append(f"<p>{html.escape(described['summary'])}</p>")
-            for title, content in (
-                ("Request", described.get("requestBody", {}).get("content", {})),
-                ("Reply", next(iter(described["responses"].values())).get("content", {})),
-            ):
-                schema = next(iter(content.values()), {}).get("schema")
-                if schema:
-                    text = html.escape(json.dumps(_resolve(schema, document), indent=1))
-                    parts.append(f"<details><summary>{title}</summary><pre>{text}</pre></details>")
+            reply = next(iter(described["responses"].values()))
+            for title, part in (("Request", described.get("requestBody", {})), ("Reply", reply)):
+                for content in part.get("content", {}).values():
+                    if "schema" in content:
+                        text = html.escape(json.dumps(_resolve(content["schema"], document), indent=1))
+                        parts.append(f"<details><summary>{title}</summary><pre>{text}</pre></details>")
     return "".join(parts)
 
 

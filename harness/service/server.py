@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from harness.errors import UsageError
-from harness.logger import get_logger
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from harness.service.service import Service
 
-_LOGGER = get_logger(__name__)
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
 _BACKLOG = 2048
 _MOST_CONNECTIONS = 4096
 _KEEP_ALIVE_SECONDS = 30
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.005
 
 
 class _Server(uvicorn.Server):
@@ -69,8 +67,7 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
             await _wait_for_start(server, serving)
             yield f"http://{_write_host(name)}:{number}"
         finally:
-            service.draining.set()
-            await _drain(service)
+            await service.drain()
             server.should_exit = True
             await asyncio.gather(serving, return_exceptions=True)
 
@@ -80,18 +77,7 @@ async def _wait_for_start(server: uvicorn.Server, serving: asyncio.Task[Any]) ->
         if serving.done():
             serving.result()
             raise UsageError("the server ended before it could listen")
-        await asyncio.sleep(_POLL_SECONDS / 10)
-
-
-async def _drain(service: Service) -> None:
-    if not service.under_way:
-        return
-    seconds = service.settings.limits.drain_seconds
-    _LOGGER.info("draining", extra={"requests": service.under_way, "seconds": seconds})
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while service.under_way:
-                await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -36,6 +36,29 @@ class Service:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     # The requests under way.
     under_way: int = 0
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def begin_request(self) -> None:
+        """Count a request that begins."""
+        self.under_way += 1
+        self._idle.clear()
+
+    def end_request(self) -> None:
+        """Count a request that has ended."""
+        self.under_way -= 1
+        if not self.under_way:
+            self._idle.set()
+
+    async def drain(self) -> None:
+        """Refuse new requests, and wait for those under way, for at most `drain_seconds`."""
+        self.draining.set()
+        if not self.under_way:
+            return
+        seconds = self.settings.limits.drain_seconds
+        _LOGGER.info("draining", extra={"requests": self.under_way, "seconds": seconds})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
 
     @contextlib.asynccontextmanager
     async def work(self, client: str, *, wait_seconds: float) -> AsyncIterator[None]:

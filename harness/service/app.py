@@ -54,8 +54,29 @@ def make_service_app(
     listed: list[BaseRoute] = [
         Route(each.path, endpoints.make(each), methods=[each.method]) for each in operations
     ]
-    app = Starlette(routes=[*listed, *routes])
+    app = Starlette(
+        routes=[*listed, *routes],
+        exception_handlers={404: _refuse_path, 405: _refuse_method},  # type: ignore[dict-item]
+    )
     return _Gate(app, token, {each.path for each in operations if each.is_public})
+
+
+async def _refuse_path(request: Request, _error: Exception) -> Response:
+    error = InvalidRequestError(
+        f"the service has no path {request.url.path!r}; /docs lists all",
+        code="unknown_path",
+        status=404,
+    )
+    return _make_error_response(error)
+
+
+async def _refuse_method(request: Request, _error: Exception) -> Response:
+    error = InvalidRequestError(
+        f"{request.url.path!r} takes no {request.method}; /docs lists its methods",
+        code="unknown_method",
+        status=405,
+    )
+    return _make_error_response(error)
 
 
 class _Gate:

@@ -33,6 +33,8 @@ class _Waiting:
 class _Client:
     """The line of one client, and the number of its requests that work now."""
 
+    # The round in which it is served next.
+    round: int
     waiting: collections.deque[_Waiting] = field(default_factory=collections.deque)
     working: int = 0
 
@@ -40,9 +42,9 @@ class _Client:
 class FairQueue:
     """Lets `places` requests work at once, and serves waiting clients in turn.
 
-    Each client has a line. The client with the fewest requests at work is served next, and among equals the
-    one that was served least recently. So a client with a thousand requests delays another client's single
-    request by one request at most.
+    Each client has a line. The client with the fewest requests at work is served next. Among equals there are
+    rounds, in each of which every client is served once. So a client with a thousand requests delays another
+    client's single request by one request at most.
 
     Args:
         places: the requests that work at once.
@@ -64,8 +66,11 @@ class FairQueue:
         self._client_share = client_share
         self._clock = clock
         self._free = places
-        # In the order in which the clients were served, the least recent first.
+        # In the order in which they came.
         self._clients: dict[str, _Client] = {}
+        # The round of the client that was served last. A client that comes back begins here, and not in an
+        # earlier round, so that no client gains by leaving.
+        self._round = 0
         self._waiting = 0
         self._mean_seconds = FIRST_SECONDS
 
@@ -119,7 +124,7 @@ class FairQueue:
         expected = self.estimate_wait(client)
         if self._waiting >= self._most:
             raise BusyError(f"{self._most:,} requests wait already", retry_seconds=expected)
-        own = self._clients.setdefault(client, _Client())
+        own = self._clients.setdefault(client, _Client(self._round))
         others = self._waiting - len(own.waiting)
         if others and len(own.waiting) >= max(1, int(self._most * self._client_share)):
             raise ShareUsedError(
@@ -155,10 +160,10 @@ class FairQueue:
 
     def _begin(self, client: str) -> None:
         self._free -= 1
-        # The client goes to the end of the order.
-        own = self._clients.pop(client, None) or _Client()
+        own = self._clients.setdefault(client, _Client(self._round))
         own.working += 1
-        self._clients[client] = own
+        self._round = max(self._round, own.round)
+        own.round += 1
 
     def _end(self, client: str) -> None:
         self._free += 1
@@ -170,7 +175,7 @@ class FairQueue:
     def _serve_next(self) -> None:
         name, own = min(
             ((name, each) for name, each in self._clients.items() if each.waiting),
-            key=lambda item: item[1].working,
+            key=lambda item: (item[1].working, item[1].round),
         )
         waiting = own.waiting.popleft()
         self._waiting -= 1

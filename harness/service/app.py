@@ -56,7 +56,7 @@ def make_service_app(
     ]
     app = Starlette(
         routes=[*listed, *routes],
-        exception_handlers={404: _refuse_path, 405: _refuse_method},  # type: ignore[dict-item]
+        exception_handlers={404: _refuse_path, 405: _refuse_method},
     )
     return _Gate(app, token, {each.path for each in operations if each.is_public})
 

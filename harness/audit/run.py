@@ -105,6 +105,8 @@ class AuditedAttempt:
     record: AttemptRecord
     # Whether a constant program solves the task, so that the attack may have passed by its answer.
     is_guessable: bool = False
+    # The folder of its run.
+    folder: Path = Path()
 
     @property
     def forged(self) -> bool:
@@ -343,7 +345,10 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
         selection = replace(part.selection, config=config)
         async with open_run(selection, resume=_find_run(folder, config.agent), notify=observer.note) as run:
             await run.execute(observer)
-            attempts += [AuditedAttempt(_find_step(part.suite, record), record) for record in run.records()]
+            attempts += [
+                AuditedAttempt(_find_step(part.suite, record), record, folder=run.folder)
+                for record in run.records()
+            ]
             seconds += run.duration_seconds
             left += await _count_containers(run)
     guessable = {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import typer
 
+from harness.cli.error_lines import print_error
 from harness.cli.interrupts import Interrupted, run_until_signal
 from harness.cli.log_lines import show_log
 from harness.cli.stdin_samples import STDIN, store_stdin_samples
@@ -33,7 +34,6 @@ from harness.reports.blocks import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
 from harness.text import escape_terminal
-from harness.types import Status
 
 # The numbers of objects, and of younger collections, after which each generation is collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
@@ -284,19 +284,21 @@ def _show(run: Run, output: OutputOptions) -> None:
 
 def _exit_code(run: Run, output: OutputOptions) -> int:
     summary = run.summary
-    if any(summary.statuses.get(status) for status in (Status.INFRA_ERROR, Status.CANCELLED)):
-        return 3
-    if absent := list_absent_servers(summary.mcp):
-        typer.echo(
-            f"the MCP server '{absent[0]}' started in no attempt, so the agent has acted without it",
-            err=True,
+    if without := sum(number for status, number in summary.statuses.items() if not status.has_score):
+        verb = "has" if without == 1 else "have"
+        print_error(
+            f"{count(without, 'attempt')} of {summary.attempts:,} {verb} no verdict",
+            f"make the rest: harness run --resume {run.folder}",
         )
         return 3
+    if absent := list_absent_servers(summary.mcp):
+        print_error(f"the MCP server '{absent[0]}' started in no attempt, so the agent has acted without it")
+        return 3
     if output.fail_under is not None and summary.rate < output.fail_under:
-        typer.echo(f"the rate {summary.rate} is below --fail-under {output.fail_under}", err=True)
+        print_error(f"the rate {summary.rate} is below --fail-under {output.fail_under}")
         return 1
     if output.fail_on_difference and (difference := describe_difference(summary.replay)) is not None:
-        typer.echo(difference, err=True)
+        print_error(difference)
         return 1
     return 0
 

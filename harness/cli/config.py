@@ -68,9 +68,10 @@ def validate(
     """Report every problem of configs that shows without a run. The exit code is 2 if there is one.
 
     Keys, values, options of the benchmark, the agent, settings that nothing reads, and the tasks of local
-    data are checked. Nothing is downloaded, and no engine and no model is asked.
+    data are checked. Nothing is downloaded, and no engine and no model is asked. A program that is not on
+    this machine, of an agent or an MCP server, is a warning.
     """
-    from harness.cli.error_lines import format_block
+    from harness.cli.error_lines import format_block, print_error
     from harness.evaluation.config_check import check_config
 
     overrides = {} if benchmark is None else {"benchmark": benchmark}
@@ -78,9 +79,9 @@ def validate(
     for file in files:
         checked = check_config(file, overrides)
         for problem in checked.problems:
-            typer.echo(format_block("error", problem.message), err=True)
-            if problem.hint:
-                typer.echo(format_block("hint", problem.hint), err=True)
+            print_error(problem.message, problem.hint)
+        for warning in checked.warnings:
+            typer.echo(format_block("warning", warning), err=True)
         is_valid = is_valid and not checked.problems
         typer.echo(f"{file}: {_describe(len(checked.problems), checked.unchecked)}")
     if not is_valid:

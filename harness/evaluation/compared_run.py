@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from harness.errors import UsageError, describe_first_error
 from harness.evaluation.manifest import read_model_name
 from harness.evaluation.run_names import is_running
+from harness.evaluation.run_signature import describe_resume
 from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, read_duration, read_manifest, read_records
 from harness.evaluation.stored_results import StoredResult, reduce_record
 from harness.evaluation.usage import sum_usage
@@ -110,10 +111,8 @@ def read_compared_run(folder: Path) -> ComparedRun:
         raise UsageError(f"{folder / MANIFEST}: is not a manifest: {describe_first_error(error)}") from error
     results, seconds, has_partial_scores = _read_results(folder)
     if not results:
-        raise UsageError(
-            f"{folder}: has no attempt that could be compared",
-            hint="wait for its first attempt" if running else f"make some: harness run --resume {folder}",
-        )
+        hint = "wait for its first attempt" if running else f"make some: {describe_resume(folder, manifest)}"
+        raise UsageError(f"{folder}: has no attempt that could be compared", hint=hint)
     statuses = Counter(result.status for result in results.values())
     planned_attempts = max(len(results), 0 if facts.planned is None else facts.planned["attempts"])
     unmade = planned_attempts - len(results)

@@ -156,10 +156,22 @@ def read_model_name(config: Mapping[str, Any]) -> str | None:
 
     The config may name an endpoint instead. Endpoints of two configs may share a name, such as `local`.
     """
+    model = config.get("model")
+    found = _find_endpoint(config).get("model", model)
+    return found if isinstance(found, str) else None
+
+
+def read_api(config: Mapping[str, Any]) -> str:
+    """Return the API of the server of a recorded config's model, `chat` if the config names none."""
+    found = _find_endpoint(config).get("api", config.get("api"))
+    return found if isinstance(found, str) else "chat"
+
+
+def _find_endpoint(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the endpoint of a recorded config's model, {} if the model is no name of one."""
     model, endpoints = config.get("model"), config.get("endpoints")
     named = endpoints.get(model) if isinstance(endpoints, dict) and isinstance(model, str) else None
-    found = named.get("model", model) if isinstance(named, dict) else model
-    return found if isinstance(found, str) else None
+    return named if isinstance(named, dict) else {}
 
 
 def describe_isolation(manifest: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from harness.evaluation.plan import PlannedAttempt, list_task_ids, plan_attempts
 from harness.evaluation.resume import read_resumed_config
 from harness.evaluation.run import Run
 from harness.evaluation.run_names import is_running
-from harness.evaluation.run_signature import sign_run
+from harness.evaluation.run_signature import describe_resume, sign_run
 from harness.evaluation.selection import Selection
 from harness.evaluation.spending_log import SPENDING, copy_spending, read_spending
 from harness.evaluation.store import (
@@ -237,7 +237,7 @@ def _require_finished(shards: Sequence[ShardRun], allow_unfinished: bool) -> Non
     raise UsageError(
         f"{shard.folder}: {shard.planned - shard.finished:,} of {shard.planned:,} attempts of shard "
         f"{shard.number} have no verdict",
-        hint=f"finish it: harness run --resume {shard.folder}; or {hint}",
+        hint=f"{hint}; or finish it: {describe_resume(shard.folder, shard.manifest)}",
     )
 
 

@@ -29,7 +29,7 @@ from harness.evaluation.recorded_steps import read_judgements, read_steps
 from harness.evaluation.records import MAX_TEXT_CHARACTERS
 from harness.evaluation.resume import read_resumed_config
 from harness.evaluation.run_names import find_run, is_running
-from harness.evaluation.run_signature import is_signed
+from harness.evaluation.run_signature import describe_resume, is_signed
 from harness.evaluation.store import (
     ATTEMPTS,
     UNFINISHED,
@@ -252,7 +252,7 @@ def open_recording(config: RunConfig) -> RecordedRun | None:
     if not offsets:
         raise UsageError(
             f"{folder}: no attempt of this run has a verdict, so nothing can be replayed",
-            hint=f"finish it: harness run --resume {folder}",
+            hint=f"finish it: {describe_resume(folder, manifest)}",
         )
     numbers: dict[str, list[int]] = {}
     for task_id, number in offsets:

@@ -224,7 +224,7 @@ class Run:
     def write_summary(self) -> None:
         """Write `summary.json`. Raises StorageError."""
         facts = {"source": self.manifest["source"], "duration_seconds": round(self.duration_seconds, 3)}
-        self.store.write_json(SUMMARY, {**facts, **summary_json(self.summary)})
+        self.store.write_json(SUMMARY, {**summary_json(self.summary), **facts})
 
     def write_results(self, path: Path) -> None:
         """Write `results.json`, one attempt at a time. Raises StorageError."""

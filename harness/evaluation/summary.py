@@ -15,10 +15,13 @@ from harness.evaluation.result_table import ResultTable
 from harness.evaluation.server_use import sum_server_use
 from harness.evaluation.stored_results import StoredResult, count_superseded
 from harness.evaluation.usage import Amounts, sum_usage
+from harness.scoring.intervals import wilson_interval
 from harness.scoring.metrics import Metric, metric_summary
 from harness.scoring.pass_at_k import mean_pass_at_k
 from harness.types import AttemptRecord, Status, Summary, Task
 
+# The first field of `summary.json`.
+HEADLINE = "headline"
 # Most runs lack these fields.
 _ONLY_SOME_RUNS = (
     "resolved_strict",
@@ -252,9 +255,27 @@ def _count_strict(verdicts: Sequence[tuple[bool, bool]]) -> dict[str, int]:
     }
 
 
+def describe_rate(summary: Summary) -> dict[str, Any]:
+    """Return the number to read first, as JSON values: the rate with its 95 % interval and its meaning.
+
+    A stopped run has none, because the tasks that are left would count as failed.
+    """
+    is_whole = summary.total > 0 and not summary.statuses.get(Status.CANCELLED)
+    spread = wilson_interval(summary.resolved, summary.total) if is_whole else None
+    low, high = (None, None) if spread is None else spread
+    return {
+        "value": summary.rate if is_whole else None,
+        "low": low,
+        "high": high,
+        "interval": "wilson",
+        "confidence": 0.95,
+        "meaning": "the share of all selected tasks whose first attempt passed",
+    }
+
+
 def summary_json(summary: Summary) -> dict[str, Any]:
     """Return a summary as JSON values, in the form of `summary.json`."""
-    values = asdict(summary)
+    values = {HEADLINE: describe_rate(summary), **asdict(summary)}
     values["pass_at_k"] = {str(k): value for k, value in summary.pass_at_k.items()}
     values["statuses"] = {status.value: count for status, count in summary.statuses.items()}
     for name in _ONLY_SOME_RUNS:

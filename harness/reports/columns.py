@@ -51,6 +51,7 @@ class Column:
 _OF_METRICS = {
     "phase": Kind.TEXT,
     "limit": Kind.TEXT,
+    "limit_value": Kind.NUMBER,
     "integrity": Kind.TEXT,
     "tests": Kind.INTEGER,
     "tests_passed": Kind.INTEGER,

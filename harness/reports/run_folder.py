@@ -17,6 +17,7 @@ from harness.errors import UsageError, describe_first_error, unknown_task
 from harness.evaluation.result_table import ResultTable
 from harness.evaluation.run import Run
 from harness.evaluation.run_names import is_running
+from harness.evaluation.run_signature import describe_resume
 from harness.evaluation.spending_log import read_spending
 from harness.evaluation.store import (
     ATTEMPTS,
@@ -28,7 +29,7 @@ from harness.evaluation.store import (
     read_records_at,
     replace_file,
 )
-from harness.evaluation.summary import ModelUse, summarize_records, summary_json
+from harness.evaluation.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
 from harness.inputs.files import read_input
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import count
@@ -298,8 +299,12 @@ def read_run(folder: Path) -> StoredRun:
             f"{folder / ATTEMPTS} holds {found:,} attempts, but {path} counts {counted:,}: "
             "one of the two files was changed"
         )
-    of_summary = {name: value for name, value in values.items() if name not in ("source", "duration_seconds")}
-    return StoredRun(folder, manifest, stored.summary(), stored.duration_seconds, of_summary, offsets)
+    summary = stored.summary()
+    # Earlier versions wrote no headline, and another person's file may hold any.
+    left_out = ("source", "duration_seconds", HEADLINE)
+    of_summary = {HEADLINE: describe_rate(summary)}
+    of_summary |= {name: value for name, value in values.items() if name not in left_out}
+    return StoredRun(folder, manifest, summary, stored.duration_seconds, of_summary, offsets)
 
 
 def read_summary(folder: Path) -> Summary:
@@ -315,7 +320,7 @@ def _read_stored_summary(folder: Path) -> tuple[dict[str, Any], _StoredSummary]:
     except OSError as error:
         raise UsageError(
             f"{path}: {error.strerror}",
-            hint=f"the run did not finish; harness run --resume {folder} finishes it",
+            hint=f"the run did not finish; to finish it: {describe_resume(folder, read_manifest(folder))}",
         ) from error
     except BrokenJSONError as error:
         raise UsageError(f"{path}:{error.line}: is not JSON: {error}") from error
@@ -376,7 +381,7 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
     if running:
         unfinished = f"running: {progress} so far"
     else:
-        unfinished = f"interrupted: {progress}; harness run --resume {folder} finishes the run"
+        unfinished = f"interrupted: {progress}; to finish it: {describe_resume(folder, manifest)}"
     values = summary_json(summary)
     return StoredRun(folder, manifest, summary, seconds, values, offsets, unfinished, running)
 

@@ -83,6 +83,7 @@ def test_every_format_writes_the_run(run_folder: Path) -> None:
 
 def test_json_holds_everything_in_the_run_folder(run_folder: Path) -> None:
     results = json.loads(write("json", run_folder))
+    assert results["summary"].pop("headline")["value"] == SUMMARY_VALUES["rate"]
     run = {**MANIFEST_VALUES, "folder": str(run_folder), "duration_seconds": 1.5}
     del run["schema_version"]
     assert results == {
@@ -141,6 +142,8 @@ def test_a_resumed_run_under_way_is_reported_as_running_despite_its_summary(kill
 def test_a_run_without_a_summary_is_reported_as_interrupted(killed_run: Path) -> None:
     table = write("table", killed_run)
     assert "interrupted: 2 of 4 attempts" in table
+    # The manifest has no signature, so that the run counts as somebody else's.
+    assert "--trust" in table
     assert "stopped after 2 of 4: 1 passed so far" in table
     summary = json.loads(write("json", killed_run))["summary"]
     assert (summary["total"], summary["attempts"], summary["resolved"]) == (3, 4, 1)

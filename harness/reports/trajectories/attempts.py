@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, unknown_task
-from harness.evaluation.manifest import read_model_name
+from harness.evaluation.manifest import read_api, read_model_name
 from harness.evaluation.store import ATTEMPTS, read_records_at
 from harness.evaluation.transcripts import find_transcript, read_entries, read_numbered_entries
 from harness.reports.run_folder import StoredRun
@@ -56,8 +56,12 @@ class ExportedRun:
     stored: StoredRun
     # The manifest without the config, of which an export has only what it names.
     manifest: Mapping[str, Any]
+    # The API of the model's server, by which its messages have their form.
+    api: str
     # The sampling parameters of the config.
     generation: Mapping[str, Any]
+    # The texts at which the model stops.
+    stop_sequences: tuple[str, ...]
     portable: Portable
     # The attempts to export: all, or those at one task, or one.
     task_id: str | None = None
@@ -125,7 +129,9 @@ def read_exported_run(
         ended=None if stored.unfinished else started + stored.duration_seconds,
         stored=stored,
         manifest=portable.clean({key: value for key, value in manifest.items() if key != "config"}),
+        api=read_api(config),
         generation=_known_numbers(generation if isinstance(generation, dict) else {}),
+        stop_sequences=_read_stops(generation, portable),
         portable=portable,
         task_id=task_id,
         attempt=attempt,
@@ -169,6 +175,12 @@ _GENERATION = ("temperature", "top_p", "max_tokens", "seed", "frequency_penalty"
 
 def _known_numbers(generation: Mapping[str, Any]) -> dict[str, Any]:
     return {name: generation[name] for name in _GENERATION if type(generation.get(name)) in (int, float)}
+
+
+def _read_stops(generation: Any, portable: Portable) -> tuple[str, ...]:
+    stops = generation.get("stop") if isinstance(generation, dict) else None
+    texts = stops if isinstance(stops, list | tuple) else ()
+    return tuple(portable.clean_text(text) for text in texts if isinstance(text, str))
 
 
 def _read_start(path: Path) -> float | None:

@@ -75,7 +75,7 @@ lock: ## renew constraints.txt, the versions that `make setup` installs
 	@rm -rf .lock
 	@$(or $(PYTHON),python3) -m venv .lock
 	@.lock/bin/python -m pip install --quiet 'pip>=25.1'
-	@.lock/bin/python -m pip install --quiet --editable '.[models,mcp,relay,otlp]' --group dev
+	@.lock/bin/python -m pip install --quiet --editable '.[models,mcp,relay,otlp,serve,client]' --group dev
 	@{ echo '# The versions with which the tests passed. `make lock` renews them.'; \
 	  .lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	@rm -rf .lock
@@ -107,7 +107,7 @@ clean: ## remove generated files, but no images (see harness images prune)
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'environment: installing the package'
 	@$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[models,mcp,relay,otlp]' --group dev --constraint constraints.txt
+	@$(BIN)/python -m pip install --quiet --editable '.[models,mcp,relay,otlp,serve,client]' --group dev --constraint constraints.txt
 	@touch $@
 
 $(BIN)/python:

@@ -152,7 +152,9 @@ def require_all_shards(shards: Sequence[ShardRun], *, allow_unfinished: bool, hi
     missing = sorted(set(range(1, shards[0].shards + 1)) - {shard.number for shard in shards})
     if missing and not allow_unfinished:
         named = ", ".join(map(str, missing[:_NAMED_SHARDS])) + (" ..." if missing[_NAMED_SHARDS:] else "")
-        raise UsageError(f"{len(missing):,} of {shards[0].shards:,} shards are missing: {named}", hint=hint)
+        verb = "is" if len(missing) == 1 else "are"
+        message = f"{len(missing):,} of {shards[0].shards:,} shards {verb} missing: {named}"
+        raise UsageError(message, hint=hint)
 
 
 def plan_merged_run(

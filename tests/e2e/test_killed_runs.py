@@ -24,7 +24,7 @@ from e2e.command_line import Harness, RunFolder
 from e2e.killed_processes import make_disturbed, read_conditions, read_outcome, read_transcripts
 from effort import THOROUGH
 
-KILLS = 20 if THOROUGH else 3
+KILLS = 20 if THOROUGH else 2
 SHARDS, KILLS_OF_SHARD, SHARDS_AT_ONCE = (8, 3, 3) if THOROUGH else (2, 1, 2)
 HANG_SECONDS = 3600 if THOROUGH else 240
 

@@ -159,7 +159,9 @@ def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines_of(tmp_path)[-1].endswith("event 199")
 
 
-def test_a_log_that_cannot_grow_ends_and_the_run_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_cannot_grow_ends_and_the_run_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     notes: list[str] = []
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with open_run_log(tmp_path, SECRETS, notes.append) as log:

@@ -17,7 +17,8 @@ from harness.config import RunConfig, read_shard
 from harness.errors import UsageError
 from harness.evaluation.merged_manifest import merge_manifests
 from harness.evaluation.new_folder import begin_folder, copy_samples
-from harness.evaluation.plan import PlannedAttempt, list_task_ids, plan_attempts, select_configured_tasks
+from harness.evaluation.plan import PlannedAttempt, plan_attempts, select_configured_tasks
+from harness.evaluation.planned_tasks import describe_planned
 from harness.evaluation.resume import read_resumed_config
 from harness.evaluation.run import Run
 from harness.evaluation.run_names import is_running
@@ -150,8 +151,7 @@ def open_merged_run(
     order = {task.id: place for place, task in enumerate(benchmark.tasks)}
     unsound = sorted(manifest["unsound_references"].items(), key=lambda each: order.get(each[0], 0))
     manifest["unsound_references"] = dict(unsound)
-    task_ids = list_task_ids(plan)
-    manifest["planned"] = {"tasks": len(task_ids), "attempts": len(plan), "task_ids": task_ids}
+    manifest["planned"] = describe_planned(plan)
     manifest["run_id"] = secrets.token_hex(8)
     folder = make_run_folder(output_dir, benchmark.name)
     try:

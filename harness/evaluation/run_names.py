@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.inputs.files import read_input
+from harness.inputs.files import MAX_RUN_FILE_BYTES, read_input
 
 LATEST = "latest"
 RUNS = Path("runs")
@@ -86,7 +86,7 @@ def _start_key(folder: Path) -> tuple[str, float, str]:
 def _read_start(folder: Path) -> str | None:
     """Return the time in the manifest, None if the manifest cannot be read."""
     try:
-        manifest = json.loads(read_input(folder / _MANIFEST))
+        manifest = json.loads(read_input(folder / _MANIFEST, max_bytes=MAX_RUN_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     started = manifest.get("started_at") if isinstance(manifest, dict) else None

@@ -29,7 +29,7 @@ from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.records import from_json, to_json
 from harness.evaluation.result_table import ResultTable
 from harness.evaluation.stored_results import StoredResult
-from harness.inputs.files import MAX_DATA_BYTES, open_input, read_input, read_whole_lines
+from harness.inputs.files import MAX_DATA_BYTES, MAX_RUN_FILE_BYTES, open_input, read_input, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.types import AttemptRecord, Status
 
@@ -374,7 +374,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a run folder. Raises UsageError if it is missing or not valid."""
     path = folder / MANIFEST
     try:
-        manifest = parse_json(read_input(path))
+        manifest = parse_json(read_input(path, max_bytes=MAX_RUN_FILE_BYTES))
         _manifest_schema().validate_python(manifest, strict=True)
     except OSError as error:
         raise UsageError(
@@ -401,7 +401,7 @@ def read_duration(folder: Path) -> float:
     """
     path = folder / SUMMARY
     try:
-        summary = parse_json(read_input(path))
+        summary = parse_json(read_input(path, max_bytes=MAX_RUN_FILE_BYTES))
     except FileNotFoundError:
         return 0.0
     except OSError as error:

@@ -29,7 +29,7 @@ from harness.evaluation.store import (
     replace_file,
 )
 from harness.evaluation.summary import ModelUse, summarize_records, summary_json
-from harness.inputs.files import read_input
+from harness.inputs.files import MAX_RUN_FILE_BYTES, read_input
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import count
 from harness.types import AttemptRecord, DataSource, MetricSummary, Status, Summary
@@ -310,7 +310,7 @@ def read_summary(folder: Path) -> Summary:
 def _read_stored_summary(folder: Path) -> tuple[dict[str, Any], _StoredSummary]:
     path = folder / SUMMARY
     try:
-        values = parse_json(read_input(path))
+        values = parse_json(read_input(path, max_bytes=MAX_RUN_FILE_BYTES))
         return values, _StoredSummary.model_validate(values)
     except OSError as error:
         raise UsageError(

@@ -19,7 +19,7 @@ from harness.evaluation.manifest import read_model_name
 from harness.evaluation.run_names import RUNS, is_running, list_run_folders
 from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, SUMMARY, UNFINISHED, read_manifest
 from harness.evaluation.stored_results import SUPERSEDED_STATUS
-from harness.inputs.files import open_input, read_input, read_whole_lines
+from harness.inputs.files import MAX_RUN_FILE_BYTES, open_input, read_input, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.blocks import LONG, cell, grid, print_line, write
 from harness.reports.console import is_terminal, open_console
@@ -225,7 +225,9 @@ def _read_listed_run(folder: Path, count_finished: Callable[[Path], int]) -> Lis
 
 def _read_summary(folder: Path) -> _Summary | None:
     try:
-        return TypeAdapter(_Summary).validate_python(parse_json(read_input(folder / SUMMARY)))
+        return TypeAdapter(_Summary).validate_python(
+            parse_json(read_input(folder / SUMMARY, max_bytes=MAX_RUN_FILE_BYTES))
+        )
     except FileNotFoundError:
         return None
     except BrokenJSONError as error:

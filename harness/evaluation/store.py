@@ -263,15 +263,20 @@ class TranscriptFile:
             return open(self._path, self._mode, encoding="utf-8")
 
 
-def read_records(path: Path, *, whole: bool = False) -> Iterator[tuple[AttemptRecord, int]]:
+def read_records(
+    path: Path, *, whole: bool = False, containing: bytes = b""
+) -> Iterator[tuple[AttemptRecord, int]]:
     """Yield each record of an `attempts.jsonl` with the length of its line in bytes.
 
     A last line that a kill cut short is left out. The records have their whole texts only if `whole` is
-    true. Raises UsageError, which names the line, for anything that is not a record.
+    true. Only lines that have the bytes `containing` are read. Raises UsageError, which names the line, for
+    anything else that is not a record.
     """
     try:
         with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
             for number, line in read_whole_lines(stream, path):
+                if containing not in line:
+                    continue
                 try:
                     yield from_json(line, whole=whole), len(line)
                 except (ValueError, TypeError, KeyError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing_extensions import TypedDict
 
 from harness.agents.recording import SHOWN_DIFFERENCE
 from harness.errors import UsageError, describe_first_error, unknown_task
+from harness.evaluation.attempt_order import AttemptOrder
 from harness.evaluation.result_table import ResultTable
 from harness.evaluation.run import Run
 from harness.evaluation.run_names import is_running
@@ -234,18 +234,23 @@ class _AttemptOffsets:
     """The offset of the last record of each attempt, while the records are read."""
 
     def __init__(self) -> None:
-        self._offsets: dict[tuple[str, int], int] = {}
+        self._order = AttemptOrder()
+        self._offsets = array("q")
         self._end = 0
 
     def add(self, record: AttemptRecord, size: int) -> None:
         """Take note of the next record, whose line has `size` bytes."""
-        self._offsets[sys.intern(record.task_id), record.attempt] = self._end
+        place = self._order.add(record.task_id, record.attempt)
+        if place < len(self._offsets):
+            self._offsets[place] = self._end
+        else:
+            self._offsets.append(self._end)
         self._end += size
 
     @property
     def in_order(self) -> Sequence[int]:
         """The offsets, in the order in which the attempts ended first."""
-        return array("q", self._offsets.values())
+        return self._offsets
 
 
 def _find_attempts(folder: Path) -> Sequence[int]:

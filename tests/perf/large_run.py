@@ -112,7 +112,7 @@ def _open_pages(folder: Path) -> Iterator[Reading]:
 @contextmanager
 def _serve(output_dir: Path) -> Iterator[str]:
     """Yield the address of a viewer in another process."""
-    command = [COMMAND, "view", "--output-dir", output_dir]
+    command = [str(COMMAND), "view", "--output-dir", str(output_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as viewer:
         try:
             assert viewer.stdout is not None

@@ -101,7 +101,12 @@ class RunStore:
     @property
     def finished(self) -> set[tuple[str, int]]:
         """The (task id, attempt number) pairs of attempts that have a verdict."""
-        return {key for key, result in self._results.items() if result.status not in UNFINISHED}
+        return {key for key in self._results if self.is_finished(key)}
+
+    def is_finished(self, key: tuple[str, int]) -> bool:
+        """Return whether an attempt has a verdict."""
+        result = self._results.get(key)
+        return result is not None and result.status not in UNFINISHED
 
     @property
     def results(self) -> Mapping[tuple[str, int], StoredResult]:

@@ -33,7 +33,7 @@ FORMATS = {
 REPORT_OPENS = Figure("their report.html in Chromium, until it is painted", "s", mark=3, judged="ours")
 VIEWER_OPENS = Figure("their page of the viewer in Chromium, with the first rows", "s", mark=3, judged="ours")
 RESUME = Figure("a resumed run reads them, processor time", "s", mark=60, judged="ours")
-RESUME_MEMORY = Figure("memory of the resumed run then", "MiB", mark=300, judged="ours")
+RESUME_MEMORY = Figure("memory of the resumed run then", "MiB", mark=400, judged="ours")
 _RUN = "run"
 _SHOWN = f"task/{TASKS - 1}"
 _ROWS = ".attempts-table tbody a"

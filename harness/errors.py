@@ -25,6 +25,7 @@ AgentError is not in this tree, because agents raise it. It ends an attempt, and
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 # A message quotes at most this many characters of a value that somebody else wrote.
 QUOTED_CHARACTERS = 200
+# The task ids among which an error looks for a similar one.
+_COMPARED_IDS = 10_000
 # Our own wording, because pydantic's messages name types and functions of Python.
 _REQUIREMENTS = {
     "greater_than_equal": "must be at least {ge}",
@@ -203,5 +206,7 @@ def _nearest_id(task_id: str, known: Collection[str]) -> str | None:
     for each in known:
         if each.lower() == wanted or each.lower().endswith(f"/{wanted}"):
             return each
-    near = difflib.get_close_matches(task_id, known, n=1, cutoff=0.5)
+    # The comparison of a pair takes some microseconds, and there may be a million tasks.
+    compared = itertools.islice(known, _COMPARED_IDS)
+    near = difflib.get_close_matches(task_id, compared, n=1, cutoff=0.5)
     return near[0] if near else None

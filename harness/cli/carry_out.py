@@ -270,7 +270,7 @@ def _show(run: Run, output: OutputOptions) -> None:
     from harness.reports.table import print_record_details, print_summary, title_run
 
     config = run.selection.config
-    unfinished = len(run.selection.plan) - len(run.store.finished)
+    unfinished = sum(not run.store.is_finished(planned.key) for planned in run.selection.plan)
     notes = (
         [f"{count(unfinished, 'attempt')} unfinished: harness run --resume {run.folder}"]
         if unfinished

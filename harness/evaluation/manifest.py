@@ -16,7 +16,8 @@ from harness.benchmarks import Benchmark
 from harness.config import RunConfig
 from harness.environments import EnvironmentSpec
 from harness.errors import UsageError
-from harness.evaluation.plan import PlannedAttempt, list_task_ids
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.planned_tasks import describe_planned
 from harness.inputs.files import hash_file
 from harness.models.endpoint import Endpoint
 from harness.sandbox.backends.base import BackendFacts
@@ -87,7 +88,6 @@ def build_manifest(
         judge: the model that environments ask for judgements.
         replay: the facts about the recorded run that the agent replays.
     """
-    task_ids = list_task_ids(plan)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
@@ -105,7 +105,7 @@ def build_manifest(
         "judge": None if judge is None else judge.model_dump(mode="json"),
         "replay": None if replay is None else dict(replay),
         "seed": config.seed,
-        "planned": {"tasks": len(task_ids), "attempts": len(plan), "task_ids": task_ids},
+        "planned": describe_planned(plan),
         "config": config.model_dump(mode="json"),
         TOOL_MODE: None,
         **describe_conditions(config, environments, timeouts=timeouts, limits=limits),

@@ -20,7 +20,8 @@ from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.merge_folder import find_final_folder, open_merge_folder
 from harness.evaluation.merged_manifest import merge_manifests
 from harness.evaluation.new_folder import copy_samples
-from harness.evaluation.plan import PlannedAttempt, list_task_ids
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.planned_tasks import describe_planned
 from harness.evaluation.run import Run
 from harness.evaluation.run_files import open_run_file
 from harness.evaluation.run_names import hold_still
@@ -133,8 +134,7 @@ def _merge(
     order = {task.id: place for place, task in enumerate(benchmark.tasks)}
     unsound = sorted(manifest["unsound_references"].items(), key=lambda each: order.get(each[0], 0))
     manifest["unsound_references"] = dict(unsound)
-    task_ids = list_task_ids(plan)
-    manifest["planned"] = {"tasks": len(task_ids), "attempts": len(plan), "task_ids": task_ids}
+    manifest["planned"] = describe_planned(plan)
     manifest["run_id"] = secrets.token_hex(8)
     with open_merge_folder(output_dir, benchmark.name, benchmark.definition.kept_metrics) as store:
         if samples == first.folder / SAMPLES:

@@ -17,7 +17,8 @@ from harness.config import RunConfig
 from harness.errors import UsageError, describe_first_error, quote_value
 from harness.evaluation.changes import Change, accept_changes, add_accepted, find_changes
 from harness.evaluation.manifest import hash_definition, hash_samples
-from harness.evaluation.plan import PlannedAttempt, list_task_ids
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.planned_tasks import has_same_tasks
 from harness.evaluation.run_files import has_run_file, open_run_file
 from harness.evaluation.store import MANIFEST, SAMPLES, read_manifest
 from harness.inputs.files import MAX_DATA_BYTES
@@ -107,13 +108,8 @@ def read_resumed_manifest(
 
 
 def require_same_tasks(folder: Path, manifest: Mapping[str, Any], plan: Sequence[PlannedAttempt]) -> None:
-    """Raise UsageError if a resumed run selects other tasks than at its start.
-
-    The manifest of an earlier version lists no tasks.
-    """
-    planned = manifest.get("planned")
-    began = planned.get("task_ids") if isinstance(planned, dict) else None
-    if began is not None and began != list_task_ids(plan):
+    """Raise UsageError if a resumed run selects other tasks than at its start."""
+    if not has_same_tasks(manifest.get("planned"), plan):
         raise UsageError(
             f"{folder}: the settings of this run select other tasks than when it started",
             hint=f"use the version of harness that started it: {quote_value(manifest['harness_version'])}",

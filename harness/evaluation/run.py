@@ -160,8 +160,7 @@ class Run:
             isolation=config.isolation,
         )
         # Resuming a finished run adds nothing to its duration.
-        finished = self.store.finished
-        waiting = sum(planned.key not in finished for planned in plan)
+        waiting = sum(not self.store.is_finished(planned.key) for planned in plan)
         started = time.monotonic()
         try:
             async with contextlib.AsyncExitStack() as stack:

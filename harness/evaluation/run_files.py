@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from harness.inputs.files import (
-    MAX_TEXT_BYTES,
+    MAX_RUN_FILE_BYTES,
     explain_link,
     open_input_below,
     open_parent_below,
@@ -54,7 +54,7 @@ def open_run_file(folder: Path, name: str, *, max_bytes: int) -> io.BufferedRead
     return stream
 
 
-def read_run_file(folder: Path, name: str, *, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
+def read_run_file(folder: Path, name: str, *, max_bytes: int = MAX_RUN_FILE_BYTES) -> bytes:
     """Return all bytes of a file of a run folder. Raises as `open_run_file` does."""
     with open_run_file(folder, name, max_bytes=max_bytes) as stream:
         return stream.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -36,6 +35,7 @@ from harness.evaluation.run_files import (
     read_run_file,
     split_nested,
 )
+from harness.evaluation.run_lock import lock_run_folder
 from harness.evaluation.stored_results import StoredResult
 from harness.inputs.files import MAX_DATA_BYTES, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
@@ -53,8 +53,6 @@ MAX_TRANSCRIPT_BYTES = 128 * 1024 * 1024
 END_BYTES = 2 * 1024 * 1024
 # The most bytes of a task id in the name of a transcript. A file name may have 255.
 MAX_QUOTED_ID = 200
-# `is_running` of run_names.py holds the lock for a moment, which must not keep a run from its folder.
-LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.02
 # A resumed run repeats attempts with these statuses.
 UNFINISHED = (Status.INFRA_ERROR, Status.CANCELLED)
 
@@ -97,7 +95,7 @@ class RunStore:
         self._results = ResultTable(metrics)
         self._appending = threading.Lock()
         with ExitStack() as opening:
-            opening.callback(os.close, _lock(folder))
+            opening.callback(os.close, lock_run_folder(folder))
             _remove_temporary_files(folder)
             self._file = opening.enter_context(_open_attempts(folder))
             self._load()
@@ -117,7 +115,12 @@ class RunStore:
     @property
     def finished(self) -> set[tuple[str, int]]:
         """The (task id, attempt number) pairs of attempts that have a verdict."""
-        return {key for key, result in self._results.items() if result.status not in UNFINISHED}
+        return {key for key in self._results if self.is_finished(key)}
+
+    def is_finished(self, key: tuple[str, int]) -> bool:
+        """Return whether an attempt has a verdict."""
+        result = self._results.get(key)
+        return result is not None and result.status not in UNFINISHED
 
     @property
     def results(self) -> Mapping[tuple[str, int], StoredResult]:
@@ -279,15 +282,20 @@ class TranscriptFile:
         return create_run_file(*place)
 
 
-def read_records(path: Path, *, whole: bool = False) -> Iterator[tuple[AttemptRecord, int]]:
+def read_records(
+    path: Path, *, whole: bool = False, containing: bytes = b""
+) -> Iterator[tuple[AttemptRecord, int]]:
     """Yield each record of an `attempts.jsonl` with the length of its line in bytes.
 
     A last line that a kill cut short is left out. The records have their whole texts only if `whole` is
-    true. Raises UsageError, which names the line, for anything that is not a record.
+    true. Only lines that have the bytes `containing` are read. Raises UsageError, which names the line, for
+    anything else that is not a record.
     """
     try:
         with open_run_file(path.parent, path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
             for number, line in read_whole_lines(stream, path):
+                if containing not in line:
+                    continue
                 try:
                     yield from_json(line, whole=whole), len(line)
                 except (ValueError, TypeError, KeyError) as error:
@@ -449,25 +457,6 @@ def read_duration(folder: Path) -> float:
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or seconds < 0:
         raise UsageError(f"{path}: 'duration_seconds' is not a number of seconds", hint="remove the file")
     return float(seconds)
-
-
-def _lock(folder: Path) -> int:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise UsageError(
-            f"{folder}: {error.strerror}", hint="--resume takes a run folder, such as one in runs/"
-        ) from error
-    for tried in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if tried + 1 < LOCK_TRIES:
-                time.sleep(LOCK_PAUSE_SECONDS)
-        else:
-            return descriptor
-    os.close(descriptor)
-    raise UsageError(f"{folder}: another process uses this run folder")
 
 
 def _open_attempts(folder: Path) -> FileIO:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 MAX_TEXT_BYTES = 16 * MIB
-"""The maximum size of a config, a manifest, a summary, or a note of a download."""
+"""The maximum size of a config, or a note of a download."""
+MAX_RUN_FILE_BYTES = 8 * MAX_TEXT_BYTES
+"""The maximum size of a manifest, which holds a config in full, or of a summary, which names categories."""
 MAX_DATA_BYTES = 2 * 1024 * MIB
 """The maximum size of a file of rows, packed or unpacked, because all rows are kept in memory."""
 MAX_LINE_BYTES = 64 * MIB

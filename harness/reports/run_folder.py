@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +78,8 @@ class StoredRun:
         return read_records_at(self.folder / ATTEMPTS, self.offsets, whole=whole)
 
 
+# The attempts of a task that an error names.
+_NAMED_NUMBERS = 20
 # Sums and intervals of larger counts would not be exact.
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -259,17 +262,29 @@ def read_attempt(folder: Path, task_id: str, attempt: int) -> AttemptRecord:
     Raises UsageError if there is no such attempt or the folder cannot be read.
     """
     found: AttemptRecord | None = None
-    numbers: dict[str, set[int]] = {}
-    for record, _ in read_records(folder / ATTEMPTS, whole=True):
-        numbers.setdefault(record.task_id, set()).add(record.attempt)
+    path = folder / ATTEMPTS
+    # Few of perhaps a million lines hold the id in the form in which we write it.
+    written = json.dumps(task_id).encode("ascii")
+    for record, _ in read_records(path, whole=True, containing=written):
         if (record.task_id, record.attempt) == (task_id, attempt):
             found = record
     if found is not None:
         return found
-    if task_id not in numbers:
-        raise unknown_task(task_id, numbers, place=f"the run in {folder}", which="with an attempt")
-    known = ", ".join(map(str, sorted(numbers[task_id])))
-    raise UsageError(f"{task_id} has no attempt {attempt} in this run", hint=f"its attempts: {known}")
+    # A line that was changed by hand may hold it in another form.
+    known: dict[str, None] = {}
+    numbers: set[int] = set()
+    for record, _ in read_records(path, whole=True):
+        known[record.task_id] = None
+        if record.task_id == task_id:
+            numbers.add(record.attempt)
+            found = record if record.attempt == attempt else found
+    if found is not None:
+        return found
+    if task_id not in known:
+        raise unknown_task(task_id, known, place=f"the run in {folder}", which="with an attempt")
+    which = ", ".join(map(str, sorted(numbers)[:_NAMED_NUMBERS]))
+    which += ", ..." if len(numbers) > _NAMED_NUMBERS else ""
+    raise UsageError(f"{task_id} has no attempt {attempt} in this run", hint=f"its attempts: {which}")
 
 
 def read_run(folder: Path) -> StoredRun:

@@ -183,6 +183,18 @@ def test_an_unknown_task_of_a_run_counts_the_tasks_with_an_attempt(killed_run: P
     assert "has 2 tasks with an attempt, such as 't' and 'u'" in str(raised.value.hint)
 
 
+def test_an_attempt_of_a_line_that_was_changed_by_hand_is_found(killed_run: Path) -> None:
+    text = (killed_run / ATTEMPTS).read_text()
+    (killed_run / ATTEMPTS).write_text(text.replace('"task_id": "u"', '"task_id": "\\u0075"'))
+    assert read_attempt(killed_run, "u", 0).task_id == "u"
+
+
+def test_an_attempt_that_a_task_lacks_is_refused_with_those_that_it_has(killed_run: Path) -> None:
+    with pytest.raises(UsageError, match="u has no attempt 7 in this run") as raised:
+        read_attempt(killed_run, "u", 7)
+    assert raised.value.hint == "its attempts: 0"
+
+
 def test_another_folder_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is not a run folder: manifest\.json"):
         read_run(tmp_path)

@@ -50,9 +50,10 @@ browser:
 	  || echo 'note: no Chromium, so no test opens the HTML report or the viewer (Debian: sudo apt-get install chromium)'
 
 # Group tests by file, because the tests of one file share containers and runs. tests/conftest.py orders the
-# files, the longest first.
-test: setup browser ## run all tests: make test [WORKERS=2] [ARGS="-k name"]
-	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2) \
+# files, the longest first. There are more workers than cores, because many tests wait for a time limit or for
+# Docker. The unit tests do not wait.
+test: setup browser ## run all tests: make test [WORKERS=4] [ARGS="-k name"]
+	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),4) \
 	  --dist loadfile --no-loadscope-reorder) $(ARGS)
 
 test-unit: $(STAMP) ## run the tests that need no engine: make test-unit [ARGS="-k name"]
@@ -74,7 +75,7 @@ lock: ## renew constraints.txt, the versions that `make setup` installs
 	@rm -rf .lock
 	@$(or $(PYTHON),python3) -m venv .lock
 	@.lock/bin/python -m pip install --quiet 'pip>=25.1'
-	@.lock/bin/python -m pip install --quiet --editable '.[models,mcp,relay,otlp]' --group dev
+	@.lock/bin/python -m pip install --quiet --editable '.[models,mcp,relay,otlp,serve,client]' --group dev
 	@{ echo '# The versions with which the tests passed. `make lock` renews them.'; \
 	  .lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	@rm -rf .lock
@@ -106,7 +107,7 @@ clean: ## remove generated files, but no images (see harness images prune)
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'environment: installing the package'
 	@$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[models,mcp,relay,otlp]' --group dev --constraint constraints.txt
+	@$(BIN)/python -m pip install --quiet --editable '.[models,mcp,relay,otlp,serve,client]' --group dev --constraint constraints.txt
 	@touch $@
 
 $(BIN)/python:

@@ -9,7 +9,8 @@ Scripts without an event loop use the synchronous face:
         result = sandbox.exec(["python3", "-c", "print(6 * 7)"], timeout=10)
 
 `Sandbox` runs untrusted code, `load_benchmark` loads tasks, `run` carries out a whole run, and `compare`
-compares two. The docstring of `harness.errors` shows the tree of errors.
+compares two. `open_grader` grades single programs by hidden tests. The docstring of `harness.errors` shows
+the tree of errors.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ __all__ = [
     "Environment",
     "ExecResult",
     "Generation",
+    "Grader",
     "HarnessError",
     "HostEnvironment",
     "ImageMissingError",
     "Limits",
     "Message",
     "ModelReply",
+    "OutputChunk",
+    "OutputStream",
     "Role",
     "RunResult",
     "RunStoppedError",
@@ -50,14 +54,20 @@ __all__ = [
     "Status",
     "StorageError",
     "Submission",
+    "SyncOutputStream",
     "SyncSandbox",
     "Task",
     "Tool",
     "UsageError",
     "Verdict",
     "__version__",
+    "build_assert_tests",
+    "build_call_tests",
+    "build_stdin_tests",
     "compare",
     "load_benchmark",
+    "open_grader",
+    "read_hidden_tests",
     "run",
 ]
 
@@ -70,6 +80,12 @@ if TYPE_CHECKING:
     from harness.agents.agent import Agent, AgentError, AgentModel, AttemptContext
     from harness.api import RunResult, compare, run
     from harness.benchmarks import load_benchmark
+    from harness.benchmarks.hidden_tests import (
+        build_assert_tests,
+        build_call_tests,
+        build_stdin_tests,
+        read_hidden_tests,
+    )
     from harness.environments.base import AgentEnvironment, Environment
     from harness.environments.host_environment import HostEnvironment
     from harness.environments.sandbox_environment import SandboxEnvironment
@@ -84,6 +100,7 @@ if TYPE_CHECKING:
     )
     from harness.evaluation.comparison import Comparison
     from harness.evaluation.faults import RunStoppedError
+    from harness.evaluation.grader import Grader, open_grader
     from harness.evaluation.store import StorageError
     from harness.models.messages import Generation, Message, ModelReply, Role
     from harness.sandbox.failures import (
@@ -97,7 +114,8 @@ if TYPE_CHECKING:
     from harness.sandbox.pool import SandboxPool, SandboxSettings
     from harness.sandbox.results import ExecResult
     from harness.sandbox.sandbox import Sandbox
-    from harness.sandbox.sync import SyncSandbox
+    from harness.sandbox.streaming import OutputChunk, OutputStream
+    from harness.sandbox.sync import SyncOutputStream, SyncSandbox
     from harness.types import Status, Submission, Task, Verdict
 
 # Each public name, and the module that it is imported from on first use.
@@ -113,12 +131,15 @@ _HOME = {
     "Environment": "harness.environments.base",
     "ExecResult": "harness.sandbox.results",
     "Generation": "harness.models.messages",
+    "Grader": "harness.evaluation.grader",
     "HarnessError": "harness.errors",
     "ImageMissingError": "harness.errors",
     "HostEnvironment": "harness.environments.host_environment",
     "Limits": "harness.sandbox.limits",
     "Message": "harness.models.messages",
     "ModelReply": "harness.models.messages",
+    "OutputChunk": "harness.sandbox.streaming",
+    "OutputStream": "harness.sandbox.streaming",
     "Role": "harness.models.messages",
     "RunResult": "harness.api",
     "RunStoppedError": "harness.evaluation.faults",
@@ -135,13 +156,19 @@ _HOME = {
     "Status": "harness.types",
     "StorageError": "harness.evaluation.store",
     "Submission": "harness.types",
+    "SyncOutputStream": "harness.sandbox.sync",
     "SyncSandbox": "harness.sandbox.sync",
     "Task": "harness.types",
     "Tool": "harness.environments.tool",
     "UsageError": "harness.errors",
     "Verdict": "harness.types",
+    "build_assert_tests": "harness.benchmarks.hidden_tests",
+    "build_call_tests": "harness.benchmarks.hidden_tests",
+    "build_stdin_tests": "harness.benchmarks.hidden_tests",
     "compare": "harness.api",
     "load_benchmark": "harness.benchmarks",
+    "open_grader": "harness.evaluation.grader",
+    "read_hidden_tests": "harness.benchmarks.hidden_tests",
     "run": "harness.api",
 }
 

@@ -10,6 +10,7 @@ module, so the host escapes everything that it receives.
 
 from __future__ import annotations
 
+import codecs
 import re
 from functools import lru_cache
 from typing import TextIO
@@ -64,6 +65,23 @@ def escape_bytes(data: bytes) -> str:
     `\r` included. The function does not bound the length, which is up to four times that of `data`.
     """
     return escape_text(data.decode("utf-8", "backslashreplace"), multiline=True)
+
+
+class ByteEscaper:
+    """Escapes the output of a program as `escape_bytes` does, piece by piece.
+
+    A piece may end inside of a character, or between the two characters of a line end.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._held = ""
+
+    def escape(self, data: bytes, *, is_last: bool = False) -> str:
+        """Return the next piece, without its last characters if they may go with the next piece."""
+        text = self._held + self._decoder.decode(data, is_last)
+        self._held = "\r" if text.endswith("\r") and not is_last else ""
+        return escape_text(text.removesuffix("\r") if self._held else text, multiline=True)
 
 
 def quote_markdown(text: str, limit: int = 200) -> str:

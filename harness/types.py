@@ -145,6 +145,8 @@ class Verdict:
     limit: str | None = None
     # The sign of tampering that the grader has found.
     tampering: str | None = None
+    # The number of that limit, in its own unit, if the agent was stopped at it.
+    limit_value: float | None = None
 
     @property
     def resolved(self) -> bool:
@@ -152,10 +154,11 @@ class Verdict:
 
     @property
     def recorded_metrics(self) -> dict[str, Any]:
-        """The metrics as records hold them: with `phase`, `limit` and `integrity`, if they are known."""
+        """The metrics as records hold them, with `phase`, the limit and `integrity` if they are known."""
         known = {
             "phase": None if self.phase is None else self.phase.value,
             "limit": self.limit,
+            "limit_value": self.limit_value,
             "integrity": self.tampering,
         }
         return {**self.metrics, **{name: value for name, value in known.items() if value is not None}}

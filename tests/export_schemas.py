@@ -10,6 +10,7 @@ from typing import Any
 
 TEXT: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+NUMBER: dict[str, Any] = {"type": "number"}
 OBJECT: dict[str, Any] = {"type": "object"}
 TIME: dict[str, Any] = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$"}
 
@@ -47,10 +48,18 @@ _STEP = closed(
     is_copied_context={"type": "boolean"},
     extra=OBJECT,
 )
+_TOOL = closed(
+    {
+        "type": {"const": "function"},
+        "function": closed({"name": TEXT}, description=TEXT, parameters=OBJECT),
+    }
+)
 ATIF = closed(
     {
         "schema_version": {"const": "ATIF-v1.8"},
-        "agent": closed({"name": TEXT, "version": TEXT}, model_name=TEXT, extra=OBJECT),
+        "agent": closed(
+            {"name": TEXT, "version": TEXT}, model_name=TEXT, tool_definitions=every(_TOOL), extra=OBJECT
+        ),
         "steps": every(_STEP, minItems=1),
     },
     session_id=TEXT,
@@ -118,6 +127,7 @@ _SAMPLE = closed(
         "uuid": TEXT,
     },
     scores=closed({"harness": OBJECT}),
+    limit=closed({"type": {"enum": ["working", "turn", "token", "cost"]}, "limit": NUMBER}, reason=TEXT),
     error=closed({"message": TEXT, "traceback": TEXT, "traceback_ansi": TEXT}),
 )
 INSPECT = closed(

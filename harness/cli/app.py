@@ -29,12 +29,13 @@ from harness.cli import (
     run,
     runs,
     samples,
+    serve,
     setup,
     shell,
     show,
     view,
 )
-from harness.cli.error_lines import format_block
+from harness.cli.error_lines import print_error
 from harness.cli.hints import HintingGroup
 from harness.errors import HarnessError
 
@@ -61,6 +62,7 @@ for group in (
     mcp,
     audit,
     exec,
+    serve,
     benchmarks,
     data,
     samples,
@@ -131,10 +133,7 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
 def _fail(error: BaseException, message: str, hint: str | None, exit_code: int) -> NoReturn:
     if _wants_traceback():
         print(_format_traceback(error), file=sys.stderr)
-    if message:
-        print(format_block("error", message), file=sys.stderr)
-    if hint:
-        print(format_block("hint", hint), file=sys.stderr)
+    print_error(message, hint)
     sys.exit(exit_code)
 
 

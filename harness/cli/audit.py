@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import complete_benchmark
+from harness.cli.error_lines import print_error
 from harness.cli.run_options import (
     Categories,
     Concurrent,
@@ -26,6 +27,7 @@ from harness.cli.run_options import (
     TaskIds,
     Timeout,
     Trust,
+    Verbose,
 )
 
 if TYPE_CHECKING:
@@ -51,13 +53,15 @@ def audit(
     filter_category: Categories = None,
     filter_difficulty: Difficulties = None,
     filter_tags: Tags = None,
-    tasks: Annotated[
+    sample_size: Annotated[
         int | None,
         typer.Option(
-            "--tasks",
+            "-n",
+            "--sample-size",
             min=1,
             metavar="N",
-            help=f"Number of tasks to attack, at least one of each kind. Default: {DEFAULT_TASKS}.",
+            help="Maximum number of tasks to attack, but at least one of each kind. "
+            f"Default: {DEFAULT_TASKS}, or all that -t selects.",
         ),
     ] = None,
     all_tasks: Annotated[bool, typer.Option("--all-tasks", help="Attack every task.")] = False,
@@ -76,6 +80,7 @@ def audit(
     force: Force = False,
     resume: Annotated[Path | None, typer.Option("--resume", help="Resume the audit in this folder.")] = None,
     trust: Trust = False,
+    verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
     """Attack a grader, which must pass only the reference solutions.
@@ -96,8 +101,10 @@ def audit(
     from harness.cli.carry_out import check_results_path
     from harness.config import load_config
     from harness.errors import UsageError
-    from harness.reports.audit import print_audit
+    from harness.reports.audit import conclude, print_audit
+    from harness.reports.blocks import LONG
     from harness.reports.progress import progress_display
+    from harness.reports.table import print_record_details
 
     options = {
         "benchmark": benchmark,
@@ -116,17 +123,20 @@ def audit(
         "output_dir": output_dir and str(output_dir),
     }
     given = {name: value for name, value in options.items() if value is not None}
-    if tasks is not None and all_tasks:
-        raise UsageError("--tasks and --all-tasks cannot be combined")
-    if resume is not None and (given or tasks is not None or all_tasks or attacks):
-        raise UsageError("--resume continues an audit with its own settings", hint="leave out all but -o")
+    if sample_size is not None and all_tasks:
+        raise UsageError("--sample-size and --all-tasks cannot be combined")
+    if resume is not None and (given or sample_size is not None or all_tasks or attacks):
+        raise UsageError(
+            "--resume continues an audit with its own settings",
+            hint="leave out all but -o, --force, --trust, -v and -q",
+        )
     if benchmark == RELAY:
-        if given.keys() - {"benchmark"} or tasks is not None or all_tasks or resume is not None:
+        if given.keys() - {"benchmark"} or sample_size is not None or all_tasks or resume is not None:
             raise UsageError(
                 "the audit of the relay attacks no benchmark",
-                hint="leave out all options but --attack, -o, --force and --quiet",
+                hint="leave out all options but --attack, -o, --force, -v and -q",
             )
-        _audit_relay(attacks or (), results, force=force, quiet=quiet)
+        _audit_relay(attacks or (), results, force=force, verbosity=verbose, quiet=quiet)
         return
     if trust and resume is None:
         raise UsageError("--trust needs an audit to resume", hint="add it: --resume FOLDER --trust")
@@ -138,22 +148,32 @@ def audit(
         check_results_path(results, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
     if resume is None:
-        # All tasks that are selected with --task are attacked, unless --tasks limits their number.
-        attacked = tasks if all_tasks or task_ids or tasks is not None else DEFAULT_TASKS
+        # All tasks that are selected with --task are attacked, unless --sample-size limits their number.
+        attacked = sample_size if all_tasks or task_ids or sample_size is not None else DEFAULT_TASKS
         plan = plan_audit(load_config(None, given), attacked, attacks=attacks or (), notify=display.note)
         folder = make_audit_folder(plan)
     else:
         plan, folder = plan_resumed_audit(resume, is_trusted=trust, notify=display.note), resume
-    result = _carry_out(plan, folder, display)
+    result = _carry_out(plan, folder, display, verbose)
     write_audit(result, folder / AUDIT_RESULTS)
     if results is not None:
         write_audit(result, results)
+    if verbose:
+        for attempt in result.attempts:
+            print_record_details(attempt.record, folder=attempt.folder, stream=sys.stderr, limit=LONG)
     print_audit(result, stream=sys.stdout)
     if not result.sound:
+        unfinished = not (result.forged or result.failed) and bool(result.unfinished)
+        print_error(
+            f"the grader is not shown to be sound: {conclude(result)}",
+            f"make the rest: harness audit --resume {folder}" if unfinished else None,
+        )
         raise typer.Exit(NOT_SOUND if result.forged or result.failed else UNFINISHED)
 
 
-def _audit_relay(names: Sequence[str], results: Path | None, *, force: bool, quiet: bool) -> None:
+def _audit_relay(
+    names: Sequence[str], results: Path | None, *, force: bool, verbosity: int, quiet: bool
+) -> None:
     """Attack the relay, print the outcome of each attack, and exit with 1 if a rule did not hold."""
     import json
     import sys
@@ -162,15 +182,18 @@ def _audit_relay(names: Sequence[str], results: Path | None, *, force: bool, qui
     from harness.audit.relay.run import carry_out_relay_audit
     from harness.cli.carry_out import check_results_path
     from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.log_lines import show_log
+    from harness.evaluation.run_secrets import make_log_filter
     from harness.evaluation.store import replace_file
     from harness.reports.progress import progress_display
-    from harness.reports.relay_audit import print_relay_audit
+    from harness.reports.relay_audit import conclude, print_relay_audit
 
     if results is not None:
         check_results_path(results, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
     try:
-        audit = run_until_signal(carry_out_relay_audit(choose_relay_attacks(names), display))
+        with show_log(verbosity, display.note, make_log_filter()):
+            audit = run_until_signal(carry_out_relay_audit(choose_relay_attacks(names), display))
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     if results is not None:
@@ -178,10 +201,11 @@ def _audit_relay(names: Sequence[str], results: Path | None, *, force: bool, qui
             json.dump(audit.as_values(), file, indent=2)
     print_relay_audit(audit, stream=sys.stdout)
     if not audit.sound:
+        print_error(f"the relay is not shown to be sound: {conclude(audit)}")
         raise typer.Exit(NOT_SOUND)
 
 
-def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver) -> Audit:
+def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver, verbosity: int) -> Audit:
     """Run an audit until its end or a signal, and return the result. An interrupted audit can be resumed."""
     from harness.audit.run import carry_out_audit
     from harness.cli.interrupts import Interrupted, run_until_signal
@@ -189,7 +213,7 @@ def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver) -> Audit:
     from harness.evaluation.run_secrets import make_log_filter
 
     try:
-        with show_log(0, display.note, make_log_filter()):
+        with show_log(verbosity, display.note, make_log_filter()):
             return run_until_signal(carry_out_audit(plan, folder, display))
     except Interrupted as interrupted:
         display.note(f"interrupted; to continue: harness audit --resume {folder}")

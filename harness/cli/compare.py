@@ -9,6 +9,7 @@ import typer
 
 from harness.cli.completion import complete_run
 from harness.cli.data import Force, Output
+from harness.cli.error_lines import print_error
 from harness.cli.runs import RUN_HELP, OutputDir
 from harness.reports.comparison_formats import comparison_format_names, load_comparison_format
 
@@ -93,11 +94,9 @@ def compare(
     if comparison.is_regression is None:
         return
     if comparison.without_verdict:
-        typer.echo(f"attempts without a verdict: {comparison.without_verdict:,}", err=True)
+        print_error(f"attempts without a verdict: {comparison.without_verdict:,}")
         raise typer.Exit(UNFINISHED)
     if comparison.is_regression:
         fall = -comparison.difference
-        typer.echo(
-            f"the rate fell by {fall}, more than --regression-threshold {regression_threshold}", err=True
-        )
+        print_error(f"the rate fell by {fall}, more than --regression-threshold {regression_threshold}")
         raise typer.Exit(REGRESSION)

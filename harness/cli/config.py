@@ -41,7 +41,10 @@ def show(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print a config as a run would use it: with the files that it extends, and with its variables."""
+    """Print a config as a run would use it: with the files that it extends, and with its variables.
+
+    Secrets are shown as [key].
+    """
     import json
 
     from harness.config import load_config
@@ -56,7 +59,7 @@ def show(
         for line in _list_origins(read_config_file(file)):
             typer.echo(line)
         return
-    values = config.model_dump(mode="json", exclude_unset=not defaults)
+    values = _hide_secrets(config.model_dump(mode="json", exclude_unset=not defaults))
     typer.echo(json.dumps(values, indent=2) if as_json else write_yaml(values).rstrip("\n"))
 
 
@@ -68,9 +71,10 @@ def validate(
     """Report every problem of configs that shows without a run. The exit code is 2 if there is one.
 
     Keys, values, options of the benchmark, the agent, settings that nothing reads, and the tasks of local
-    data are checked. Nothing is downloaded, and no engine and no model is asked.
+    data are checked. Nothing is downloaded, and no engine and no model is asked. A program that is not on
+    this machine, of an agent or an MCP server, is a warning.
     """
-    from harness.cli.error_lines import format_block
+    from harness.cli.error_lines import format_block, print_error
     from harness.evaluation.config_check import check_config
 
     overrides = {} if benchmark is None else {"benchmark": benchmark}
@@ -78,9 +82,9 @@ def validate(
     for file in files:
         checked = check_config(file, overrides)
         for problem in checked.problems:
-            typer.echo(format_block("error", problem.message), err=True)
-            if problem.hint:
-                typer.echo(format_block("hint", problem.hint), err=True)
+            print_error(problem.message, problem.hint)
+        for warning in checked.warnings:
+            typer.echo(format_block("warning", warning), err=True)
         is_valid = is_valid and not checked.problems
         typer.echo(f"{file}: {_describe(len(checked.problems), checked.unchecked)}")
     if not is_valid:
@@ -100,6 +104,25 @@ def schema() -> None:
     from harness.config_schema import build_config_schema
 
     typer.echo(json.dumps(build_config_schema(), indent=2))
+
+
+def _hide_secrets(value: Any, name: str = "") -> Any:
+    """Return a value without the texts whose name says that they are secrets, and without those in URLs.
+
+    A text that is an environment variable, as `${NAME}`, stays.
+    """
+    from harness.mcp_settings import VARIABLE
+    from harness.secret_forms import HIDDEN_KEY, hide_url_secrets, names_secret
+
+    if isinstance(value, dict):
+        return {key: _hide_secrets(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_hide_secrets(inner, name) for inner in value]
+    if not isinstance(value, str):
+        return value
+    if names_secret(name) and not VARIABLE.search(value):
+        return HIDDEN_KEY
+    return hide_url_secrets(value)
 
 
 def _list_origins(file: ConfigFile) -> list[str]:
@@ -125,6 +148,6 @@ def _list_origins(file: ConfigFile) -> list[str]:
         shown = '"..."' if is_secret(keys) else json.dumps(value, default=str)
         lines.append((file.locate(keys), f"{'.'.join(map(str, keys))}: {shown}"))
 
-    walk(file.values, ())
+    walk(_hide_secrets(file.values), ())
     width = max((len(place) for place, _ in lines), default=0)
     return [f"{place:<{width}}  {text}" for place, text in lines]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.completion import complete_benchmark
+from harness.cli.error_lines import print_error
 from harness.cli.run_options import (
     BENCHMARK_HELP,
     Categories,
@@ -98,7 +99,8 @@ def list_(
         typer.echo(format_cached_files(files, folder))
     else:
         print_cached_files(files, folder, stream=sys.stdout)
-    if any(file.state is State.DAMAGED for file in files):
+    if damaged := sum(file.state is State.DAMAGED for file in files):
+        print_error("1 file is damaged" if damaged == 1 else f"{damaged:,} files are damaged")
         raise typer.Exit(1)
 
 

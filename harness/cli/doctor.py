@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
+
+from harness.cli.error_lines import print_error
 
 if TYPE_CHECKING:
     from harness.sandbox.selfcheck.check import Check
@@ -82,7 +85,7 @@ def _diagnose_machine(runtime: str, output_dir: Path) -> None:
         backend = connect()
     except EngineUnavailableError as error:
         _show(Check("engine", Level.FAIL, error.message, error.hint))
-        raise typer.Exit(FAILED) from None
+        _fail(["engine"])
     try:
         checks = run_until_signal(
             diagnose(
@@ -95,8 +98,8 @@ def _diagnose_machine(runtime: str, output_dir: Path) -> None:
         )
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
-    if any(check.level is Level.FAIL for check in checks):
-        raise typer.Exit(FAILED)
+    if failed := [check.name for check in checks if check.level is Level.FAIL]:
+        _fail(failed)
 
 
 def _probe_model(
@@ -153,6 +156,14 @@ def _refuse_options(context: typer.Context, options: dict[str, str], reason: str
         source = context.get_parameter_source(parameter)
         if source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"harness doctor: {option} {reason}", hint="see: harness doctor --help")
+
+
+def _fail(names: Sequence[str]) -> NoReturn:
+    """Print the names of the failed checks, and exit."""
+    from harness.reports.figures import count
+
+    print_error(f"{count(len(names), 'check')} failed: {', '.join(names)}")
+    raise typer.Exit(FAILED)
 
 
 def _show(check: Check) -> None:

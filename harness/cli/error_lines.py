@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 from harness.text import escape_text
+
+
+def print_error(message: str, hint: str | None = None) -> None:
+    """Print `error: ...` and `hint: ...` to standard error. Each exit code but 0 has such a line."""
+    for label, text in (("error", message), ("hint", hint)):
+        if text:
+            print(format_block(label, text), file=sys.stderr)
 
 
 def format_block(label: str, text: str) -> str:

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-MAX_OUTPUT_BYTES = 1024 * 1024
-
 app = typer.Typer()
 
 
@@ -36,7 +34,7 @@ def execute(
     output_mb: Annotated[int, typer.Option("--output-mb", help="Maximum output, in MiB.")] = 64,
     runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
 ) -> None:
-    """Run untrusted code in a fresh sandbox.
+    """Run untrusted code in a fresh sandbox, and print its output as it comes.
 
     The exit code is that of the command, 128 + N if signal N killed it, and 124 if a limit ended it.
     """
@@ -58,9 +56,7 @@ def execute(
         cpu_seconds=cpu_seconds,
     )
     try:
-        code = run_until_signal(
-            carry_out(parsed, environment, limits, runtime=runtime, keep_bytes=MAX_OUTPUT_BYTES)
-        )
+        code = run_until_signal(carry_out(parsed, environment, limits, runtime=runtime))
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     raise typer.Exit(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
@@ -21,10 +21,12 @@ _NO_SUCH_COMMAND = re.compile(r"No such command '(.+?)'\.")
 _NO_COMMAND = "NoArgsIsHelpError"
 
 # Options of other tools and similar names, with the option of harness. Not every command has that option.
-_ALIASES = {
+_ALIASES: Mapping[str, str | tuple[str, ...]] = {
     **dict.fromkeys(("--limit", "--n", "--num", "--max-tasks", "--num-tasks", "--sample"), "--sample-size"),
     **dict.fromkeys(("--bench", "--benchmarks", "--dataset", "--eval", "--suite"), "--benchmark"),
-    **dict.fromkeys(("--tasks", "--task-id", "--task-ids", "--id", "--ids"), "--task"),
+    **dict.fromkeys(("--task-id", "--task-ids", "--id", "--ids"), "--task"),
+    # A number of tasks, or the id of one.
+    "--tasks": ("--sample-size", "--task"),
     **dict.fromkeys(("--category", "--categories", "--filter"), "--filter-category"),
     **dict.fromkeys(("--difficulty", "--difficulties", "--level"), "--filter-difficulty"),
     **dict.fromkeys(("--tag", "--tags", "--filter-tag"), "--filter-tags"),
@@ -84,6 +86,11 @@ def _explain(error: Any, outer: Any) -> UsageError:
     if option is not None and hasattr(error, "possibilities"):
         near = _nearest_option(option, command, context.command, options) or help_hint
         return UsageError(f"{command} has no option {option}", hint=near)
+    if error.message.startswith(_EXTRA):
+        # An empty variable of a shell leaves an option without its value, which then takes the next option.
+        for param in context.command.params:
+            if context.params.get(param.name) in options and param.opts[0][:1] == "-":
+                return UsageError(f"{param.opts[0]} needs a value", hint=help_hint)
     if error.message.startswith(_EXTRA) and "--benchmark" in options:
         # The parser lists the extra arguments in parentheses at the end. The first is the benchmark.
         extra = error.message.rpartition(" (")[2].removesuffix(")").partition(" ")[0]
@@ -110,8 +117,10 @@ def _nearest_option(option: str, command: str, parsed: Any, options: dict[str, A
     if option[2:].replace("-", "_") in _CONFIG_KEYS and "--config" in options:
         key = option[2:].replace("-", "_")
         return f"'{key}' is a key of the config file: {command} --config FILE.yaml"
-    alias = _ALIASES.get(option)
-    found = [alias] if alias in options else difflib.get_close_matches(option, options, n=1, cutoff=0.6)
+    alias = _ALIASES.get(option, ())
+    known = [name for name in ((alias,) if isinstance(alias, str) else alias) if name in options]
+    found = known or difflib.get_close_matches(option, options, n=1, cutoff=0.6)
     if not found:
         return None
-    return f"did you mean {', '.join(options[found[0]].opts)}? see: {command} --help"
+    likely = " or ".join(", ".join(options[name].opts) for name in found)
+    return f"did you mean {likely}? see: {command} --help"

@@ -158,6 +158,7 @@ def run(
     from harness.evaluation.run_names import find_run
     from harness.evaluation.store import read_manifest
     from harness.evaluation.trust import require_trust
+    from harness.evaluation.unread import locate_unread
 
     given = _drop_unset(
         benchmark=benchmark,
@@ -221,7 +222,9 @@ def run(
                 raise UsageError(f"{name} needs a run to resume", hint=f"add it: --resume latest {name}")
         given |= _drop_unset(output_dir=output_dir and str(output_dir))
         values = {**given, **changeable}
-        carry_out(load_config(config, values, add_settings=add_recorded_settings), output)
+        loaded = load_config(config, values, add_settings=add_recorded_settings)
+        with locate_unread(config, values):
+            carry_out(loaded, output)
         return
     folder = find_run(resume, output_dir)
     manifest = read_manifest(folder)
@@ -286,6 +289,7 @@ def grade(
     from harness.config import load_config
     from harness.errors import UsageError
     from harness.evaluation.recorded_run import add_recorded_settings
+    from harness.evaluation.unread import locate_unread
 
     if run is not None and samples is not None:
         raise UsageError("--run and --samples both name what is graded", hint="leave out one of them")
@@ -324,7 +328,9 @@ def grade(
     if run is not None:
         # A replay hands in what the run handed in, after the recorded actions where a state is graded.
         values = {**given, "replay_from": str(run)}
-        carry_out(load_config(config, values, add_settings=add_recorded_settings), output)
+        loaded = load_config(config, values, add_settings=add_recorded_settings)
+        with locate_unread(config, values):
+            carry_out(loaded, output)
         return
     loaded = load_config(config, given)
     if loaded.samples is None:
@@ -334,7 +340,8 @@ def grade(
             f"{config}: grade runs no agent, but the config names '{loaded.agent}'",
             hint="leave out 'agent', or use: harness run",
         )
-    carry_out(loaded, output)
+    with locate_unread(config, given):
+        carry_out(loaded, output)
 
 
 def _parse_options(texts: list[str] | None, option: str = "--option") -> dict[str, Any] | None:

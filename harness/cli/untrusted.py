@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
+from harness.cli.printed_output import print_output
 from harness.discovery import names_python_file
 from harness.environments import environment_spec
 from harness.errors import UsageError, describe_requirement
@@ -20,9 +21,8 @@ from harness.sandbox.backends import open_default_backend
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
-from harness.sandbox.results import ExecResult, Stream
+from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
-from harness.text import escape_bytes
 
 LIMIT_EXIT_CODE = 124
 PROGRAM = "program.py"
@@ -78,10 +78,8 @@ def build_limits(**values: float | None) -> Limits:
         raise UsageError(f"--{option} {describe_requirement(dict(first))}") from error
 
 
-async def carry_out(
-    command: Command, environment: str, limits: Limits, *, runtime: str, keep_bytes: int
-) -> int:
-    """Run a command in a fresh sandbox, print its output, and return the exit code."""
+async def carry_out(command: Command, environment: str, limits: Limits, *, runtime: str) -> int:
+    """Run a command in a fresh sandbox, print its output as it comes, and return the exit code."""
     image = environment_spec(environment).image
     if image is None:
         raise UsageError(f"environment '{environment}' has no sandbox", hint="harness exec --env python")
@@ -101,12 +99,12 @@ async def carry_out(
                 if command.program is not None:
                     await sandbox.write_file(PROGRAM, command.program)
                 # The command needs no timeout, because the limits of the sandbox include its wall time.
-                result = await sandbox.exec(command.argv, stdin=command.stdin, keep_bytes=keep_bytes)
+                async with sandbox.stream(command.argv, stdin=command.stdin, keep_bytes=0) as stream:
+                    await print_output(stream)
+                result = stream.result
     except SandboxOutOfMemory:
         _print_note(f"the sandbox ran out of memory (--memory-mb {limits.memory_mb})")
         return LIMIT_EXIT_CODE
-    _pass_on(result.stdout, sys.stdout.buffer, "stdout")
-    _pass_on(result.stderr, sys.stderr.buffer, "stderr")
     return _report_end(result, limits)
 
 
@@ -120,16 +118,6 @@ def _report_end(result: ExecResult, limits: Limits) -> int:
         _print_note(f"killed by signal {-result.exit_code}")
         return 128 - result.exit_code
     return result.exit_code
-
-
-def _pass_on(stream: Stream, out: BinaryIO, name: str) -> None:
-    """Write the kept output. A terminal gets it with escape sequences made visible."""
-    safe = escape_bytes(stream.data).encode("utf-8", "backslashreplace") if out.isatty() else None
-    out.write(stream.head + stream.tail if safe is None else safe)
-    out.flush()
-    if stream.truncated:
-        kept = len(stream.head) + len(stream.tail)
-        _print_note(f"{name}: only {kept} of {stream.total} bytes are shown; the middle is left out")
 
 
 def _print_note(text: str) -> None:

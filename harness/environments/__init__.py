@@ -20,6 +20,7 @@ __all__ = [
     "environment_specs",
     "grader_of",
     "graders",
+    "spec_of",
 ]
 
 
@@ -63,19 +64,31 @@ def graders() -> Mapping[type, Grader]:
 
 def grader_of(target: Any) -> Grader:
     """Return the grader for a target. Raises TypeError if its type has no grader."""
-    grader = _find_grader(type(target))  # type: ignore[arg-type]  # mypy takes no class as hashable
-    if grader is None:
-        raise TypeError(f"there is no grader for targets of the type {type(target).__name__}")
-    return grader
+    return _find_judge(type(target))[1]  # type: ignore[arg-type]  # mypy takes no class as hashable
+
+
+def spec_of(target: Any) -> EnvironmentSpec:
+    """Return the spec of the environment whose grader judges a target.
+
+    Raises TypeError if the type of the target has no grader.
+    """
+    return _find_judge(type(target))[0]  # type: ignore[arg-type]
 
 
 @cache
-def _find_grader(kind: type) -> Grader | None:
-    """Return the grader for a type of target. An import of all environments is the last resort."""
+def _find_judge(kind: type) -> tuple[EnvironmentSpec, Grader]:
+    """Return the environment and the grader for a type of target. Raises TypeError if there are none.
+
+    An import of all environments is the last resort.
+    """
     folder = kind.__module__.removeprefix(f"{__name__}.").partition(".")[0]
     if folder in list_folders():
         _load_spec(folder)
     modules = (sys.modules.get(f"{__name__}.{folder}.spec") for folder in list_folders())
-    imported = (grader for module in modules if module is not None for grader in module.SPEC.graders)
-    found = next((grader for grader in imported if grader.target_type is kind), None)
-    return found or graders().get(kind)
+    imported = [module.SPEC for module in modules if module is not None]
+    for specs in (lambda: imported, lambda: environment_specs().values()):
+        for spec in specs():
+            for grader in spec.graders:
+                if grader.target_type is kind:
+                    return spec, grader
+    raise TypeError(f"there is no grader for targets of the type {kind.__name__}")

@@ -53,6 +53,7 @@ class TurnLimitReached(Exception):
 
     def __init__(self, turns: int) -> None:
         super().__init__(f"the agent used all its {turns} turns before it submitted an answer")
+        self.limit, self.allowed = "rounds", turns
 
 
 @dataclass(frozen=True, slots=True)

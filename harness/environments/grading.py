@@ -133,7 +133,9 @@ def _require_time(context: GradingContext) -> None:
 def make_timeout_verdict(phase: Phase, seconds: float) -> Verdict:
     """Return the verdict on an attempt whose agent or evaluator took longer than the task allows."""
     evidence = f"the {phase.value} reached the task's limit timeout_seconds of {seconds:.0f} s"
-    return Verdict(Status.TIMEOUT, 0.0, evidence=evidence, phase=phase, limit="timeout_seconds")
+    return Verdict(
+        Status.TIMEOUT, 0.0, evidence=evidence, phase=phase, limit="timeout_seconds", limit_value=seconds
+    )
 
 
 def make_limit_verdict(error: SandboxLimitReached, phase: Phase) -> Verdict:

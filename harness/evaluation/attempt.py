@@ -397,7 +397,7 @@ class _Attempt:
             if answer is not None:
                 self.submission = Submission(answer, agent_output=answer)
                 return self.submission
-            return stop_at_limit("rounds", reached)
+            return stop_at_limit(reached)
         except BudgetReached as reached:
             if reached.is_of_run:
                 self._settings.faults.stop(
@@ -407,7 +407,7 @@ class _Attempt:
                     )
                 )
                 raise RunStopped from reached
-            return stop_at_limit(reached.limit, reached)
+            return stop_at_limit(reached)
         except SandboxLimitReached as error:
             return make_limit_verdict(error, Phase.AGENT)
         except WorkspaceLost as lost:

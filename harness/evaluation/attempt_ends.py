@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from harness.agents.agent import RepeatedEnd
-from harness.environments.base import Environment
+from harness.environments.base import Environment, TurnLimitReached
 from harness.errors import ImageMissingError, SandboxError
+from harness.models.spending import BudgetReached
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.text import escape_terminal
 from harness.types import Phase, Status, Transcript, Verdict
@@ -20,10 +21,16 @@ def repeat_end(end: RepeatedEnd) -> Verdict:
     return Verdict(end.status, 0.0, evidence=evidence, phase=Phase.AGENT, limit=end.limit)
 
 
-def stop_at_limit(limit: str, reason: Exception) -> Verdict:
+def stop_at_limit(reached: TurnLimitReached | BudgetReached) -> Verdict:
     """Return the verdict on an attempt that has reached a limit of its turns or its budget."""
-    evidence = str(reason)
-    return Verdict(Status.LIMIT_REACHED, 0.0, evidence=evidence, phase=Phase.AGENT, limit=limit)
+    return Verdict(
+        Status.LIMIT_REACHED,
+        0.0,
+        evidence=str(reached),
+        phase=Phase.AGENT,
+        limit=reached.limit,
+        limit_value=reached.allowed,
+    )
 
 
 def blame_agent(

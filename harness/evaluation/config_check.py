@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.agents import Agent, build_agent, settings_for
+from harness.agents.command.host import ProgramMissingError
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.loading import definition_of
@@ -25,6 +26,7 @@ from harness.evaluation.key_search import find_keys
 from harness.evaluation.model_access import find_endpoint, find_judge
 from harness.evaluation.recorded_run import add_recorded_settings, open_recording
 from harness.evaluation.selection import select
+from harness.evaluation.server_tools import describe_missing_command
 from harness.evaluation.unread import list_unread
 from harness.evaluation.workspaces import find_workspaces
 from harness.models.endpoint import Endpoint
@@ -43,6 +45,8 @@ class CheckedConfig:
     problems: list[HarnessError]
     # The reason why the tasks were not looked at, None if they were.
     unchecked: str | None
+    # What would stop a run on this machine, and may be right on another one.
+    warnings: list[str] = field(default_factory=list)
 
 
 def check_config(path: Path, overrides: Mapping[str, Any]) -> CheckedConfig:
@@ -64,7 +68,7 @@ def check_config(path: Path, overrides: Mapping[str, Any]) -> CheckedConfig:
     check = _Check(read, read.config, overrides)
     check.check_values()
     unchecked = check.check_tasks()
-    return CheckedConfig(path, check.problems, unchecked)
+    return CheckedConfig(path, check.problems, unchecked, check.warnings)
 
 
 @dataclass(slots=True)
@@ -75,6 +79,7 @@ class _Check:
     config: RunConfig
     overrides: Mapping[str, Any]
     problems: list[HarnessError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     definition: Definition | None = None
     _messages: set[str] = field(default_factory=set)
 
@@ -93,12 +98,19 @@ class _Check:
             usable = places if images is not None else []
             for unread in list_unread(config, agent, definition, specs, usable, needs_image=needs_image):
                 self._add(unread.keys, unread.error)
+            self._check_servers()
             endpoint = self._try(("model",), lambda: find_endpoint(config, agent))
             self._check_keys(endpoint)
         if any(k < 1 for k in config.k):
             self._add(("k",), UsageError(f"--k must be at least 1, not {min(config.k)}"))
         self._try(("durations_from",), lambda: find_durations(config))
         self._try(("replay_from",), lambda: open_recording(config))
+
+    def _check_servers(self) -> None:
+        """Find MCP servers whose command is not on this machine."""
+        for place, server in enumerate(() if self.config.baseline else self.config.mcp_servers):
+            if (missing := describe_missing_command(server)) is not None:
+                self._warn(("mcp_servers", place, "command"), f"MCP server '{server.name}': {missing}")
 
     def _check_keys(self, endpoint: Endpoint | None) -> None:
         """Find settings that hold the key of a model that the run asks."""
@@ -124,7 +136,9 @@ class _Check:
             for key, filters in chosen.items():
                 self._try((key,), partial(filter_tasks, loaded, filters))
         if not self.problems:
-            self._try((), lambda: select(config, notify=_ignore))
+            # A program that is not on this machine has been reported.
+            with contextlib.suppress(ProgramMissingError):
+                self._try((), lambda: select(config, notify=_ignore), let=ProgramMissingError)
         return None
 
     def _check_benchmark(self, definition: Definition) -> Definition | None:
@@ -156,21 +170,39 @@ class _Check:
             return None
         if config.agent in ("predictions", "replay"):
             # They look at the tasks when they are built. Only what they read matters here.
-            from harness.agents import agents
-
-            found: Any = agents()[config.agent]
-            return found  # type: ignore[no-any-return]
+            return _find_agent_class(config.agent)
         empty = Benchmark(definition, (), {}, {}, _NO_ROWS)
         settings = settings_for(empty, system_prompt=config.whole_system_prompt, command=config.command)
-        return self._try(("agent",), lambda: build_agent(config.agent, settings, empty))
+        try:
+            return self._try(
+                ("agent",), lambda: build_agent(config.agent, settings, empty), let=ProgramMissingError
+            )
+        except ProgramMissingError as error:
+            self._warn(("command", "cmd"), error.message.removeprefix("--agent-cmd: "))
+            return _find_agent_class(config.agent)
 
-    def _try(self, keys: tuple[str, ...], use: Callable[[], _Value]) -> _Value | None:
-        """Return the result, or None after an error, which becomes a problem of the value below `keys`."""
+    def _try(
+        self,
+        keys: tuple[str, ...],
+        use: Callable[[], _Value],
+        *,
+        let: type[Exception] | tuple[()] = (),
+    ) -> _Value | None:
+        """Return the result, or None after an error, which becomes a problem of the value below `keys`.
+
+        An error of the type `let` is raised.
+        """
         try:
             return use()
+        except let:
+            raise
         except HarnessError as error:
             self._add(keys, error)
             return None
+
+    def _warn(self, keys: tuple[str | int, ...], message: str) -> None:
+        file = self.read.file
+        self.warnings.append(message if file is None else f"{file.locate(keys)}: {message}")
 
     def _add(self, keys: tuple[str | int, ...], error: HarnessError) -> None:
         if error.message in self._messages:
@@ -181,6 +213,14 @@ class _Check:
             self.problems.append(error)
             return
         self.problems.append(UsageError(f"{file.locate(keys)}: {error.message}", hint=error.hint))
+
+
+def _find_agent_class(name: str) -> Agent:
+    """Return the class of a built-in agent, which shows what the agent reads."""
+    from harness.agents import agents
+
+    found: Any = agents()[name]
+    return found  # type: ignore[no-any-return]
 
 
 def _list_filters(config: RunConfig) -> dict[str, TaskFilters]:

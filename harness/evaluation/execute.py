@@ -55,5 +55,4 @@ async def execute_plan(
 
 def _list_waiting(store: RunStore, plan: Sequence[PlannedAttempt]) -> Sequence[PlannedAttempt]:
     """Return the attempts that are not finished, which is the plan itself for a new run."""
-    finished = store.finished
-    return [planned for planned in plan if planned.key not in finished] if finished else plan
+    return [planned for planned in plan if not store.is_finished(planned.key)] if store.results else plan

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from harness.agents.agent import AgentNotStarted
 from harness.errors import HarnessError, ImageMissingError, SandboxError, UsageError
-from harness.evaluation.observer import RunObserver
+from harness.evaluation.observer import ShowsNotes
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.text import escape_terminal
@@ -49,7 +49,7 @@ class Faults:
     def __init__(
         self,
         backend: Backend | None,
-        observer: RunObserver,
+        observer: ShowsNotes,
         *,
         wait_seconds: float,
         start_tries: int = START_TRIES,

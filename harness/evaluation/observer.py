@@ -7,7 +7,14 @@ from typing import Protocol
 from harness.types import AttemptRecord
 
 
-class RunObserver(Protocol):
+class ShowsNotes(Protocol):
+    """Shows messages to the user. `note` must return at once and raise nothing."""
+
+    def note(self, text: str) -> None:
+        """Show a message to the user: a fallback, a retry, a warning."""
+
+
+class RunObserver(ShowsNotes, Protocol):
     """Gets the events of a run, always in the thread of the event loop.
 
     Every method must return at once and raise nothing. The last call is `on_end`, however the run ends.
@@ -18,9 +25,6 @@ class RunObserver(Protocol):
 
     def on_attempt(self, record: AttemptRecord) -> None:
         """Handle the end of an attempt, whose record is stored."""
-
-    def note(self, text: str) -> None:
-        """Show a message to the user: a fallback, a retry, a warning."""
 
     def on_end(self) -> None:
         """Handle the end of the run, after its last attempt or after an interrupt."""

@@ -49,6 +49,12 @@ def is_signed(manifest: Mapping[str, Any]) -> bool:
     return is_signature(manifest.get(SIGNATURE), _describe(manifest))
 
 
+def describe_resume(folder: Path, manifest: Mapping[str, Any]) -> str:
+    """Return the command that resumes a run, for a hint. A folder of somebody else needs --trust."""
+    command = f"harness run --resume {folder}"
+    return command if is_signed(manifest) else f"{command} --trust, if you accept what its settings do"
+
+
 def sign(value: Any) -> str | None:
     """Return the signature of a value of JSON, None if the secret can neither be read nor be written."""
     secret = _read_secret() or _create_secret()

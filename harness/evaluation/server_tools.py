@@ -117,10 +117,15 @@ def _require_usable(server: McpServer) -> None:
     where = f"mcp_servers.{server.name}"
     expand_values(server.env, os.environ, where=f"{where}.env")
     expand_values(server.headers, os.environ, where=f"{where}.headers")
-    if server.where == "host" and server.command is not None and shutil.which(server.command) is None:
-        raise UsageError(
-            f"{where}: the command '{server.command}' is not there", hint="install it, or name its path"
-        )
+    if (missing := describe_missing_command(server)) is not None:
+        raise UsageError(f"{where}: {missing}", hint="install it, or name its path")
+
+
+def describe_missing_command(server: McpServer) -> str | None:
+    """Return a text if the command of a server on this machine does not exist here, None otherwise."""
+    if server.where != "host" or server.command is None or shutil.which(server.command) is not None:
+        return None
+    return f"the command '{server.command}' is not there"
 
 
 @contextlib.asynccontextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.agents import agents
 from harness.agents.agent import AGENT_SETTINGS, MODEL_SETTINGS
@@ -17,6 +19,14 @@ from harness.option_names import name_option
 
 # Every agent finds the model and the prompt in the context of its attempt, and may return a reply.
 _READ_BY_DEFAULT = frozenset({"model", "n_samples", "agent_prompt", "extract", "mcp_servers"})
+
+
+class UnreadSettingError(UsageError):
+    """A setting of the config is read by nothing. `keys` are its keys, outermost first."""
+
+    def __init__(self, keys: Sequence[str], error: UsageError) -> None:
+        super().__init__(error.message, hint=error.hint)
+        self.keys = tuple(keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,7 @@ def refuse_unread(
     images: Sequence[str],
     workspaces: Sequence[Workspaces],
 ) -> None:
-    """Raise UsageError for a setting that the config contains and neither agent nor benchmark reads.
+    """Raise UnreadSettingError for a setting that the config contains and neither agent nor benchmark reads.
 
     Args:
         config: the config of the run.
@@ -47,7 +57,30 @@ def refuse_unread(
     """
     definition = benchmark.definition
     for unread in list_unread(config, agent, definition, environments, workspaces, needs_image=bool(images)):
-        raise unread.error
+        raise UnreadSettingError(unread.keys, unread.error)
+
+
+@contextlib.contextmanager
+def locate_unread(path: Path | None, overrides: Collection[str]) -> Iterator[None]:
+    """Raise the error about an unread setting with the file and the line of its key.
+
+    Args:
+        path: the config file, None for a run without one.
+        overrides: the keys whose values are those of the command line.
+    """
+    try:
+        yield
+    except UnreadSettingError as error:
+        key = error.keys[0]
+        if path is None or key in overrides:
+            raise
+        # Without a config file no parser is needed.
+        from harness.config_file import read_config_file
+
+        place = read_config_file(path).locate(error.keys)
+        message = error.message.replace(name_option(key), f"'{key}'")
+        hint = (error.hint or "leave it out").replace("leave it out", "remove the key from the file")
+        raise UsageError(f"{place}: {message}", hint=hint) from error
 
 
 def list_unread(

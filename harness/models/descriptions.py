@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.models.messages import Generation, Message, ModelReply
+from harness.models.messages import Generation, Message, ModelReply, ToolSchema
 
 
 def list_own_parameters(
@@ -30,6 +30,11 @@ def describe_message(message: Message) -> dict[str, Any]:
     if message.reasoning is not None and message.reasoning.text:
         values["reasoning"] = message.reasoning.text
     return values
+
+
+def describe_tool(tool: ToolSchema) -> dict[str, Any]:
+    """Return the definition of a tool as JSON values, in the form of a transcript."""
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
 
 
 def describe_reply(reply: ModelReply) -> dict[str, Any]:

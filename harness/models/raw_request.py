@@ -9,7 +9,7 @@ from typing import Any
 from harness.models import codecs
 from harness.models.dialect import Dialect
 from harness.models.endpoint import Api
-from harness.models.messages import Generation, Message, ModelRequest
+from harness.models.messages import Generation, Message, ModelRequest, ToolSchema
 
 # The parameters that a server may refuse, and without which a request still means the same.
 OPTIONAL_PARAMETERS: Mapping[Api, frozenset[str]] = {
@@ -25,9 +25,9 @@ class RawRequest:
     api: Api
     # The JSON of the request without the model, the parameters of generation and the choice of a stream.
     body: Mapping[str, Any]
-    # The same conversation as the transcript shows it, and the names of the tools.
+    # The same conversation as the transcript shows it, and its tools.
     messages: tuple[Message, ...] = ()
-    tools: tuple[str, ...] = ()
+    tools: tuple[ToolSchema, ...] = ()
     is_stream: bool = False
     # Whether the client wants to know the usage at the end of a stream of Chat Completions.
     wants_usage: bool = False

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import HarnessError
 from harness.models.codecs import DEFAULT_MAX_TOKENS, list_unsent_parameters
 from harness.models.counts import Counts
-from harness.models.descriptions import describe_message, describe_reply, list_own_parameters
+from harness.models.descriptions import (
+    describe_message,
+    describe_reply,
+    describe_tool,
+    list_own_parameters,
+)
 from harness.models.endpoint import Api, Endpoint
 from harness.models.failures import (
     ContextTooLongError,
@@ -346,8 +351,7 @@ class ModelSession:
             is_cached=passage.is_cached,
         )
         self._counts.add(reply, compute_cost(usage, self.endpoint.prices))
-        tools = tuple(ToolSchema(name, "", {}) for name in request.tools)
-        shown = ModelRequest(request.messages, tools, generation)
+        shown = ModelRequest(request.messages, request.tools, generation)
         whole = shown.messages
         continues = whole[: len(self._last)] == self._last
         notes = {"api": request.api, "streamed": request.is_stream, **request.notes}
@@ -468,6 +472,8 @@ class ModelSession:
             if reply.shared is not None:
                 entry["n"], entry["parameters"]["seed"] = reply.shared.n, reply.shared.seed
             entry["tools"] = [tool.name for tool in request.tools]
+            if request.tools:
+                entry["tool_definitions"] = [describe_tool(tool) for tool in request.tools]
         if not continues:
             # The agent has changed earlier messages, so the entry holds all of them.
             entry["changed"] = True

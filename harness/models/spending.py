@@ -17,7 +17,9 @@ _MILLION = 1_000_000
 class Budget(BaseModel):
     """The most that an attempt or a run may spend on models. None stands for no bound."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     output_tokens: int | None = Field(default=None, ge=1)
     total_tokens: int | None = Field(default=None, ge=1)
@@ -26,14 +28,17 @@ class Budget(BaseModel):
 
 
 class BudgetReached(Exception):
-    """A budget is used up. `limit` is its name: a field of Budget. `is_of_run` if it is that of the run."""
+    """A budget is used up.
+
+    `limit` is its name, a field of Budget, and `allowed` its bound. `is_of_run` if it is that of the run.
+    """
 
     def __init__(self, limit: str, used: float, allowed: float, *, is_of_run: bool) -> None:
         owner = "run" if is_of_run else "attempt"
         unit = "" if limit == "cost" else f" {limit}"
         verb = "cost" if limit == "cost" else "used"
         super().__init__(f"the {owner} has {verb} {used:,.6g} of its budget of {allowed:,.6g}{unit}")
-        self.limit = limit
+        self.limit, self.allowed = limit, allowed
         self.is_of_run = is_of_run
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.inputs.json_text import MAX_DEPTH, require_shallow
 from harness.models.endpoint import Api
-from harness.models.messages import Generation
+from harness.models.messages import Generation, ToolSchema
 from harness.models.raw_conversation import read_conversation
 from harness.models.raw_request import RawRequest
 from harness.relay.chat_rules import rewrite_completion
@@ -133,14 +133,25 @@ def rewrite_request(
     )
 
 
-def _list_tools(api: Api, tools: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names of tools for the transcript, those of a group after the name of the group."""
+def _list_tools(api: Api, tools: Iterable[Mapping[str, Any]]) -> Iterator[ToolSchema]:
+    """Yield the tools for the transcript. The name of a tool of a group follows that of the group."""
     for tool in tools:
         if api == "responses" and tool["type"] == "namespace":
             for each in tool["tools"]:
-                yield f"{name_tool(tool)}.{name_tool(each)}"
+                yield _read_tool(each, f"{name_tool(tool)}.{name_tool(each)}")
         else:
-            yield name_tool(tool.get(tool["type"], tool) if api == "chat" else tool)
+            inside = tool.get(tool["type"], tool) if api == "chat" else tool
+            yield _read_tool(inside, name_tool(inside))
+
+
+def _read_tool(tool: Mapping[str, Any], name: str) -> ToolSchema:
+    description = tool.get("description")
+    parameters = tool.get("input_schema", tool.get("parameters"))
+    return ToolSchema(
+        name,
+        description if isinstance(description, str) else "",
+        parameters if isinstance(parameters, dict) else {},
+    )
 
 
 def _describe_notes(notes: Notes) -> dict[str, Any]:

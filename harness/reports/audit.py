@@ -33,7 +33,7 @@ def print_audit(audit: Audit, *, stream: TextIO) -> None:
         console.print()
         for attack in {attempt.step.attack: None for attempt in audit.forged if attempt.step.attack}:
             print_line(console, f"{attack.name}: {attack.description}")
-        print_line(console, *_conclude(audit))
+        print_line(console, conclude(audit), _GOOD if audit.sound else _BAD)
         print_line(console, f"audit folder: {escape_terminal(str(audit.folder), LONG)}")
     write(capture.get(), stream)
 
@@ -112,11 +112,11 @@ def _list_attempts(label: str, attempts: Sequence[AuditedAttempt]) -> Table:
     return table
 
 
-def _conclude(audit: Audit) -> tuple[str, str]:
-    """Return the line that concludes an audit, and its style."""
+def conclude(audit: Audit) -> str:
+    """Return the line that concludes an audit."""
     if audit.sound:
         references = "every reference passed" if audit.controls(ORACLE) else "no reference to check"
-        return f"no forged pass; {references}; 0 containers left", _GOOD
+        return f"no forged pass; {references}; 0 containers left"
     parts = {
         "forged": audit.forged,
         "of a reference failed": audit.failed,
@@ -125,4 +125,4 @@ def _conclude(audit: Audit) -> tuple[str, str]:
     lines = [f"{count(len(attempts), 'attempt')} {fault}" for fault, attempts in parts.items() if attempts]
     if audit.containers_left:
         lines.append(f"{count(audit.containers_left, 'container')} left: harness gc removes them")
-    return ", ".join(lines), _BAD
+    return ", ".join(lines)

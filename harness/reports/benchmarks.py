@@ -1,4 +1,4 @@
-"""The list of benchmarks, from their definitions, as tables and as JSON."""
+"""The list of benchmarks, from their definitions, as a table, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from rich.text import Text
 from harness.benchmarks import Definition
 from harness.benchmarks.options import option_names
 from harness.data.hub import HubDataset
+from harness.reports.blocks import grid
 from harness.reports.console import open_console
 from harness.text import escape_terminal, escape_unencodable
 
 _WHAT = ("benchmark", "task", "splits", "environment", "metrics")
-# Wider than any line, so that none is wrapped.
-_LINE_WIDTH = 10_000
+# A narrower terminal has no room for the metrics.
+_WIDTH_WITH_METRICS = 110
 _CATEGORIES = ("category", "task", "bundled sample", "for a result on the benchmark, bring")
 _WHERE = ("benchmark", "published at", "files that --data takes", "licence")
 
@@ -93,21 +94,32 @@ def markdown(definitions: Sequence[Definition]) -> str:
 
 
 def print_benchmarks(definitions: Sequence[Definition], *, stream: TextIO) -> None:
-    """Print the tables. Outside of a terminal each benchmark is one line, so that people can grep."""
+    """Print a table that fits into the width of the terminal, or into 100 columns elsewhere.
+
+    It has the evaluation split alone. `facts_json` and `markdown` have all facts.
+    """
     console = open_console(stream)
-    if not console.is_terminal:
-        console.width = _LINE_WIDTH
-    longest = max((len(definition.name) for definition in definitions), default=0)
-    for number, (heads, rows) in enumerate(_tables(definitions)):
-        table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-        for place, head in enumerate(heads):
-            table.add_column(head, min_width=longest if place == 0 else None, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(escape_unencodable(escape_terminal(cell, 1000), stream)) for cell in row))
-        if number:
-            console.print()
-        console.print(table)
-    console.print(Text("\nThe first split is the one that a run takes, unless --split names another."))
+    every = [Facts(definition) for definition in definitions]
+    has_metrics = console.width >= _WIDTH_WITH_METRICS
+    heads = ("benchmark", "split", ">tasks", "task", *(("metrics",) if has_metrics else ()))
+    table = grid(*heads)
+    # A name must stay whole, so that people can copy it and search for it.
+    for column in table.columns[:3]:
+        column.no_wrap = True
+    for facts in every:
+        name, rows = facts.splits[0]
+        tasks = "" if rows is None else f"{rows:,}"
+        row = [facts.definition.name, name, tasks, facts.definition.description]
+        _add_row(table, [*row, *([", ".join(facts.metrics)] if has_metrics else [])], stream)
+        for category, each in facts.definition.category_facts.items():
+            _add_row(table, [f"  {category}", "", "", each.task, *([""] if has_metrics else [])], stream)
+    console.print(table)
+    more = "Further splits, sources, formats, licences, options: harness benchmarks --json, or --markdown."
+    console.print(Text(f"\n{more}"))
+
+
+def _add_row(table: Table, texts: Iterable[str], stream: TextIO) -> None:
+    table.add_row(*(Text(escape_unencodable(escape_terminal(text, 1000), stream)) for text in texts))
 
 
 def _tables(definitions: Sequence[Definition]) -> list[tuple[Sequence[str], list[list[str]]]]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
 import sys
 from typing import Any, TextIO
 
 from harness.evaluation.observer import RunObserver
+from harness.evaluation.progress import RunProgress
+from harness.reports.active_attempts import describe_stages
 from harness.reports.console import NOTE_LIMIT
 from harness.reports.progress import NotesOnly, PlainProgress, progress_display
 from harness.reports.tally import Tally
 from harness.text import escape_terminal
 from harness.types import AttemptRecord
+
+_SECONDS_BETWEEN_STAGES = 1.0
 
 
 def choose_display(stream: TextIO, progress: bool | None) -> RunObserver:
@@ -38,12 +44,20 @@ def _has_widgets() -> bool:
 
 
 class NotebookProgress(NotesOnly):
-    """Shows a bar of tqdm with the number of attempts that passed and failed. Notes go to the stream."""
+    """Shows a bar of tqdm with the numbers of attempts that passed and failed, and of those in each stage.
+
+    Notes go to the stream.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._bar: Any = None
         self._tally = Tally(0)
+        self._progress = RunProgress()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def show_progress(self, progress: RunProgress) -> None:
+        self._progress = progress
 
     def on_start(self, *, attempts: int, finished: int, concurrency: int) -> None:
         from tqdm.notebook import tqdm
@@ -51,16 +65,38 @@ class NotebookProgress(NotesOnly):
         self.on_end()
         self._tally = Tally(attempts, earlier=finished)
         self._bar = tqdm(total=attempts, initial=finished, unit="attempt")
+        with contextlib.suppress(RuntimeError):  # without an event loop no attempt is under way
+            self._set_timer(asyncio.get_running_loop())
 
     def on_attempt(self, record: AttemptRecord) -> None:
         if self._bar is None:
             return
         self._tally = self._tally.plus(record.status)
         # tqdm draws at most ten times a second, and this text with the bar.
-        self._bar.set_postfix_str(escape_terminal(self._tally.outcome(), NOTE_LIMIT), refresh=False)
+        self._describe(refresh=False)
         self._bar.update()
 
+    def show_stages(self) -> None:
+        """Draw the stages anew, because no attempt may end for minutes."""
+        if self._bar is not None:
+            self._describe(refresh=True)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        def draw() -> None:
+            self.show_stages()
+            self._set_timer(loop)
+
+        self._timer = loop.call_later(_SECONDS_BETWEEN_STAGES, draw)
+
+    def _describe(self, *, refresh: bool) -> None:
+        stages = describe_stages(self._progress.list_active())
+        text = "; ".join(filter(None, (self._tally.outcome(), stages)))
+        self._bar.set_postfix_str(escape_terminal(text, NOTE_LIMIT), refresh=refresh)
+
     def on_end(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()

@@ -39,9 +39,13 @@ def print_relay_audit(audit: RelayAudit, *, stream: TextIO) -> None:
             console,
             f"The slowest request of a neighbour took {audit.undisturbed_seconds:.2f} s without an attack.",
         )
-        broken = sum(bool(outcome.broken) for outcome in audit.outcomes)
-        attacks = count(len(audit.outcomes), "attack")
-        verdict = f"{broken} of {attacks} broke a rule" if broken else f"{attacks} broke no rule"
-        left = count(audit.containers_left, "container")
-        print_line(console, f"{verdict}; {left} left", _GOOD if audit.sound else _BAD)
+        print_line(console, conclude(audit), _GOOD if audit.sound else _BAD)
     write(capture.get(), stream)
+
+
+def conclude(audit: RelayAudit) -> str:
+    """Return the line that concludes an audit of the relay."""
+    broken = sum(bool(outcome.broken) for outcome in audit.outcomes)
+    attacks = count(len(audit.outcomes), "attack")
+    verdict = f"{broken} of {attacks} broke a rule" if broken else f"{attacks} broke no rule"
+    return f"{verdict}; {count(audit.containers_left, 'container')} left"

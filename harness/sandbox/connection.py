@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from harness.sandbox.backends.base import StartedContainer
 from harness.sandbox.guest.frames import FrameDecoder, FrameError, encode_frame
@@ -36,6 +36,16 @@ class ConnectionClosed(ConnectionLost):
 
 # Gets the header and the body of a piece of an exchange. It raises FrameError for one that breaks the format.
 Receive = Callable[["Exchange", dict[str, Any], bytes], None]
+
+
+class Receiver(Protocol):
+    """Gets the pieces of an answer as they come."""
+
+    def begin(self, exchange: Exchange) -> None:
+        """Take the exchange, before its first piece."""
+
+    def receive(self, exchange: Exchange, header: dict[str, Any], data: bytes) -> None:
+        """Take a piece. Raises FrameError for one that breaks the format."""
 
 
 class Exchange:
@@ -105,14 +115,19 @@ class Connection:
         return self._stderr.decode("utf-8", "backslashreplace")
 
     async def request(
-        self, header: Mapping[str, Any], body: bytes = b"", *, receive: Receive | None = None
+        self,
+        header: Mapping[str, Any],
+        body: bytes = b"",
+        *,
+        receiver: Receiver | None = None,
     ) -> tuple[dict[str, Any], bytes]:
-        """Send one request and return its answer, after `receive` has got the pieces before it.
+        """Send one request and return its answer, after `receiver` has got the pieces before it.
 
         Raises ConnectionLost, FrameError (too large).
         """
-        if receive is not None:
-            async with self.exchange(header, body, receive=receive) as exchange:
+        if receiver is not None:
+            async with self.exchange(header, body, receive=receiver.receive) as exchange:
+                receiver.begin(exchange)
                 await self.drain()
                 return await exchange.answer
         if self._lost is not None:

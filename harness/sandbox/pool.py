@@ -166,6 +166,11 @@ class SandboxPool:
         self._idle: list[_Live] = []
         self._owners: set[asyncio.Task[None]] = set()
 
+    @property
+    def count(self) -> int:
+        """The number of live sandboxes, those that start included."""
+        return self._count
+
     @contextlib.asynccontextmanager
     async def lease(
         self,

@@ -17,7 +17,7 @@ from harness.sandbox.connection import (
     Connection,
     ConnectionClosed,
     ConnectionLost,
-    Receive,
+    Receiver,
     open_connection,
 )
 from harness.sandbox.container import hold_container
@@ -33,9 +33,10 @@ from harness.sandbox.failures import (
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
 from harness.sandbox.layout import SHARED_FOLDERS, WORK_FOLDER, job_environment
 from harness.sandbox.limits import MIB, Limits, bound_seconds
-from harness.sandbox.output import WINDOW_BYTES, OnOutput, PassedOutput
+from harness.sandbox.output import WINDOW_BYTES, OnOutput, PassedOutput, encode_stdin
 from harness.sandbox.relay import Accept, RelayFailures, RelayListener, open_relay
 from harness.sandbox.results import ExecResult, read_exec_result
+from harness.sandbox.streaming import OutputStream, open_output
 from harness.sandbox.terminal import Terminal, open_terminal
 
 if TYPE_CHECKING:
@@ -228,28 +229,67 @@ class Sandbox:
                 or the sandbox may share a network namespace.
             SandboxError: The sandbox failed. SandboxLimitReached means that a limit cost the whole sandbox.
         """
+        passed = None if on_output is None else PassedOutput(on_output)
+        request = self._build_exec(argv, timeout, env, cwd, keep_bytes)
+        result = await self._exec(request, stdin, passed)
+        if passed is not None and passed.error is not None:
+            raise passed.error
+        return result
+
+    def stream(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> contextlib.AbstractAsyncContextManager[OutputStream]:
+        """Return a context manager that runs a command as `exec` does, and yields its output as it comes.
+
+            async with sandbox.stream(["make", "test"], timeout=60) as stream:
+                async for chunk in stream:
+                    print(chunk.stream, chunk.data)
+            print(stream.result.exit_code)
+
+        Every byte comes, whatever the result keeps. A caller who takes no more makes the command wait, so
+        that memory stays bounded, but the wall time of the command goes on. The end of the block ends the
+        command. The arguments are those of `exec`.
+
+        Raises UsageError as `exec` does, and the block and the stream raise SandboxError.
+        """
+        request = self._build_exec(argv, timeout, env, cwd, keep_bytes)
+        return open_output(lambda output: self._exec(request, stdin, output))
+
+    def _build_exec(
+        self,
+        argv: Sequence[str],
+        timeout: float | None,
+        env: Mapping[str, str] | None,
+        cwd: str,
+        keep_bytes: int,
+    ) -> Exec:
         if isinstance(argv, str) or not argv or any(type(part) is not str or "\0" in part for part in argv):
             raise UsageError("a command is a non-empty list of strings without NUL bytes")
         self._require_own_network()
-        limits = self._limits.of_job(timeout, keep_bytes)
-        request: Exec = {
+        return {
             "argv": list(argv),
             "environment": {**self._environment, **(env or {})},
             "folder": cwd,
-            "limits": limits,
+            "limits": self._limits.of_job(timeout, keep_bytes),
         }
-        passed = None if on_output is None else PassedOutput(on_output)
-        if passed is not None:
+
+    async def _exec(self, request: Exec, stdin: bytes | str, receiver: Receiver | None) -> ExecResult:
+        if receiver is not None:
             request["window_bytes"] = WINDOW_BYTES
         header, body = await self._request(
             {"verb": "exec", **request},
-            _encode_stdin(stdin),
-            seconds=limits["wall_seconds"] + GRACE_SECONDS,
-            receive=None if passed is None else passed.receive,
+            encode_stdin(stdin),
+            seconds=request["limits"]["wall_seconds"] + GRACE_SECONDS,
+            receiver=receiver,
         )
         result = self.read_result(header, body)
-        if passed is not None and passed.error is not None:
-            raise passed.error
         await self._look_at_disk()
         return result
 
@@ -378,11 +418,11 @@ class Sandbox:
         body: bytes = b"",
         *,
         seconds: float,
-        receive: Receive | None = None,
+        receiver: Receiver | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         try:
             async with asyncio.timeout(seconds):
-                answer, data = await self._connection.request(header, body, receive=receive)
+                answer, data = await self._connection.request(header, body, receiver=receiver)
         except FrameError as error:
             raise UsageError(f"too much for one request: {error}") from error
         except asyncio.CancelledError:
@@ -443,15 +483,6 @@ class Sandbox:
             return self._build_disk_error(self._disk)
         stderr, acted_in = self._connection.stderr, self.agent_acted
         return await explain_loss(self._backend, self.container_id, lost, stderr=stderr, acted_in=acted_in)
-
-
-def _encode_stdin(stdin: bytes | str) -> bytes:
-    try:
-        return stdin.encode() if isinstance(stdin, str) else stdin
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"stdin cannot have {error.object[error.start]!r} in it: UTF-8 has no such character"
-        ) from error
 
 
 def _name_of(header: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
+from harness.sandbox.streaming import OutputChunk, OutputStream
 
 T = TypeVar("T")
 
@@ -77,6 +78,30 @@ class SyncSandbox:
             self._sandbox.exec(argv, timeout=timeout, stdin=stdin, env=env, cwd=cwd, keep_bytes=keep_bytes)
         )
 
+    @contextlib.contextmanager
+    def stream(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> Iterator[SyncOutputStream]:
+        """Run a command in the block, and yield its output as it comes. The end of the block ends it."""
+        opening = self._sandbox.stream(
+            argv, timeout=timeout, stdin=stdin, env=env, cwd=cwd, keep_bytes=keep_bytes
+        )
+        stream = self._call(_enter(opening))
+        try:
+            yield SyncOutputStream(stream, self._call)
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # the error of the block is more useful
+                self._call(_leave(opening, error))
+            raise
+        self._call(_leave(opening, None))
+
     def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file as the agent's user. Relative paths start at its folder. Raises UsageError."""
         self._call(self._sandbox.write_file(path, data, mode=mode))
@@ -110,6 +135,36 @@ class SyncSandbox:
         except BaseException:
             answer.cancel()
             raise
+
+
+class SyncOutputStream:
+    """The output of a command under way. Iterate over it, and then read `result`."""
+
+    def __init__(self, stream: OutputStream, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._stream = stream
+        self._call = call
+
+    @property
+    def result(self) -> ExecResult:
+        """The result of the command, once the stream has ended. Raises UsageError before that."""
+        return self._stream.result
+
+    def read(self) -> OutputChunk | None:
+        """Return the next chunk, or None after the last one. Raises SandboxError if the sandbox failed."""
+        chunk: OutputChunk | None = self._call(self._stream.read())
+        return chunk
+
+    def __iter__(self) -> Iterator[OutputChunk]:
+        while (chunk := self.read()) is not None:
+            yield chunk
+
+
+async def _enter(opening: AbstractAsyncContextManager[T]) -> T:
+    return await opening.__aenter__()
+
+
+async def _leave(opening: AbstractAsyncContextManager[Any], error: BaseException | None) -> None:
+    await opening.__aexit__(None if error is None else type(error), error, None)
 
 
 class _Holder:

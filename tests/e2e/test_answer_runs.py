@@ -64,7 +64,7 @@ def test_report_of_a_finished_run_has_its_metrics(harness: Harness) -> None:
 
 @pytest.mark.parametrize("name", ["gsm8k", "nq", "hotpotqa"])
 def test_audit_without_an_engine_is_sound(harness: Harness, name: str) -> None:
-    ended = harness("audit", name, "--data", "bundled", "--tasks", "2", env=NO_ENGINE)
+    ended = harness("audit", name, "--data", "bundled", "-n", "2", env=NO_ENGINE)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "no forged pass; every reference passed; 0 containers left" in ended.stdout
 
@@ -97,7 +97,7 @@ def test_audit_reports_that_a_contained_answer_can_be_listed(harness: Harness) -
 
 def test_audit_of_mathematics_is_sound(harness: Harness) -> None:
     named = ("--attack", "boxes-of-everything", "--attack", "latex-that-runs")
-    ended = harness("audit", "math", "--data", "bundled", "--tasks", "1", *named)
+    ended = harness("audit", "math", "--data", "bundled", "-n", "1", *named)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
@@ -113,3 +113,13 @@ def test_setup_for_a_benchmark_of_answers_needs_no_engine(harness: Harness) -> N
         0,
         "nq needs no sandbox, so it needs no engine and no images\n",
     )
+
+
+def test_a_verbose_audit_prints_its_attempts_and_a_quiet_one_no_progress(harness: Harness) -> None:
+    command = ("audit", "gsm8k", "--data", "bundled", "-n", "1")
+    verbose = harness(*command, "-v", env=NO_ENGINE)
+    assert verbose.returncode == 0, verbose.stderr
+    # The attacks hand in wrong answers, so the details quote what was expected.
+    assert "  expected:\n" in verbose.stderr
+    quiet = harness(*command, "-q", env=NO_ENGINE)
+    assert (quiet.returncode, quiet.stderr) == (0, "")

@@ -269,8 +269,8 @@ def agentbench_tasks() -> list[Task]:
         pytest.param(("mbppp",), "did you mean 'mbpp'?", id="unknown benchmark"),
         pytest.param(("mbpp", "--attack", "sys-exti"), "did you mean 'sys-exit'?", id="unknown attack"),
         pytest.param(("mbpp", "-t", "mbpp/none"), "mbpp/none", id="unknown task"),
-        pytest.param(("mbpp", "--tasks", "2", "--all-tasks"), "cannot be combined", id="some and all"),
-        pytest.param(("mbpp", "--tasks", "0"), "--tasks", id="no task"),
+        pytest.param(("mbpp", "-n", "2", "--all-tasks"), "cannot be combined", id="some and all"),
+        pytest.param(("mbpp", "-n", "0"), "--sample-size", id="no task"),
         pytest.param(
             ("mbpp", "--timeout-seconds", "5"),
             "--timeout-seconds must be 180 to 600",

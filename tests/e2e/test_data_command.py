@@ -149,12 +149,6 @@ def test_the_benchmarks_are_listed_as_table_json_and_markdown(harness: Harness) 
     assert len(lines) == 2
     assert "all 427, prompt 7, test 257, dev 43, train 120" in lines[0]
     table = harness("benchmarks", env=NO_ENGINE).stdout
-    assert {each["name"] for each in listed} <= set(table.split())
-    # Each benchmark is one line in each of the two tables, so that people can grep. So is each category of
-    # AgentBench in the third.
-    beginnings = [line.split()[0] for line in table.splitlines() if line]
-    assert all(beginnings.count(each["name"]) == 2 + len(each["categories"]) for each in listed)
-    categories = sum(len(each["categories"]) for each in listed)
-    assert categories == 7
-    assert len(table.splitlines()) == 2 * (len(listed) + 1) + 3 + categories + 2
-    assert "livecodebench/code_generation_lite" in table
+    beginnings = [line.split()[0] for line in table.splitlines() if line.strip()]
+    assert all(beginnings.count(each["name"]) == 1 for each in listed)
+    assert "harness benchmarks --json" in table

@@ -41,7 +41,7 @@ def test_every_check_is_a_plain_line_and_all_is_well() -> None:
 
 def test_an_engine_that_does_not_answer_ends_the_doctor_at_once() -> None:
     result = doctor(DOCKER_HOST="tcp://127.0.0.1:1")
-    assert (result.returncode, result.stderr) == (2, "")
+    assert (result.returncode, result.stderr) == (2, "error: 1 check failed: engine\n")
     found, fix = result.stdout.splitlines()
     assert re.match(
         r"FAIL  engine +no Docker engine answers at DOCKER_HOST=tcp://127.0.0.1:1: nothing", found

@@ -99,12 +99,73 @@ def test_output_before_a_limit_is_kept(harness: Harness) -> None:
 # --- output
 
 
-def test_long_output_is_cut_in_the_middle_and_marked(harness: Harness) -> None:
+def test_long_output_comes_whole(harness: Harness) -> None:
     ended = harness.raw("exec", "--", "python3", "-c", "print('a' + 'b' * 3_000_000 + 'c')")
+    assert (ended.stdout, ended.stderr) == (b"a" + b"b" * 3_000_000 + b"c\n", b"")
     assert ended.returncode == 0
-    assert len(ended.stdout) == 1024 * 1024
-    assert (ended.stdout[:1], ended.stdout[-2:]) == (b"a", b"c\n")
-    assert b"harness: stdout: only 1048576 of 3000003 bytes are shown; the middle is left out" in ended.stderr
+
+
+def test_long_output_goes_into_a_file(harness: Harness) -> None:
+    with (harness.folder / "out").open("wb") as file:
+        subprocess.run(
+            [SCRIPT, "exec", "--", "seq", "300000"],
+            env=harness.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            check=True,
+        )
+    assert (harness.folder / "out").read_text().split() == list(map(str, range(1, 300_001)))
+
+
+ENDLESS = "echo first; echo second >&2; exec sleep 90"
+
+
+def test_output_reaches_a_pipe_before_the_command_ends(harness: Harness) -> None:
+    process = harness.start("exec", "--timeout", "100", "--", "sh", "-c", ENDLESS)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert (process.stdout.readline(), process.stderr.readline()) == ("first\n", "second\n")
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+
+
+def test_output_reaches_a_terminal_before_the_command_ends(harness: Harness) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [SCRIPT, "exec", "--timeout", "100", "--", "sh", "-c", ENDLESS],
+        env=harness.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while b"first" not in shown or b"second" not in shown:
+            shown += os.read(ours, 4096)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        os.close(ours)
+    assert process.returncode == 130
+
+
+def test_interrupt_ends_a_command_whose_reader_takes_nothing(harness: Harness, client: APIClient) -> None:
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [SCRIPT, "exec", "--timeout", "100", "--", "cat", "/dev/zero"],
+        env=harness.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+    ) as process:
+        assert os.read(reading, 1) == b"\0"
+        process.send_signal(signal.SIGINT)
+        process.wait()
+    os.close(writing)
+    os.close(reading)
+    assert process.returncode == 130
+    assert client.containers(all=True, filters={"label": f"harness.pid={process.pid}"}) == []
 
 
 def test_bytes_reach_a_pipe_as_they_are(harness: Harness) -> None:

@@ -32,7 +32,8 @@ for line in open(sys.argv[1]):
     trajectory = Trajectory.model_validate_json(line)
     calls = [call.function_name for step in trajectory.steps for call in step.tool_calls or []]
     results = sum(len(step.observation.results) for step in trajectory.steps if step.observation)
-    print(json.dumps([trajectory.trajectory_id, calls, results]))
+    tools = [tool["function"]["name"] for tool in trajectory.agent.tool_definitions or []]
+    print(json.dumps([trajectory.trajectory_id, calls, results, tools]))
 """
 READ_LOG = """
 import json, sys
@@ -87,18 +88,23 @@ def folder(
 def export(harness: Harness, folder: Path, name: str, file: str, *options: str) -> Path:
     path = harness.folder / file
     ended = harness("export", folder, "--to", name, "-o", path, *options, env=NO_ENGINE)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", f"wrote {path}\n")
     text = path.read_text()
     for document in [text] if name == "inspect" else text.splitlines():
         Draft202012Validator(SCHEMAS[name]).validate(json.loads(document))
     return path
 
 
-def test_harbor_reads_the_trajectories(harness: Harness, folder: Path) -> None:
+def test_harbor_reads_the_trajectories(
+    harness: Harness, folder: Path, request: pytest.FixtureRequest
+) -> None:
     path = export(harness, folder, "atif", "trajectories.jsonl")
     read = [json.loads(line) for line in HARBOR.run(READ_TRAJECTORIES, path).splitlines()]
     assert sorted(name.split("/", 1)[1] for name, *_ in read) == ["db/sample/12/0", "os/sample/answers/1/0"]
-    assert all(calls[-1] == "submit" and len(calls) == results for _, calls, results in read)
+    assert all(calls[-1] == "submit" and len(calls) == results for _, calls, results, _ in read)
+    # In the text protocol the prompt describes the tools, and no request defines them.
+    is_native = request.node.callspec.params["folder"] == "native"
+    assert all(set(calls) <= set(tools) if is_native else not tools for _, calls, _, tools in read)
 
 
 def test_inspect_reads_the_log(harness: Harness, folder: Path) -> None:

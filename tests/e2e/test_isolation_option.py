@@ -42,7 +42,7 @@ def test_neither_cheats_nor_learners_forge_a_verdict_in_sandboxes_that_all_tasks
 ) -> None:
     named = [part for name in ATTACKS for part in ("--attack", name)]
     results = harness.folder / "audit.json"
-    options = ("--data", "bundled", "--isolation", "run", "--tasks", "2", "-o", results)
+    options = ("--data", "bundled", "--isolation", "run", "-n", "2", "-o", results)
     ended = harness("audit", "humaneval", *options, *named)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     summary = json.loads(results.read_text())["summary"]

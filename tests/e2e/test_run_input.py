@@ -31,8 +31,8 @@ REFUSED = {
     "missing argument": (("show",), ["harness show: missing argument 'run'", "show --help"]),
     "argument too many": (("show", "a", "b", "c"), ["harness show: got unexpected extra argument(s) (c)"]),
     "value that is no number": (
-        ("audit", "mbpp", "--tasks", "x"),
-        ['--tasks must be a whole number, not "x"'],
+        ("audit", "mbpp", "-n", "x"),
+        ['--sample-size must be a whole number, not "x"'],
     ),
     "unknown task": ((*RUN, "-t", "9001x"), ["unknown task '9001x'", "did you mean '9001'?"]),
     "unknown category": ((*RUN, "--filter-category", "sorting"), ["mbpp has no categories"]),

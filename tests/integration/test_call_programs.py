@@ -46,6 +46,7 @@ RIGHT = {
     "a function": "def double(x): return x * 2",
     "a method": "class Solution:\n    def double(self, x: List[int]) -> int: return x * 2",
     "a tuple for a list": "def double(x): return tuple(x * 2) if type(x) is list else x * 2",
+    "names of built-in functions": "map = filter = len = None\ndef double(x): return x * 2",
     "a main guard that stays shut": "def double(x): return x * 2\nif __name__ == '__main__': 1 / 0",
     "numbers of numpy": "import numpy as np\ndef double(x): return np.int64(4) if x == 2 else x * 2",
     "a future import": "from __future__ import annotations\ndef double(x: Nothing): return x * 2",

@@ -17,6 +17,7 @@ from harness.machine.images import build_images
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxClosed
+from harness.sandbox.streaming import OutputChunk
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -45,6 +46,24 @@ def run_id(backend: DockerBackend) -> Iterator[str]:
 def test_a_command_returns_its_result(backend: DockerBackend) -> None:
     with Sandbox.open_sync(backend=backend) as sandbox:
         assert str(sandbox.exec(["echo", "hello"]).stdout) == "hello\n"
+
+
+def test_a_stream_yields_output_as_it_comes(backend: DockerBackend) -> None:
+    with Sandbox.open_sync(backend=backend) as sandbox:
+        with sandbox.stream(["sh", "-c", "echo first; until test -e /tmp/go; do sleep 0.02; done"]) as stream:
+            assert stream.read() == OutputChunk("stdout", b"first\n")
+            sandbox.write_file("/tmp/go", b"")
+            assert list(stream) == []
+        assert stream.result.exit_code == 0
+
+
+def test_leaving_a_stream_early_ends_its_command(backend: DockerBackend) -> None:
+    with Sandbox.open_sync(backend=backend) as sandbox:
+        with sandbox.stream(["cat", "/dev/zero"]) as stream:
+            assert stream.read() is not None
+        with pytest.raises(KeyError), sandbox.stream(["sleep", "600"]) as other:
+            raise KeyError
+        assert (stream.result.exit_code, other.result.exit_code) == (-9, -9)
 
 
 def test_a_file_is_read_as_it_was_written(backend: DockerBackend) -> None:

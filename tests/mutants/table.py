@@ -288,14 +288,14 @@ OTHERS = (
     ),
     (
         "harness/cli/carry_out.py",
-        "(Status.INFRA_ERROR, Status.CANCELLED)",
-        "(Status.INFRA_ERROR,)",
+        "if not status.has_score):",
+        "if status == 'infra_error'):",
         f"{EXIT_CODES}::test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate",
     ),
     (
         "harness/cli/carry_out.py",
-        "Status.CANCELLED)):\n        return 3",
-        "Status.CANCELLED)):\n        return 1",
+        '{run.folder}",\n        )\n        return 3',
+        '{run.folder}",\n        )\n        return 1',
         f"{EXIT_CODES}::test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate",
     ),
     # The kill, and the user of a process.
@@ -615,8 +615,8 @@ OTHERS = (
     # Programs of the user on the host.
     (
         "harness/inputs/files.py",
-        "os.open(name, os.O_NOFOLLOW | _FLAGS, dir_fd=opened)",
-        "os.open(name, _FLAGS, dir_fd=opened)",
+        "os.open(name, os.O_NOFOLLOW | _FLAGS, dir_fd=parent)",
+        "os.open(name, _FLAGS, dir_fd=parent)",
         f"{UNIT}/test_inputs.py::test_no_link_and_no_pipe_below_a_folder_is_opened",
     ),
     (

@@ -15,7 +15,8 @@ import harness
 from harness.errors import UsageError
 from harness.evaluation.comparison import ChangedTask, Comparison, compare_runs
 from harness.evaluation.records import to_json
-from harness.evaluation.store import RunStore
+from harness.evaluation.run_signature import describe_resume
+from harness.evaluation.store import RunStore, read_manifest
 from harness.types import AttemptRecord, Status
 
 RECORD = AttemptRecord("t", 0, None, None, True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
@@ -326,7 +327,7 @@ def test_a_folder_that_is_no_run_and_a_run_without_attempts_are_refused(tmp_path
     (killed / "attempts.jsonl").unlink()
     with pytest.raises(UsageError, match="has no attempt") as caught:
         compare_runs([one], [killed])
-    assert caught.value.hint == f"make some: harness run --resume {killed}"
+    assert caught.value.hint == f"make some: {describe_resume(killed, read_manifest(killed))}"
 
 
 @pytest.mark.parametrize(

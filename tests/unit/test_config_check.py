@@ -86,3 +86,51 @@ def test_a_benchmark_of_the_command_line_is_not_missing(tmp_path: Path) -> None:
 def test_tasks_on_the_hub_are_not_looked_at(tmp_path: Path) -> None:
     found = checked(tmp_path, "benchmark: mbpp\nfilter_category: [anything]\n")
     assert (found.problems, found.unchecked) == ([], "its data are on the hub")
+
+
+HOST = """benchmark: mbpp
+data: bundled
+agent: command
+command:
+  where: host
+  cmd: no-such-program {prompt_file}
+"""
+SERVERS = """benchmark: mbpp
+data: bundled
+agent: chat
+model: m
+base_url: http://127.0.0.1:1/v1
+mcp_servers:
+- name: known
+  command: sh
+- name: apart
+  where: sandbox
+  command: no-such-server
+- name: missing
+  command: no-such-server
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (HOST, '6: the program "no-such-program" is not on this machine, or is not executable'),
+        (SERVERS, "13: MCP server 'missing': the command 'no-such-server' is not there"),
+    ],
+)
+def test_a_program_that_is_not_on_this_machine_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, warning: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
+    found = checked(tmp_path, text)
+    assert found.problems == []
+    assert found.warnings == [f"{tmp_path}/config.yaml:{warning}"]
+
+
+def test_a_config_whose_programs_exist_has_no_warning(tmp_path: Path) -> None:
+    found = checked(tmp_path, HOST.replace("no-such-program", "sh"))
+    assert (found.problems, found.warnings) == ([], [])
+
+
+def test_the_servers_of_a_baseline_are_not_looked_for(tmp_path: Path) -> None:
+    assert checked(tmp_path, f"{SERVERS}baseline: true\n").warnings == []

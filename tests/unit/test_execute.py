@@ -110,7 +110,7 @@ async def attempted(
 async def test_an_agent_that_does_not_end_is_a_timeout_of_the_agent(store: RunStore) -> None:
     record = await attempted(store, asyncio.Event().wait)
     assert record.status is Status.TIMEOUT
-    assert record.metrics == {"phase": "agent", "limit": "timeout_seconds"}
+    assert record.metrics == {"phase": "agent", "limit": "timeout_seconds", "limit_value": 0.5}
 
 
 async def test_an_agent_that_gives_up_is_an_agent_error(store: RunStore) -> None:

@@ -14,8 +14,8 @@ from harness.types import Status, Summary
 def exit_code(rate: float, fail_under: float | None, **statuses: int) -> int:
     """Return the exit code of a run with this rate and these numbers of attempts by status."""
     counted = {Status(name): count for name, count in statuses.items()}
-    summary = Summary(0, 0, 0, rate, {}, counted, {})
-    run: Any = SimpleNamespace(summary=summary)
+    summary = Summary(0, sum(statuses.values()), 0, rate, {}, counted, {})
+    run: Any = SimpleNamespace(summary=summary, folder="runs/r")
     return _exit_code(run, OutputOptions(fail_under=fail_under))
 
 
@@ -42,7 +42,7 @@ def test_a_rate_is_not_rounded_up_to_the_gate(resolved: int, total: int, fail_un
 
 def test_the_message_of_a_failed_gate_shows_that_the_rate_is_less(capsys: pytest.CaptureFixture[str]) -> None:
     exit_code(2 / 3, 0.6667, passed=2, failed=1)
-    assert capsys.readouterr().err == "the rate 0.6666666666666666 is below --fail-under 0.6667\n"
+    assert capsys.readouterr().err == "error: the rate 0.6666666666666666 is below --fail-under 0.6667\n"
 
 
 @pytest.mark.parametrize("status", ["infra_error", "cancelled"])
@@ -51,6 +51,20 @@ def test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate(
     status: str, fail_under: float | None
 ) -> None:
     assert exit_code(0.5, fail_under, passed=99, **{status: 1}) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (1, "error: 1 attempt of 100 has no verdict\n"),
+        (2, "error: 2 attempts of 100 have no verdict\n"),
+    ],
+)
+def test_the_message_of_an_unfinished_run_names_the_command_that_finishes_it(
+    capsys: pytest.CaptureFixture[str], number: int, message: str
+) -> None:
+    exit_code(0.5, None, passed=100 - number, infra_error=number)
+    assert capsys.readouterr().err == message + "hint: make the rest: harness run --resume runs/r\n"
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status.has_score])
@@ -69,9 +83,9 @@ SAME = {"attempts": 4, "equal": 4, "different": 0, "incomplete": 0, "same_verdic
     ("replay", "code", "message"),
     [
         ({}, 0, ""),
-        ({"equal": 3, "different": 1}, 1, "of 4 replayed attempts: 1 different\n"),
-        ({"equal": 3, "incomplete": 1}, 1, "of 4 replayed attempts: 1 incomplete\n"),
-        ({"same_verdicts": 2}, 1, "of 4 replayed attempts: 2 with another verdict\n"),
+        ({"equal": 3, "different": 1}, 1, "error: of 4 replayed attempts: 1 different\n"),
+        ({"equal": 3, "incomplete": 1}, 1, "error: of 4 replayed attempts: 1 incomplete\n"),
+        ({"same_verdicts": 2}, 1, "error: of 4 replayed attempts: 2 with another verdict\n"),
     ],
 )
 @pytest.mark.parametrize("is_gate", [True, False])
@@ -79,7 +93,7 @@ def test_a_difference_of_a_replay_fails_only_its_gate(
     capsys: pytest.CaptureFixture[str], replay: dict[str, int], code: int, message: str, is_gate: bool
 ) -> None:
     summary = Summary(0, 0, 0, 1.0, {}, {Status.PASSED: 4}, {}, replay={**SAME, **replay})
-    run: Any = SimpleNamespace(summary=summary)
+    run: Any = SimpleNamespace(summary=summary, folder="runs/r")
     assert _exit_code(run, OutputOptions(fail_on_difference=is_gate)) == (code if is_gate else 0)
     assert capsys.readouterr().err == (message if is_gate else "")
 
@@ -87,6 +101,6 @@ def test_a_difference_of_a_replay_fails_only_its_gate(
 def test_a_server_that_started_in_no_attempt_is_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     mcp = {"search": {"failed_starts": 2, "tools": {}}}
     summary = Summary(0, 0, 0, 1.0, {}, {Status.PASSED: 2}, {}, mcp=mcp)
-    run: Any = SimpleNamespace(summary=summary)
+    run: Any = SimpleNamespace(summary=summary, folder="runs/r")
     assert _exit_code(run, OutputOptions()) == 3
     assert "'search' started in no attempt" in capsys.readouterr().err

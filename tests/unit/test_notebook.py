@@ -6,17 +6,21 @@ import io
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tqdm
 
 from harness import RunResult, UsageError, run
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.progress import RunProgress, ShowsProgress
 from harness.reports import notebook
 from harness.reports.notebook import NotebookProgress, choose_display, is_notebook
 from harness.reports.progress import NotesOnly, PlainProgress
-from harness.types import AttemptRecord, Status, Summary
+from harness.types import AttemptRecord, Status, Summary, Task
 
 RECORD = AttemptRecord(
     "t", 0, None, "c", True, Status.PASSED, 1.0, {"cpu_seconds": 0.5}, "out", "out", 0.25, None
@@ -124,3 +128,22 @@ def test_a_program_shows_progress_only_on_request(
 async def test_an_observer_and_progress_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="observer and progress exclude each other"):
         await run("gsm8k", observer=NotesOnly(io.StringIO()), progress=True)
+
+
+async def test_the_bar_of_a_notebook_shows_the_stages_of_attempts_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = io.StringIO()
+    module = SimpleNamespace(tqdm=partial(tqdm.tqdm, file=drawn, ncols=200))
+    monkeypatch.setitem(sys.modules, "tqdm.notebook", module)
+    progress, display = RunProgress(), NotebookProgress(io.StringIO())
+    display.show_progress(progress)
+    display.on_start(attempts=3, finished=0, concurrency=3)
+    planned = [PlannedAttempt(Task(name, "b", "python", ""), 0, None) for name in "ab"]
+    with progress.begin(planned[0]) as first, progress.begin(planned[1]) as second, first.ask_model():
+        second.begin_grading()
+        display.on_attempt(RECORD)
+        display.show_stages()
+    display.on_end()
+    assert "passed 1, failed 0, other 0; waiting for model 1, grading 1" in drawn.getvalue()
+    assert isinstance(display, ShowsProgress)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.models.endpoint import Api
+from harness.models.messages import ToolSchema
 from harness.relay.errors import RelayError
 from harness.relay.rewriting import rewrite_request
 
@@ -29,6 +30,8 @@ FIELDS = [
     *("role", "type", "name", "function", "custom", "source", "url", "image_url", "file_data", "file_id"),
     *("include", "text", "format", "stream_options", "max_tokens", "stop", "reasoning"),
 ]
+LOOK = {"name": "look", "description": "Look around."}
+SCHEMA = {"type": "object", "properties": {"where": {"type": "string"}}}
 KINDS = [
     *("function", "custom", "text", "image", "image_url", "input_image", "file", "input_file"),
     *("tool_result", "message", "web_search", "namespace"),
@@ -81,6 +84,29 @@ def test_no_address_in_a_place_of_media_passes(api: Api) -> None:
     assert "example.com" not in json.dumps(request.body)
 
 
+@pytest.mark.parametrize(
+    ("api", "tool"),
+    [
+        ("chat", {"type": "function", "function": {**LOOK, "parameters": SCHEMA}}),
+        ("responses", {"type": "function", **LOOK, "parameters": SCHEMA}),
+        ("messages", {**LOOK, "input_schema": SCHEMA}),
+    ],
+)
+def test_the_transcript_gets_the_definition_of_each_tool(api: Api, tool: dict[str, Any]) -> None:
+    messages = [{"role": "user", "content": "Look."}]
+    body = {"messages": messages, "input": "Look.", "max_tokens": 10, "tools": [tool]}
+    request = rewrite_request(api, body, keeps_parameters=False, marks={})
+    assert request.tools == (ToolSchema("look", "Look around.", SCHEMA),)
+
+
+@pytest.mark.parametrize("value", [None, 3, ["x"], "x"])
+def test_a_definition_of_another_form_is_left_out_of_the_transcript(value: Any) -> None:
+    tool = {"type": "function", "name": "look", "description": [value], "parameters": value}
+    body = {"input": "Look.", "tools": [tool]}
+    request = rewrite_request("responses", body, keeps_parameters=False, marks={})
+    assert request.tools == (ToolSchema("look", "", {}),)
+
+
 def test_a_group_of_tools_passes_without_those_of_the_provider() -> None:
     own = {"type": "function", "name": "bash", "parameters": {}, "strict": False}
     custom = {"type": "custom", "name": "patch"}
@@ -99,7 +125,7 @@ def test_a_group_of_tools_passes_without_those_of_the_provider() -> None:
         {"type": "namespace", "name": "mine", "description": "", "tools": [own, custom]}
     ]
     assert request.body["input"] == [call]
-    assert request.tools == ("mine.bash", "mine.patch")
+    assert [tool.name for tool in request.tools] == ["mine.bash", "mine.patch"]
     withheld = request.notes["withheld"]
     assert {"tool web_search: web_search", "tool mcp: mcp", "tools.server_url"} <= set(withheld)
     assert {f"tool namespace: {name}" for name in ("nested", "local", "empty", "none")} <= set(withheld)

@@ -4,146 +4,35 @@ from __future__ import annotations
 
 import base64
 import importlib
-import io
 import json
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from export_schemas import ATIF, INSPECT, OTLP
-from jsonschema import Draft202012Validator
+from exported_runs import (
+    ANSWERED,
+    KEY,
+    NATIVE,
+    PROMPT,
+    TOOL,
+    USER,
+    asked,
+    called,
+    export,
+    make_folder,
+    store,
+)
 
 from harness.errors import UsageError
-from harness.evaluation.store import MANIFEST, RunStore
 from harness.reports.exports import export_names, load_export
-from harness.reports.run_folder import read_run
-from harness.reports.trajectories.attempts import read_exported_run
 from harness.reports.trajectories.portable import Portable, list_secrets
-from harness.reports.trajectories.span_sender import send_spans
 from harness.types import AttemptRecord, Status
-
-KEY = "s3cr3t/with+signs?A"
-STARTED = 1_795_000_000.0
-PROMPT = {"schema_version": 1, "prompt": "How many files are there?"}
-SCHEMAS = {"atif": ATIF, "inspect": INSPECT, "otlp": OTLP}
-
-
-def asked(number: int, messages: list[Any], reply: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the entry of a request to a model."""
-    return {
-        "kind": "model",
-        "request": number,
-        "messages": messages,
-        "reply": {"text": "", "finish": "stop", **reply},
-        "usage": {"input_tokens": 20, "output_tokens": 5, "cached_tokens": 3},
-        "seconds": 0.5,
-        "waiting_seconds": 0.1,
-        "retries": 1,
-        "cached": False,
-        **more,
-    }
-
-
-def called(tool: str, arguments: Any, observation: str | None = "2", **more: Any) -> dict[str, Any]:
-    return {
-        "round": 1,
-        "tool": tool,
-        "arguments": arguments,
-        "observation": observation,
-        "seconds": 0.1,
-        **more,
-    }
-
-
-USER = {"role": "user", "text": PROMPT["prompt"]}
-CALL = {"id": "c1", "name": "bash", "arguments": '{"command": "ls | wc -l"}'}
-NATIVE = [
-    PROMPT,
-    asked(1, [{"role": "system", "text": "Be brief."}, USER], {"tool_calls": [CALL], "finish": "tool_calls"}),
-    called("bash", {"command": "ls | wc -l"}),
-    asked(2, [{"role": "tool", "text": "2", "tool_call_id": "c1"}], {"text": "Two.", "reasoning": "1 + 1"}),
-    {"output": "Two."},
-]
-ANSWERED = AttemptRecord(
-    "os/1",
-    0,
-    None,
-    "os",
-    True,
-    Status.PASSED,
-    1.0,
-    {"input_tokens": 40, "output_tokens": 10, "cost": 0.5},
-    "Two.",
-    "2",
-    2.0,
-    None,
-    agent_output_full="Two.",
-    submission="Two.",
-)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    manifest = {
-        "schema_version": 1,
-        "run_id": "r1",
-        "started_at": "2026-11-18T10:00:00Z",
-        "harness_version": "1.0",
-        "benchmark": "agentbench",
-        "agent": "chat",
-        "source": "path",
-        "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
-        "images": {},
-        "planned": {"tasks": 1, "attempts": 1},
-        "config": {
-            "benchmark": "agentbench",
-            "model": "m",
-            "endpoints": {"m": {"model": "big", "api_key_env": "SPECIAL"}},
-            "generation": {"temperature": 0.5, "stop": ["x"]},
-            "system_prompt": f"uses {KEY}",
-        },
-    }
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
-    return tmp_path
-
-
-def store(
-    folder: Path, *entries: Mapping[str, Any], record: AttemptRecord = ANSWERED, timed: bool = True
-) -> None:
-    """Store an attempt with its transcript, whose entries are a second apart."""
-    with closing(RunStore(folder)) as opened:
-        transcript = opened.begin_transcript(record.task_id, record.attempt)
-        for entry in entries:
-            transcript.write(entry)
-        opened.append(record)
-    (path,) = [each for each in (folder / "transcripts").iterdir() if f"-{record.attempt}." in each.name]
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for number, line in enumerate(lines):
-        del line["time"]
-        if timed:
-            line["time"] = STARTED + number
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-@pytest.fixture(autouse=True)
-def _folder_of_transcripts(folder: Path) -> None:
-    (folder / "transcripts").mkdir()
-
-
-def export(folder: Path, name: str, *, content: bool = True, **chosen: Any) -> list[Any]:
-    """Return the documents of an export, each checked by the schema of its format."""
-    stream = io.StringIO()
-    run = replace(read_exported_run(read_run(folder), **chosen), has_content=content)
-    load_export(name).write(run, stream)
-    text = stream.getvalue()
-    lines = [text] if name == "inspect" else text.splitlines()
-    documents = [json.loads(line, parse_constant=lambda constant: pytest.fail(constant)) for line in lines]
-    for document in documents:
-        Draft202012Validator(SCHEMAS[name]).validate(document)
-    return documents
+    return make_folder(tmp_path)
 
 
 def shape(trajectory: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -157,16 +46,6 @@ def shape(trajectory: dict[str, Any]) -> list[tuple[Any, ...]]:
         )
         for step in trajectory["steps"]
     ]
-
-
-def spans_of(document: dict[str, Any]) -> list[dict[str, Any]]:
-    (resource,) = document["resourceSpans"]
-    spans: list[dict[str, Any]] = resource["scopeSpans"][0]["spans"]
-    return spans
-
-
-def attributes_of(holder: dict[str, Any]) -> dict[str, Any]:
-    return {each["key"]: next(iter(each["value"].values())) for each in holder["attributes"]}
 
 
 # --- the registry
@@ -306,6 +185,22 @@ def test_an_empty_submission_is_a_step(folder: Path) -> None:
     assert shape(trajectory) == [("user", PROMPT["prompt"], [], []), ("agent", "", [], [])]
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"tools": ["bash"], "tool_definitions": [TOOL]}, [{"type": "function", "function": TOOL}]),
+        ({"tools": ["bash"]}, [{"type": "function", "function": {"name": "bash"}}]),
+        ({"tools": []}, None),
+    ],
+)
+def test_a_trajectory_has_the_tools_that_the_model_could_call(
+    folder: Path, fields: dict[str, Any], expected: list[Any] | None
+) -> None:
+    store(folder, PROMPT, asked(1, [USER], {"text": "Two."}, **fields), asked(2, [], {}))
+    (trajectory,) = export(folder, "atif")
+    assert trajectory["agent"].get("tool_definitions") == expected
+
+
 # --- inspect
 
 
@@ -349,57 +244,39 @@ def test_an_attempt_without_a_verdict_has_an_error_and_no_score(folder: Path) ->
     assert log["results"]["scores"][0]["unscored_samples"] == 1
 
 
-# --- OpenTelemetry
+@pytest.mark.parametrize(
+    ("limit", "value", "kind"),
+    [
+        ("timeout_seconds", 180.0, "working"),
+        ("rounds", 8, "turn"),
+        ("total_tokens", 500, "token"),
+        ("output_tokens", 500, "token"),
+        ("cost", 0.5, "cost"),
+    ],
+)
+def test_a_sample_has_the_limit_at_which_its_agent_was_stopped(
+    folder: Path, limit: str, value: float, kind: str
+) -> None:
+    metrics = {"phase": "agent", "limit": limit, "limit_value": value}
+    store(folder, PROMPT, record=replace(ANSWERED, metrics=metrics, error="the limit is reached"))
+    (sample,) = export(folder, "inspect")[0]["samples"]
+    assert sample["limit"] == {"type": kind, "limit": value, "reason": "the limit is reached"}
 
 
-def test_an_attempt_is_a_trace_with_a_span_for_each_request_and_call(folder: Path) -> None:
-    store(folder, *NATIVE)
-    spans = spans_of(export(folder, "otlp")[0])
-    assert [span["name"] for span in spans] == [
-        "chat big",
-        "execute_tool bash",
-        "chat big",
-        "invoke_agent chat",
-    ]
-    root = spans[-1]
-    assert "parentSpanId" not in root
-    assert {span["parentSpanId"] for span in spans[:-1]} == {root["spanId"]}
-    assert len({span["spanId"] for span in spans}) == len(spans)
-    assert int(spans[0]["endTimeUnixNano"]) == int((STARTED + 1) * 1e9)
-    assert int(spans[0]["startTimeUnixNano"]) == int((STARTED + 0.5) * 1e9)
-    (verdict,) = root["events"]
-    assert verdict["name"] == "gen_ai.evaluation.result"
-    assert attributes_of(verdict)["gen_ai.evaluation.score.label"] == "passed"
-    assert attributes_of(spans[0])["gen_ai.usage.input_tokens"] == "20"
-
-
-def test_spans_hold_no_text_unless_it_is_asked_for(folder: Path) -> None:
-    store(folder, *NATIVE)
-    plain = json.dumps(export(folder, "otlp", content=False))
-    assert not any(text in plain for text in ("How many files", "ls | wc", "Two."))
-    full = json.dumps(export(folder, "otlp"))
-    assert all(text in full for text in ("How many files", "ls | wc", "Two."))
-
-
-def test_a_second_export_has_the_same_spans(folder: Path) -> None:
-    store(folder, *NATIVE)
-    assert export(folder, "otlp") == export(folder, "otlp")
-
-
-def test_spans_of_an_earlier_version_follow_one_another(folder: Path) -> None:
-    store(folder, *NATIVE, timed=False)
-    spans = spans_of(export(folder, "otlp")[0])
-    ends = [int(span["endTimeUnixNano"]) for span in spans[:-1]]
-    starts = [int(span["startTimeUnixNano"]) for span in spans[:-1]]
-    assert starts[1:] == ends[:-1]
-    assert attributes_of(spans[-1])["harness.times_estimated"] is True
-
-
-@pytest.mark.parametrize("endpoint", ["localhost:4318", "http://user:pass@host", "ftp://host"])
-def test_an_endpoint_that_is_no_url_or_holds_a_password_is_refused(folder: Path, endpoint: str) -> None:
-    store(folder, *NATIVE)
-    with pytest.raises(UsageError, match="--endpoint must"):
-        send_spans(read_exported_run(read_run(folder)), endpoint)
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"phase": "evaluator", "limit": "timeout_seconds", "limit_value": 180.0},
+        {"phase": "agent", "limit": "memory_mb"},
+        {"phase": "agent", "limit": "timeout_seconds"},
+        {"phase": "agent", "limit": "timeout_seconds", "limit_value": "180"},
+    ],
+)
+def test_the_limit_of_a_program_or_without_its_number_is_not_that_of_a_sample(
+    folder: Path, metrics: dict[str, Any]
+) -> None:
+    store(folder, PROMPT, record=replace(ANSWERED, metrics=metrics))
+    assert "limit" not in export(folder, "inspect")[0]["samples"][0]
 
 
 # --- selection

@@ -12,6 +12,7 @@ import pytest
 from harness.evaluation import run_signature
 from harness.evaluation.run_signature import (
     SIGNATURE,
+    describe_resume,
     explain_unknown,
     find_secret_file,
     is_signature,
@@ -110,3 +111,10 @@ def test_a_run_is_unsigned_where_nothing_can_be_written(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert sign_run({**MANIFEST, SIGNATURE: "old"}) == MANIFEST
     assert f"{tmp_path}/file/harness/signing-secret" in explain_unknown()
+
+
+def test_the_hint_to_resume_a_run_of_somebody_else_names_trust() -> None:
+    folder, manifest = Path("runs/r"), sign_run(MANIFEST)
+    assert describe_resume(folder, manifest) == "harness run --resume runs/r"
+    unknown = describe_resume(folder, {**manifest, "run_id": "0b"})
+    assert unknown == "harness run --resume runs/r --trust, if you accept what its settings do"

@@ -31,7 +31,7 @@ class Guest:
         self._outcome = outcome
 
     async def request(
-        self, _header: Any, _body: bytes = b"", *, receive: Any = None
+        self, _header: Any, _body: bytes = b"", *, receiver: Any = None
     ) -> tuple[dict[str, Any], bytes]:
         if self._outcome is None:
             await asyncio.Event().wait()

@@ -113,6 +113,7 @@ def test_no_attempts_are_no_division_by_zero() -> None:
 
 def test_json_has_exactly_the_fields_of_the_contract() -> None:
     written = json.loads(json.dumps(summary_json(summary({"a": [P], "b": [I]}, ks=(1, 10)))))
+    assert written.pop("headline").keys() == {"value", "low", "high", "interval", "confidence", "meaning"}
     assert written == {
         "total": 2,
         "attempts": 2,
@@ -203,3 +204,19 @@ def test_a_benchmark_adds_its_own_scores_over_first_attempts() -> None:
 
 def test_the_summary_omits_parts_that_a_benchmark_lacks() -> None:
     assert not {"scores", "quarantined", "resolved_strict"} & summary_json(summary({"a": [P]})).keys()
+
+
+def test_the_headline_comes_first_and_has_the_interval_of_the_rate() -> None:
+    values = summary_json(summary({"a": [P], "b": [P], "c": [F], "d": [I]}))
+    assert next(iter(values)) == "headline"
+    headline = values["headline"]
+    assert (headline["value"], headline["interval"], headline["confidence"]) == (0.5, "wilson", 0.95)
+    assert (headline["low"], headline["high"]) == wilson_interval(2, 4)
+
+
+@pytest.mark.parametrize("outcomes", [{}, {"a": [P], "b": [None]}])
+def test_a_run_without_tasks_and_a_stopped_run_have_no_headline_number(
+    outcomes: dict[str, list[Status | None]],
+) -> None:
+    headline = summary_json(summary(outcomes))["headline"]
+    assert (headline["value"], headline["low"], headline["high"]) == (None, None, None)

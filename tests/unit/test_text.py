@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from harness.text import escape_bytes, escape_terminal, escape_text, shorten
+from harness.text import ByteEscaper, escape_bytes, escape_terminal, escape_text, shorten
 
 BIDI = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C]
 CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]
@@ -149,3 +149,11 @@ def test_bytes_are_always_safe_and_stay_in_bounds(data: bytes) -> None:
     shown = escape_bytes(data)
     assert len(shown) <= 4 * len(data)
     assert all(char in "\n\t" or char.isprintable() for char in shown)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_output_is_escaped_in_pieces_as_it_is_as_a_whole(size: int) -> None:
+    data = "a\r\nb\rc\x1b[2J\u202e€😀\t".encode() + b"\xff\xe2\x82\r" + "\u200b".encode() + b"\r\n\xf0\x9f"
+    escaper = ByteEscaper()
+    pieces = [escaper.escape(data[start : start + size]) for start in range(0, len(data), size)]
+    assert "".join([*pieces, escaper.escape(b"", is_last=True)]) == escape_bytes(data)

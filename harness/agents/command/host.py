@@ -38,8 +38,14 @@ def find_host_path() -> str:
     return os.environ.get("PATH", DEFAULT_PATH)
 
 
+class ProgramMissingError(UsageError):
+    """The program of an agent is not on this machine. Another machine may have it."""
+
+
 def require_program(program: str, path: str) -> None:
     """Raise UsageError for a program that no attempt could start, so that a typo does not cost a whole run.
+
+    It is ProgramMissingError if the program is merely not on this machine.
 
     A program whose name holds a placeholder is known only in an attempt.
     """
@@ -51,7 +57,7 @@ def require_program(program: str, path: str) -> None:
             hint=f"write the absolute path: {escape_terminal(os.path.abspath(program))}",
         )
     if shutil.which(program, path=path) is None:
-        raise UsageError(
+        raise ProgramMissingError(
             f"--agent-cmd: the program {quote_value(program)} is not on this machine, or is not executable",
             hint="install it, or write the absolute path of an executable file",
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks.source import class_attributes, imports_of, names_used, parse, top_level_names
+from harness.benchmarks.program_tests import build_from_solution
+from harness.benchmarks.source import parse
 from harness.data.rows import Row, describe
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 from harness.errors import UsageError, unknown_name
@@ -89,27 +90,12 @@ def _program_tests(answer_key: AnswerKey) -> ProgramTests:
             f"needs a test or a list of tests, found {describe(answer_key.tests)}", field=tests_field
         )
     solution = _parse_field(row, answer_key.reference, solution_field)
-    setup = _parse_field(row, answer_key.setup, "setup")
-    used = names_used(ast.Module([*setup.body, *_parse_field(row, "\n".join(tests), tests_field).body], []))
-    defined = top_level_names(solution)
-    exports = [name for name in defined if name in used]
-    if not exports:
+    for test_source, field in ((answer_key.setup, "setup"), ("\n".join(tests), tests_field)):
+        _parse_field(row, test_source, field)
+    program_tests = build_from_solution(solution, tests, answer_key.setup)
+    if program_tests is None:
         raise row.error("has no test that uses a name of the reference program", field=tests_field)
-    return ProgramTests(
-        setup="\n".join([answer_key.setup, *imports_of(solution, used - set(exports))]),
-        preamble=answer_key.setup,
-        statements=_statements(tests),
-        exports={name: name for name in exports},
-        classes={
-            name: class_attributes(node)
-            for name, node in defined.items()
-            if name in exports and isinstance(node, ast.ClassDef)
-        },
-    )
-
-
-def _statements(tests: Sequence[str]) -> tuple[str, ...]:
-    return tuple(test for test in tests if test.strip())
+    return program_tests
 
 
 def _parse_field(row: Row, source: str, field: str) -> ast.Module:

@@ -16,6 +16,7 @@ from harness.environments.python.programs import grade_report, make_memory_verdi
 from harness.environments.python.stdin_programs import MAX_PROGRAM_BYTES, PATIENCE, WALL_SHARE
 from harness.environments.python.stored_tests import StoredTests
 from harness.sandbox.failures import SandboxOutOfMemory
+from harness.sandbox.guest import json_text
 from harness.sandbox.sandbox import Sandbox
 from harness.text import escape_text
 from harness.types import Phase, Status, Submission, Verdict
@@ -62,10 +63,10 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
     Source: `testing_util.py` of LiveCodeBench (Jain et al. 2024, arXiv 2403.07974): 6 s for each test, a
     top-level tuple equals a list, and the first failure ends the tests that the prompt shows.
     """
-    if len(submission.text) > MAX_PROGRAM_BYTES // 2:
-        evidence = (
-            f"the program has {len(submission.text):,} characters; the limit is {MAX_PROGRAM_BYTES // 2:,}"
-        )
+    # A request holds the program as JSON, in which a character takes up to twelve bytes.
+    size = len(json_text.encode(submission.text))
+    if size > MAX_PROGRAM_BYTES // 2:
+        evidence = f"the program has {size:,} bytes as JSON; the limit is {MAX_PROGRAM_BYTES // 2:,}"
         return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
     tests = await asyncio.to_thread(target.load)
     metrics: dict[str, Any] = {"tests": len(tests), "tests_run": 0, "tests_passed": 0, "per_test": []}
@@ -124,10 +125,11 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
 
 def _epilogue(function: str) -> str:
     """Return source that finds the function as the official runner does and parses its arguments as JSON."""
+    # The body names nothing that the program can define. A call without arguments has one empty line.
     return (
         f"def {FUNCTION}(*lines, read=__import__('json').loads, "
         f"function=Solution().{function} if 'Solution' in globals() else {function}):\n"
-        "    return function(*map(read, lines))\n"
+        "    return function(*[read(line) for line in lines if line])\n"
     )
 
 

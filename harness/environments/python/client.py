@@ -118,16 +118,17 @@ async def run_on_inputs(
     wall_seconds: float | None = None,
     wall_seconds_in_all: float = 600.0,
     stdin: Literal["real", "mocked"] = "real",
+    stderr_bytes: int = KEEP_BYTES,
 ) -> list[InputRun]:
     """Run a Python program on each input in turn, up to the first run that fails, and return the runs.
 
     Each run has its own process, user, folder and stdin, and sees nothing of other runs. It may use
     `cpu_seconds` and `wall_seconds`, which default to the sandbox's limits and are bounded by them, and write
-    `stdout_bytes`, at most 32 MiB. `guest.waiting` defines the wall time that does not count. `preamble` is
-    source that runs first, in the same namespace. `mocked` selects `guest.mocked_stdin`. Raises UsageError if
-    the data does not fit into one request.
+    `stdout_bytes`, at most 32 MiB. `stderr_bytes` of its stderr are kept. `guest.waiting` defines the wall
+    time that does not count. `preamble` is source that runs first, in the same namespace. `mocked` selects
+    `guest.mocked_stdin`. Raises UsageError if the data does not fit into one request.
     """
-    limits = sandbox.job_limits(keep_bytes=KEEP_BYTES)
+    limits = sandbox.job_limits(keep_bytes=stderr_bytes)
     limits["cpu_seconds"] = min(limits["cpu_seconds"], cpu_seconds or math.inf)
     limits["wall_seconds"] = min(limits["wall_seconds"], wall_seconds or math.inf)
     request: RunOnInputs = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -28,8 +29,9 @@ from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt
 from harness.evaluation.records import build_record, from_json
+from harness.evaluation.run_files import append_to_run_file, create_run_file
 from harness.evaluation.selection import Selection
-from harness.evaluation.store import TRANSCRIPTS, StorageError, transcript_name
+from harness.evaluation.store import TRANSCRIPTS, StorageError, advise_resume, transcript_name
 from harness.sandbox.backends.base import Backend
 from harness.shield import complete
 from harness.types import AttemptRecord, Status, Verdict
@@ -264,14 +266,13 @@ class RayExecutor:
     def _copy_transcript(self, planned: PlannedAttempt, report: Report) -> None:
         if not report.transcript:
             return
-        path = self._run.folder / TRANSCRIPTS / transcript_name(*planned.key)
+        folder, name = self._run.folder, f"{TRANSCRIPTS}/{transcript_name(*planned.key)}"
         try:
-            with open(path, "wb" if report.begins_transcript else "ab") as file:
+            with os.fdopen(_open_transcript(folder, name, is_new=report.begins_transcript), "wb") as file:
                 file.write(report.transcript)
         except OSError as error:
             raise StorageError(
-                f"{path}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self._run.folder}",
+                f"{folder / name}: cannot be written: {error.strerror}", hint=advise_resume(folder, error)
             ) from error
 
     def _give_up(self, planned: PlannedAttempt) -> AttemptRecord:
@@ -279,6 +280,13 @@ class RayExecutor:
         verdict = Verdict(Status.INFRA_ERROR, None, {"tries": LEASE_TRIES}, evidence)
         reference = self._run.selection.benchmark.references[planned.task.id]
         return build_record(planned, reference, verdict, submission=None, duration_seconds=0.0)
+
+
+def _open_transcript(folder: Path, name: str, *, is_new: bool) -> int:
+    if not is_new:
+        with contextlib.suppress(FileNotFoundError):  # the user has removed the folder of the transcripts
+            return append_to_run_file(folder, name)
+    return create_run_file(folder, name)
 
 
 def _explain_stop(stop: Stop) -> Exception:

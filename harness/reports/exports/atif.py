@@ -46,7 +46,12 @@ def build_trajectory(run: ExportedRun, attempt: ExportedAttempt) -> dict[str, An
     steps = _Steps()
     for part in attempt.read_parts():
         steps.add(part)
-    agent = {"name": run.agent, "version": f"harness {__version__}", "model_name": run.model}
+    agent = {
+        "name": run.agent,
+        "version": f"harness {__version__}",
+        "model_name": run.model,
+        "tool_definitions": steps.tool_definitions or None,
+    }
     return {
         "schema_version": _VERSION,
         "session_id": run.run_id,
@@ -70,6 +75,8 @@ class _Steps:
         self.all: list[dict[str, Any]] = []
         # The entries that are no part of the conversation, with the step that they follow.
         self.notes: list[dict[str, Any]] = []
+        # The tools that the model could call, in the form of OpenAI's function calling.
+        self.tool_definitions: list[dict[str, Any]] = []
         self._prompt: Prompt | None = None
         self._seen: set[tuple[str, str]] = set()
         # The last step of the agent, to which later observations belong, and the texts that it has.
@@ -93,6 +100,10 @@ class _Steps:
 
     def _add_turn(self, turn: Turn) -> None:
         request = turn.request
+        if request is not None and request.tools and not self.tool_definitions:
+            self.tool_definitions = [
+                {"type": "function", "function": tool.as_function()} for tool in request.tools
+            ]
         self._flush_prompt(() if request is None else request.messages)
         for message in () if request is None else request.messages:
             self._add_message(message, is_repeated=request is not None and request.replaces)

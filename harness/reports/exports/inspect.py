@@ -28,7 +28,7 @@ from harness.reports.trajectories.turns import (
     ToolCall,
     Turn,
 )
-from harness.types import AttemptRecord, Status
+from harness.types import AttemptRecord, Phase, Status
 from harness.version import __version__
 
 SUFFIXES = (".json",)
@@ -41,7 +41,16 @@ _STOPS = {
     "stop": "stop",
     "length": "max_tokens",
     "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
+    "refusal": "content_filter",
+}
+# The limits of harness in the words of inspect. The time of an agent stands still while its request waits for
+# a place at the server or for the next try, and inspect calls such a limit that of the working time.
+_LIMITS = {
+    "timeout_seconds": "working",
+    "rounds": "turn",
+    "output_tokens": "token",
+    "total_tokens": "token",
+    "cost": "cost",
 }
 _ERRORS = (Status.INFRA_ERROR, Status.AGENT_ERROR, Status.CANCELLED)
 
@@ -160,6 +169,7 @@ def build_sample(run: ExportedRun, attempt: ExportedAttempt) -> dict[str, Any]:
         "completed_at": format_time(attempt.ended),
         "total_time": max(record.duration_seconds, 0.0),
         "uuid": name_attempt(run, record),
+        "limit": _describe_limit(record),
     }
     if record.status in _ERRORS:
         message = record.error or record.status.value
@@ -301,6 +311,17 @@ def _build_score(record: AttemptRecord) -> dict[str, Any]:
         "explanation": record.error,
         "metadata": {"status": record.status.value, "resolved": record.resolved},
     }
+
+
+def _describe_limit(record: AttemptRecord) -> dict[str, Any] | None:
+    """Return the limit at which the agent was stopped, None if it was not or the number is unknown.
+
+    A limit at which the program ended that was handed in is no limit of the agent.
+    """
+    kind, value = _LIMITS.get(str(record.metrics.get("limit"))), record.metrics.get("limit_value")
+    if kind is None or type(value) not in (int, float) or record.metrics.get("phase") != Phase.AGENT:
+        return None
+    return drop_none({"type": kind, "limit": value, "reason": record.error})
 
 
 def _describe_usage(model: str | None, figures: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, unknown_task
-from harness.evaluation.manifest import read_model_name
+from harness.evaluation.manifest import read_api, read_model_name
+from harness.evaluation.run_files import has_run_file, split_nested
 from harness.evaluation.store import ATTEMPTS, read_records_at
 from harness.evaluation.transcripts import find_transcript, read_entries, read_numbered_entries
 from harness.reports.run_folder import StoredRun
@@ -35,7 +36,7 @@ class ExportedAttempt:
     def read_parts(self) -> Iterator[Part]:
         """Yield the parts of the conversation, read anew from the transcript. Raises DataError."""
         # A user may remove transcripts to save space. The record still has the submission.
-        if self._transcript.exists():
+        if has_run_file(*split_nested(self._transcript)):
             return read_parts(read_entries(self._transcript), self._clean)
         output = self.record.agent_output_full or self.record.agent_output
         return read_parts([{"output": output}], self._clean)
@@ -56,8 +57,12 @@ class ExportedRun:
     stored: StoredRun
     # The manifest without the config, of which an export has only what it names.
     manifest: Mapping[str, Any]
+    # The API of the model's server, by which its messages have their form.
+    api: str
     # The sampling parameters of the config.
     generation: Mapping[str, Any]
+    # The texts at which the model stops.
+    stop_sequences: tuple[str, ...]
     portable: Portable
     # The attempts to export: all, or those at one task, or one.
     task_id: str | None = None
@@ -125,7 +130,9 @@ def read_exported_run(
         ended=None if stored.unfinished else started + stored.duration_seconds,
         stored=stored,
         manifest=portable.clean({key: value for key, value in manifest.items() if key != "config"}),
+        api=read_api(config),
         generation=_known_numbers(generation if isinstance(generation, dict) else {}),
+        stop_sequences=_read_stops(generation, portable),
         portable=portable,
         task_id=task_id,
         attempt=attempt,
@@ -171,9 +178,15 @@ def _known_numbers(generation: Mapping[str, Any]) -> dict[str, Any]:
     return {name: generation[name] for name in _GENERATION if type(generation.get(name)) in (int, float)}
 
 
+def _read_stops(generation: Any, portable: Portable) -> tuple[str, ...]:
+    stops = generation.get("stop") if isinstance(generation, dict) else None
+    texts = stops if isinstance(stops, list | tuple) else ()
+    return tuple(portable.clean_text(text) for text in texts if isinstance(text, str))
+
+
 def _read_start(path: Path) -> float | None:
     """Return the time of the first entry of a transcript. Raises DataError."""
-    if not path.exists():
+    if not has_run_file(*split_nested(path)):
         return None
     with closing(read_numbered_entries(path)) as entries:
         first = next(entries, None)

@@ -21,8 +21,11 @@ from harness.reports.trajectories.turns import Message, Observation, Prompt, Req
 from harness.types import Status
 
 Attribute = str | bool | int | float | tuple[str, ...]
-# The protocol that the models of a run speak. Messages have the form of this provider.
-_PROVIDER = "openai"
+# The provider whose protocol a server speaks, by the API of a request. The server may belong to another one.
+_PROVIDERS = {"messages": "anthropic"}
+_USUAL_PROVIDER = "openai"
+# The reasons for the end of a reply that have another name in the conventions.
+_FINISHES = {"tool_calls": "tool_call", "refusal": "content_filter"}
 _FAULTS = (
     Status.AGENT_ERROR,
     Status.INFRA_ERROR,
@@ -92,7 +95,7 @@ def build_spans(run: ExportedRun, attempt: ExportedAttempt) -> Iterator[Span]:
                 "client",
                 started,
                 ended,
-                _describe_request(run, part, part.request),
+                _describe_request(run, name, part, part.request),
             )
         for place, seen in enumerate(part.observations, start=1):
             started, ended = places.find(seen.time, seen.seconds)
@@ -116,11 +119,14 @@ def _build_root(run: ExportedRun, attempt: ExportedAttempt, trace: bytes, root: 
     fault = record.status.value if record.status in _FAULTS else None
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.provider.name": None if run.model is None else _name_provider(run.api),
         "gen_ai.agent.name": run.agent,
         "gen_ai.request.model": run.model,
         "gen_ai.conversation.id": name_attempt(run, record),
         "gen_ai.usage.input_tokens": _count(record.metrics.get("input_tokens")),
         "gen_ai.usage.output_tokens": _count(record.metrics.get("output_tokens")),
+        "gen_ai.usage.cache_read.input_tokens": _count(record.metrics.get("cached_tokens")),
+        "gen_ai.usage.reasoning.output_tokens": _count(record.metrics.get("reasoning_tokens")),
         "harness.task_id": record.task_id,
         "harness.attempt": record.attempt,
         "harness.category": record.category,
@@ -155,22 +161,31 @@ def _build_root(run: ExportedRun, attempt: ExportedAttempt, trace: bytes, root: 
     )
 
 
-def _describe_request(run: ExportedRun, turn: Turn, request: Request) -> dict[str, Attribute]:
+def _describe_request(
+    run: ExportedRun, conversation: str, turn: Turn, request: Request
+) -> dict[str, Attribute]:
+    finish = None if request.finish is None else _FINISHES.get(request.finish, request.finish)
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": _PROVIDER,
+        "gen_ai.provider.name": _name_provider(request.api or run.api),
+        "gen_ai.conversation.id": conversation,
         "gen_ai.request.model": run.model,
         **{f"gen_ai.request.{name}": value for name, value in run.generation.items()},
+        "gen_ai.request.stop_sequences": run.stop_sequences or None,
         "gen_ai.usage.input_tokens": request.tokens.input,
         "gen_ai.usage.output_tokens": request.tokens.output,
         "gen_ai.usage.cache_read.input_tokens": request.tokens.cached,
-        "gen_ai.response.finish_reasons": None if request.finish is None else (request.finish,),
+        "gen_ai.usage.reasoning.output_tokens": request.tokens.reasoning,
+        "gen_ai.response.finish_reasons": None if finish is None else (finish,),
         "harness.cached_reply": request.cached or None,
         "harness.retries": request.retries or None,
     }
     if run.has_content:
         attributes["gen_ai.input.messages"] = _describe_messages(request.messages)
-        attributes["gen_ai.output.messages"] = _describe_messages([turn.reply], request.finish or "unknown")
+        attributes["gen_ai.output.messages"] = _describe_messages([turn.reply], finish or "unknown")
+        if request.tools:
+            tools = [{"type": "function", **tool.as_function()} for tool in request.tools]
+            attributes["gen_ai.tool.definitions"] = json.dumps(tools)
     return drop_none(attributes)
 
 
@@ -186,6 +201,10 @@ def _describe_call(run: ExportedRun, seen: Observation, failed: str | None) -> d
         attributes["gen_ai.tool.call.arguments"] = json.dumps(dict(seen.call.arguments))
         attributes["gen_ai.tool.call.result"] = seen.text
     return drop_none(attributes)
+
+
+def _name_provider(api: str) -> str:
+    return _PROVIDERS.get(api, _USUAL_PROVIDER)
 
 
 def _describe_messages(messages: Iterable[Message], finish: str | None = None) -> str:

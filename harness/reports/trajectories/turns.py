@@ -36,6 +36,22 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool as the request offered it to the model."""
+
+    name: str
+    # None in a run of an earlier version, which stored the name alone.
+    description: str | None = None
+    # The JSON schema of the arguments.
+    parameters: Mapping[str, Any] | None = None
+
+    def as_function(self) -> dict[str, Any]:
+        """Return the fields of the tool without those that are unknown."""
+        known = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {name: value for name, value in known.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """A message of a conversation with a model."""
 
@@ -89,6 +105,10 @@ class Request:
     cached: bool
     retries: int
     refusal: str = ""
+    # The tools that the model could call. Only the first request of an attempt has them.
+    tools: tuple[ToolDefinition, ...] = ()
+    # The API of a request of a program. None for one that harness has made, which has the API of the server.
+    api: str | None = None
 
 
 @dataclass(slots=True)
@@ -224,6 +244,8 @@ def _read_turn(entry: Mapping[str, Any], time: float | None) -> Turn:
         cached=entry.get("cached") is True,
         retries=_count(entry.get("retries")) or 0,
         refusal=_text(values.get("refusal")),
+        tools=tuple(_read_tools(entry)),
+        api=entry["api"] if isinstance(entry.get("api"), str) else None,
     )
     return Turn(_read_message({**values, "role": "assistant"}), request, time=time)
 
@@ -231,6 +253,20 @@ def _read_turn(entry: Mapping[str, Any], time: float | None) -> Turn:
 def _read_tokens(usage: Mapping[str, Any]) -> Tokens:
     names = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
     return Tokens(*(_count(usage.get(name)) for name in names))
+
+
+def _read_tools(entry: Mapping[str, Any]) -> Iterator[ToolDefinition]:
+    defined = _list_objects(entry.get("tool_definitions"))
+    for each in defined:
+        parameters = each.get("parameters")
+        yield ToolDefinition(
+            _text(each.get("name")) or "unknown",
+            _text(each.get("description")),
+            parameters if isinstance(parameters, Mapping) else {},
+        )
+    names = entry.get("tools")
+    if not defined and isinstance(names, list):
+        yield from (ToolDefinition(name) for name in names if isinstance(name, str) and name)
 
 
 def _read_message(values: Mapping[str, Any]) -> Message:

@@ -1,0 +1,78 @@
+"""`harness serve`: verdicts and sandboxes over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from harness.service.settings import ServiceSettings
+
+app = typer.Typer()
+
+DEFAULT_PORT = 8600
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen at.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port, 0 for a free one.")
+    ] = DEFAULT_PORT,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="T",
+            envvar="HARNESS_SERVE_TOKEN",
+            show_envvar=True,
+            help="Token that clients must send. Default: a random one, which is printed.",
+        ),
+    ] = None,
+    max_concurrent: Annotated[
+        int | None,
+        typer.Option(
+            "--max-concurrent", min=1, metavar="N", help="Requests in sandboxes at once. Default: by cores."
+        ),
+    ] = None,
+    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    verbose: Annotated[
+        int,
+        typer.Option("-v", "--verbose", count=True, show_default=False, help="-v: log every request."),
+    ] = 0,
+) -> None:
+    """Serve verdicts and sandboxes over HTTP.
+
+    Clients send the token as a header, or put it before the path. SIGTERM and Ctrl-C let requests under way
+    end. The log goes to standard error, a JSON object a line.
+    """
+    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.service.access import make_token, require_usable_token
+    from harness.service.capacity import bound_concurrency
+    from harness.service.settings import ServiceSettings
+
+    if token is not None:
+        require_usable_token(token)
+    settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
+    try:
+        run_until_signal(_serve(settings, host, port, token or make_token(), verbose, shown=token is None))
+    except Interrupted as interrupted:
+        raise typer.Exit(interrupted.exit_code) from None
+
+
+async def _serve(
+    settings: ServiceSettings, host: str, port: int, token: str, verbosity: int, *, shown: bool
+) -> None:
+    """Serve until the task is cancelled."""
+    import asyncio
+
+    from harness.service.logs import log_as_json
+    from harness.service.running import run_service
+
+    with log_as_json(verbosity, secret=token):
+        async with run_service(settings, host=host, port=port, token=token) as url:
+            typer.echo(f"{url}/{token}" if shown else url)
+            await asyncio.Event().wait()

@@ -1,0 +1,100 @@
+"""The body of a request: bounded in bytes, in parsed values, in time, and together with all others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import describe_first_error
+from harness.inputs.json_size import ValueCounter
+from harness.inputs.json_text import BrokenJSONError, parse_json, require_shallow
+from harness.service.errors import InvalidRequestError, ServiceError
+from harness.service.settings import ServiceLimits
+
+if TYPE_CHECKING:
+    from starlette.types import Receive
+
+
+class Bodies:
+    """Reads the bodies of all requests of a service, and bounds their memory together."""
+
+    def __init__(self, limits: ServiceLimits) -> None:
+        self._limits = limits
+        self._held = 0
+
+    @contextlib.asynccontextmanager
+    async def read(self, headers: Mapping[str, str], receive: Receive) -> AsyncIterator[bytes]:
+        """Yield the body of a request, whose memory counts in the block.
+
+        Raises ServiceError as soon as the body breaks a bound, so that the rest of it is not read.
+        """
+        most = self._limits.body_bytes
+        announced = headers.get("content-length", "0")
+        if not announced.isascii() or not announced.isdigit() or int(announced[:20]) > most:
+            raise _refuse_size(most)
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise InvalidRequestError("the service takes no compressed body", status=415)
+        body = bytearray()
+        values = ValueCounter()
+        held = 0
+        try:
+            try:
+                async with asyncio.timeout(self._limits.body_seconds):
+                    while True:
+                        message = await receive()
+                        if message["type"] != "http.request":
+                            raise InvalidRequestError("the body of the request ended early")
+                        piece = message.get("body", b"")
+                        if len(body) + len(piece) > most:
+                            raise _refuse_size(most)
+                        before = values.memory_bytes
+                        values.add(piece)
+                        more = len(piece) + values.memory_bytes - before
+                        held += more
+                        self._hold(more)
+                        body += piece
+                        if not message.get("more_body", False):
+                            break
+            except TimeoutError:
+                seconds = self._limits.body_seconds
+                raise InvalidRequestError(
+                    f"the body of the request took longer than {seconds:g} s", status=408
+                ) from None
+            yield bytes(body)
+        finally:
+            self._held -= held
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > self._limits.all_bodies_bytes:
+            raise ServiceError(
+                429,
+                "too_many_bytes",
+                "the requests under way are too large together; send fewer at a time",
+                retry_seconds=1.0,
+            )
+
+
+def read_json(model: type[BaseModel], body: bytes) -> BaseModel:
+    """Return the request in a body. Raises ServiceError that names the first fault and its place."""
+    try:
+        values: Any = parse_json(body)
+        require_shallow(values)
+    except (BrokenJSONError, ValueError) as error:
+        raise InvalidRequestError(f"the body is no JSON: {error}", code="invalid_json") from None
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InvalidRequestError(describe_first_error(error), status=422) from None
+
+
+def _refuse_size(most: int) -> ServiceError:
+    return InvalidRequestError(
+        f"the body of a request may have {most:,} bytes; send several smaller ones",
+        code="body_too_large",
+        status=413,
+    )

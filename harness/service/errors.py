@@ -1,0 +1,69 @@
+"""The errors of the service. Each has the status of the HTTP reply and a short, stable code for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from harness.text import escape_terminal
+
+MAX_MESSAGE_CHARACTERS = 2000
+
+
+class ServiceError(Exception):
+    """A request that the service refuses.
+
+    Args:
+        status: the status of the HTTP reply.
+        code: a short name for programs. It stays the same when the message changes.
+        message: the fault, the value, the limit and the next step.
+        retry_seconds: the time after which the same request may succeed, None if it never will.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retry_seconds: float | None = None) -> None:
+        super().__init__(escape_terminal(message, MAX_MESSAGE_CHARACTERS))
+        self.status = status
+        self.code = code
+        self.retry_seconds = retry_seconds
+
+
+class InvalidRequestError(ServiceError):
+    """The request itself is at fault."""
+
+    def __init__(self, message: str, *, code: str = "invalid_request", status: int = 400) -> None:
+        super().__init__(status, code, message)
+
+
+class BusyError(ServiceError):
+    """The queue cannot clear within the time of the request, so the service refuses it at once."""
+
+    def __init__(self, message: str, *, retry_seconds: float) -> None:
+        # Clients of code sandboxes try again after 504 and after no other status.
+        super().__init__(504, "busy", message, retry_seconds=retry_seconds)
+
+
+class ShareUsedError(ServiceError):
+    """The client already has as many requests in the service as it may have."""
+
+    def __init__(self, message: str, *, retry_seconds: float) -> None:
+        super().__init__(429, "too_many_requests", message, retry_seconds=retry_seconds)
+
+
+class DrainingError(ServiceError):
+    """The service is about to end, and finishes only the requests that it has."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "draining", "the service is about to end and takes no new requests")
+
+
+def encode_error(error: ServiceError) -> bytes:
+    """Return the body of an error's reply, in JSON."""
+    return json.dumps({"error": {"code": error.code, "message": str(error)}}).encode()
+
+
+def list_headers(error: ServiceError) -> dict[str, str]:
+    """Return the headers of an error's reply."""
+    if error.retry_seconds is None:
+        return {}
+    # The header has whole seconds only (RFC 9110, section 10.2.3).
+    return {"retry-after": str(max(1, math.ceil(error.retry_seconds)))}

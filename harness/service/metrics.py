@@ -1,0 +1,55 @@
+"""The metrics of the service, in the format of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+# In seconds. Most programs end within a tenth of a second, and no request takes more than ten minutes.
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
+
+
+class ServiceMetrics:
+    """The metrics of one service. They belong to a registry of their own, not to that of the process."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "harness_requests_total",
+            "Requests that have ended, by operation and by status of the reply",
+            ["operation", "status"],
+            registry=self._registry,
+        )
+        self.request_seconds = Histogram(
+            "harness_request_seconds",
+            "Time from the head of a request to the end of its reply",
+            ["operation"],
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self.wait_seconds = Histogram(
+            "harness_wait_seconds",
+            "Time for which requests waited in the queue",
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self.verdicts = Counter(
+            "harness_verdicts_total", "Verdicts by their status", ["status"], registry=self._registry
+        )
+        self.faults = Counter(
+            "harness_faults_total",
+            "Faults of the infrastructure, the retried ones included",
+            registry=self._registry,
+        )
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Add a gauge whose value is read whenever the metrics are."""
+        Gauge(name, text, registry=self._registry).set_function(read)
+
+    def encode(self) -> bytes:
+        """Return all metrics as text."""
+        return generate_latest(self._registry)

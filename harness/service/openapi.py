@@ -1,0 +1,115 @@
+"""The description of the service in OpenAPI 3.1, built from its operations, and a page that shows it.
+
+Source: https://spec.openapis.org/oas/v3.1.0.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from harness.service.operations import Call, Operation, RawReply
+from harness.version import __version__
+
+_PLACE = "#/components/schemas/{model}"
+_OPEN_PART = re.compile(r"\{(\w+)(:\w+)?\}")
+
+
+def describe_operations(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the OpenAPI document of operations."""
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    for each in operations:
+        if each.request is not None:
+            models[each.request, "validation"] = None
+        if each.reply is not None:
+            models[each.reply, "serialization"] = None
+    schemas, definitions = models_json_schema(list(models), ref_template=_PLACE)
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        described: dict[str, Any] = {"summary": each.summary, "operationId": f"{each.method} {each.path}"}
+        names = [match.group(1) for match in _OPEN_PART.finditer(each.path)]
+        if names:
+            described["parameters"] = [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ]
+        if each.request is not None:
+            schema: Any = schemas[(each.request, "validation")]
+            described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        elif each.takes_bytes:
+            described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+        reply: Any = {} if each.reply is None else schemas[(each.reply, "serialization")]
+        content = {each.media_type: {"schema": reply} if reply else {}}
+        described["responses"] = {
+            str(each.status): {"description": "the reply", "content": content},
+            "default": {"description": "an error: {error: {code, message}}"},
+        }
+        if each.is_public:
+            described["security"] = []
+        paths.setdefault(_OPEN_PART.sub(r"{\1}", each.path), {})[each.method.lower()] = described
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "harness serve", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": definitions.get("$defs", {}),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def make_description_operations(described: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Return the operations that describe these operations, as JSON and as a page."""
+    document = describe_operations(described)
+    text = json.dumps(document, indent=1).encode()
+    page = _render_page(document).encode()
+
+    async def send_document(_request: None, _call: Call) -> RawReply:
+        return RawReply(text, "application/json")
+
+    async def send_page(_request: None, _call: Call) -> RawReply:
+        headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return RawReply(page, "text/html; charset=utf-8", headers=headers)
+
+    return (
+        Operation("GET", "/openapi.json", "Describe the service in OpenAPI 3.1.", send_document),
+        Operation("GET", "/docs", "Show the operations on a page.", send_page, media_type="text/html"),
+    )
+
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "code,pre{font:14px/1.45 ui-monospace,monospace}pre{overflow:auto;padding:.75rem;background:#8881}"
+    "summary{cursor:pointer}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}}"
+)
+
+
+def _render_page(document: dict[str, Any]) -> str:
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        '<meta name=viewport content="width=device-width"><title>harness serve</title>',
+        f"<style>{_STYLE}</style><h1>harness serve {html.escape(__version__)}</h1>",
+        "<p>Send the token as <code>Authorization: Bearer TOKEN</code>, or put it before the path.</p>",
+    ]
+    for path, methods in document["paths"].items():
+        for method, described in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>")
+            parts.append(f"<p>{html.escape(described['summary'])}</p>")
+            reply = next(iter(described["responses"].values()))
+            for title, part in (("Request", described.get("requestBody", {})), ("Reply", reply)):
+                for content in part.get("content", {}).values():
+                    if "schema" in content:
+                        text = html.escape(json.dumps(_resolve(content["schema"], document), indent=1))
+                        parts.append(f"<details><summary>{title}</summary><pre>{text}</pre></details>")
+    return "".join(parts)
+
+
+def _resolve(schema: dict[str, Any], document: dict[str, Any]) -> Any:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return document["components"]["schemas"].get(name, schema)

@@ -1,0 +1,191 @@
+"""The line in which requests wait for a sandbox: fair between clients, bounded, and with an honest wait.
+
+A request that would wait longer than it can is refused at once, because a client that gets no reply counts
+the request as failed, while one that is refused at once tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from harness.service.errors import BusyError, ShareUsedError
+
+# The share of the newest measurement in the mean time of a request.
+_NEWEST_SHARE = 0.05
+# The mean time of a request before the first one has ended, in seconds.
+FIRST_SECONDS = 0.05
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request in the line. `turn` is set once it may begin."""
+
+    client: str
+    turn: asyncio.Future[None]
+
+
+@dataclass(slots=True)
+class _Client:
+    """The line of one client, and the number of its requests that work now."""
+
+    # The round in which it is served next.
+    round: int
+    waiting: collections.deque[_Waiting] = field(default_factory=collections.deque)
+    working: int = 0
+
+
+class FairQueue:
+    """Lets `places` requests work at once, and serves waiting clients in turn.
+
+    Each client has a line. The client with the fewest requests at work is served next. Among equals there are
+    rounds, in each of which every client is served once. So a client with a thousand requests delays another
+    client's single request by one request at most.
+
+    Args:
+        places: the requests that work at once.
+        most: the requests that wait, of all clients.
+        client_share: the share of `most` that a client may have while others wait, from 0 to 1.
+        clock: returns a time in seconds that never goes back.
+    """
+
+    def __init__(
+        self,
+        places: int,
+        *,
+        most: int,
+        client_share: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._places = places
+        self._most = most
+        self._client_share = client_share
+        self._clock = clock
+        self._free = places
+        # In the order in which they came.
+        self._clients: dict[str, _Client] = {}
+        # The round of the client that was served last. A client that comes back begins here, and not in an
+        # earlier round, so that no client gains by leaving.
+        self._round = 0
+        self._waiting = 0
+        self._mean_seconds = FIRST_SECONDS
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        return self._waiting
+
+    @property
+    def working(self) -> int:
+        """The number of requests that work."""
+        return self._places - self._free
+
+    def estimate_wait(self, client: str) -> float:
+        """Return the seconds that a new request of a client would wait."""
+        if self._free and not self._waiting:
+            return 0.0
+        own = self._clients.get(client)
+        length = 0 if own is None else len(own.waiting)
+        # In each round of turns, every other client has at most one request served before this one's.
+        ahead = length + sum(
+            min(len(each.waiting), length + 1) for name, each in self._clients.items() if name != client
+        )
+        return (ahead + 1) * self._mean_seconds / self._places
+
+    @contextlib.asynccontextmanager
+    async def enter(self, client: str, *, wait_seconds: float) -> AsyncIterator[float]:
+        """Yield the seconds that the request waited, once it may work. The block is its work.
+
+        Args:
+            client: the client whose share the request uses.
+            wait_seconds: the time that the request can wait.
+
+        Raises:
+            BusyError: if the wait would be longer than `wait_seconds`, at once where that can be foreseen.
+            ShareUsedError: if the client has too many requests in the line.
+        """
+        started = self._clock()
+        if self._free and not self._waiting:
+            self._begin(client)
+        else:
+            await self._wait(client, wait_seconds)
+        begun = self._clock()
+        try:
+            yield begun - started
+        finally:
+            self._mean_seconds += _NEWEST_SHARE * (self._clock() - begun - self._mean_seconds)
+            self._end(client)
+
+    async def _wait(self, client: str, wait_seconds: float) -> None:
+        expected = self.estimate_wait(client)
+        if self._waiting >= self._most:
+            raise BusyError(f"{self._most:,} requests wait already", retry_seconds=expected)
+        own = self._clients.setdefault(client, _Client(self._round))
+        others = self._waiting - len(own.waiting)
+        if others and len(own.waiting) >= max(1, int(self._most * self._client_share)):
+            raise ShareUsedError(
+                f"this client has {len(own.waiting):,} requests in the queue, which is its share",
+                retry_seconds=expected,
+            )
+        if expected > wait_seconds:
+            self._forget_if_idle(client)
+            raise BusyError(
+                f"the queue needs about {expected:.1f} s, and this request can wait {wait_seconds:.1f} s",
+                retry_seconds=expected - wait_seconds,
+            )
+        waiting = _Waiting(client, asyncio.get_running_loop().create_future())
+        own.waiting.append(waiting)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(wait_seconds):
+                await waiting.turn
+        except BaseException as error:
+            if waiting in own.waiting:
+                own.waiting.remove(waiting)
+                self._waiting -= 1
+                self._forget_if_idle(client)
+            elif waiting.turn.done() and not waiting.turn.cancelled():
+                # The turn came at the same moment, so its place goes to the next request.
+                self._end(client)
+            if isinstance(error, TimeoutError):
+                raise BusyError(
+                    f"no sandbox became free within {wait_seconds:.1f} s",
+                    retry_seconds=self.estimate_wait(client),
+                ) from None
+            raise
+
+    def _begin(self, client: str) -> None:
+        self._free -= 1
+        own = self._clients.setdefault(client, _Client(self._round))
+        own.working += 1
+        self._round = max(self._round, own.round)
+        own.round += 1
+
+    def _end(self, client: str) -> None:
+        self._free += 1
+        self._clients[client].working -= 1
+        self._forget_if_idle(client)
+        while self._free and self._waiting:
+            self._serve_next()
+
+    def _serve_next(self) -> None:
+        name, own = min(
+            ((name, each) for name, each in self._clients.items() if each.waiting),
+            key=lambda item: (item[1].working, item[1].round),
+        )
+        waiting = own.waiting.popleft()
+        self._waiting -= 1
+        if waiting.turn.done():  # its client has gone
+            self._forget_if_idle(name)
+            return
+        self._begin(name)
+        waiting.turn.set_result(None)
+
+    def _forget_if_idle(self, client: str) -> None:
+        own = self._clients.get(client)
+        if own is not None and not own.waiting and not own.working:
+            del self._clients[client]

@@ -1,0 +1,251 @@
+"""`/run_code`: run a program once, in the protocol of SandboxFusion, for the clients that speak it.
+
+The service runs what the client sends, so the client judges the output. The outcome of a program is never
+`SandboxError`, which clients count as a fault of the service: a program that crashes, runs out of memory or
+attacks its sandbox gets `Failed`.
+
+Source: https://bytedance.github.io/SandboxFusion/docs/api/run-code-run-code-post.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.environments.python.client import run_on_inputs
+from harness.environments.python.needed_sockets import may_need_sockets
+from harness.errors import HarnessError, UsageError
+from harness.logger import get_logger
+from harness.sandbox.failures import SandboxLimitReached
+from harness.sandbox.limits import Limits
+from harness.sandbox.pool import SandboxSettings
+from harness.sandbox.sandbox import Sandbox
+from harness.service.errors import InvalidRequestError
+from harness.service.operations import Call, Operation
+
+_LOGGER = get_logger(__name__)
+# SandboxFusion keeps this much of each stream, from its start.
+KEPT_BYTES = 1 << 20
+# A program may write more, which the reply leaves out. At this size it is ended.
+_MOST_OUTPUT_BYTES = 8 << 20
+# Clients wait for the sum of both timeouts and at least two seconds more. The reply must arrive before.
+_REPLY_SECONDS = 1.0
+DEFAULT_MEMORY_MB = 1024
+MOST_MEMORY_MB = 8192
+_TRIES = 2
+_KILLED = -9
+_TIME_LIMITS = frozenset({"wall_seconds", "cpu_seconds"})
+_COMMANDS = {"python": ("python3", "main.py"), "bash": ("/bin/bash", "main.sh")}
+
+
+class RunCodeRequest(BaseModel):
+    """A program and its input."""
+
+    # Clients of other versions send further fields.
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    code: str
+    """The program."""
+    language: str
+    """`python` or `bash`. No other language is served."""
+    stdin: str | None = None
+    """The standard input of the program."""
+    compile_timeout: float = Field(default=10.0, ge=0, le=600, allow_inf_nan=False)
+    """Seconds that the client waits for a compiler. Python and bash have none, so the program may wait in the
+    queue for this long."""
+    run_timeout: float = Field(default=10.0, gt=0, le=600, allow_inf_nan=False)
+    """The wall time of the program, in seconds."""
+    memory_limit_MB: int = Field(default=-1, le=MOST_MEMORY_MB)
+    """The memory of the sandbox in MiB, -1 for 1024. A smaller limit than 64 means 64."""
+    files: dict[str, str | None] = {}
+    """Files in the program's folder: content in base64 by path."""
+    fetch_files: list[str] = []
+    """The paths of files to return after the run. Those that are not there are left out."""
+
+
+class CommandRunResult(BaseModel):
+    """The outcome of one command."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    """`Finished` for every program that ended before its time, by itself or by a signal."""
+    execution_time: float | None = None
+    """Seconds of wall time."""
+    return_code: int | None = None
+    """The exit code, negative for a signal, None after a timeout."""
+    stdout: str | None = None
+    """At most the first MiB."""
+    stderr: str | None = None
+    """At most one MiB."""
+
+
+class RunCodeResponse(BaseModel):
+    """The outcome of a program."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    """`Success` for exit code 0. `SandboxError` for a fault of the service alone."""
+    message: str = ""
+    """The fault of the service, or the limit that ended the program."""
+    compile_result: CommandRunResult | None = None
+    """Always None, because nothing is compiled."""
+    run_result: CommandRunResult | None = None
+    """None only with `SandboxError`."""
+    executor_pod_name: str | None = None
+    """Always None."""
+    files: dict[str, str] = {}
+    """The fetched files, in base64."""
+
+
+async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
+    """Return the outcome of a program, before the client gives up.
+
+    Raises BusyError at once if the queue cannot clear in time, and InvalidRequestError.
+    """
+    if request.language not in _COMMANDS:
+        raise InvalidRequestError(
+            f"'language': {request.language[:40]!r} is not served; use one of {', '.join(_COMMANDS)}",
+            status=422,
+        )
+    files = {path: _decode(path, content) for path, content in request.files.items() if content is not None}
+    ends = time.monotonic() + request.compile_timeout + request.run_timeout + _REPLY_SECONDS
+    wait_seconds = request.compile_timeout + _REPLY_SECONDS
+    failure: HarnessError | None = None
+    for _ in range(_TRIES):
+        rest = ends - time.monotonic() - request.run_timeout
+        if failure is not None and rest <= 0:
+            break
+        async with call.service.work(call.client, wait_seconds=min(wait_seconds, rest)):
+            try:
+                if request.language == "python" and not files and not request.fetch_files:
+                    return await _run_program(request, call, ends)
+                return await _run_command(request, files, call)
+            except SandboxLimitReached as error:
+                return _describe_lost(error)
+            except UsageError as error:
+                raise InvalidRequestError(error.message, status=422) from error
+            except HarnessError as error:
+                failure = error
+                call.service.metrics.faults.inc()
+                _LOGGER.warning("fault: %s", error.message)
+    assert failure is not None  # noqa: S101  because the first try never ends the loop otherwise
+    return RunCodeResponse(status="SandboxError", message=failure.message)
+
+
+async def _run_program(request: RunCodeRequest, call: Call, ends: float) -> RunCodeResponse:
+    """Run a program in Python in a sandbox that the client's earlier programs have used.
+
+    Each has its own process, user and folder, and leaves nothing behind.
+    """
+    sockets = may_need_sockets((request.code,))
+    settings = SandboxSettings(
+        "python", _choose_limits(request), seccomp="strict", network="own" if sockets else "shared"
+    )
+    seconds = max(ends - time.monotonic(), request.run_timeout)
+    leased = call.service.pool.lease(
+        settings, seconds=seconds + _REPLY_SECONDS, key=("run_code", call.client), working=True
+    )
+    async with leased as sandbox:
+        (run,) = await run_on_inputs(
+            sandbox,
+            program=request.code.encode("utf-8", "surrogatepass"),
+            inputs=[(request.stdin or "").encode("utf-8", "surrogatepass")],
+            stdout_bytes=_MOST_OUTPUT_BYTES,
+            stderr_bytes=KEPT_BYTES,
+            wall_seconds=request.run_timeout,
+            wall_seconds_in_all=max(ends - time.monotonic(), request.run_timeout),
+        )
+    limit = None if run.ended in ("exited", "signal", "killed") else run.ended
+    return _describe(
+        limit=limit,
+        exit_code=run.exit_code,
+        seconds=run.duration_seconds,
+        stdout=run.stdout.head + run.stdout.tail,
+        stderr=run.stderr.data,
+    )
+
+
+async def _run_command(request: RunCodeRequest, files: dict[str, bytes], call: Call) -> RunCodeResponse:
+    """Run a program with its files in a new sandbox, which ends with it."""
+    command = _COMMANDS[request.language]
+    settings = SandboxSettings("python", _choose_limits(request))
+    fetched: dict[str, str] = {}
+    leased = call.service.pool.lease(settings, seconds=2 * request.run_timeout + 60.0, working=True)
+    async with leased as sandbox:
+        for path, content in {**files, command[-1]: request.code.encode("utf-8", "surrogatepass")}.items():
+            await sandbox.write_file(path, content)
+        result = await sandbox.exec(
+            command, stdin=request.stdin or "", timeout=request.run_timeout, keep_bytes=2 * KEPT_BYTES
+        )
+        for path in request.fetch_files:
+            found = await _fetch(sandbox, path)
+            if found is not None:
+                fetched[path] = base64.b64encode(found).decode()
+    response = _describe(
+        limit=result.limit,
+        exit_code=result.exit_code,
+        seconds=result.duration_seconds,
+        stdout=result.stdout.head + (b"" if result.stdout.truncated else result.stdout.tail),
+        stderr=result.stderr.head + (b"" if result.stderr.truncated else result.stderr.tail),
+    )
+    return response.model_copy(update={"files": fetched})
+
+
+async def _fetch(sandbox: Sandbox, path: str) -> bytes | None:
+    try:
+        return await sandbox.read_file(path)
+    except UsageError:  # no regular file that the program's user can read
+        return None
+
+
+def _choose_limits(request: RunCodeRequest) -> Limits:
+    """Return the limits of the sandbox. Those of time are the request's own, which each job has."""
+    memory_mb = DEFAULT_MEMORY_MB if request.memory_limit_MB <= 0 else max(64, request.memory_limit_MB)
+    return Limits(memory_mb=memory_mb, cpu_seconds=600, wall_seconds=600)
+
+
+def _describe(
+    *, limit: str | None, exit_code: int, seconds: float, stdout: bytes, stderr: bytes
+) -> RunCodeResponse:
+    is_late = limit in _TIME_LIMITS
+    code = None if is_late else exit_code if limit is None or exit_code else _KILLED
+    result = CommandRunResult(
+        status="TimeLimitExceeded" if is_late else "Finished",
+        execution_time=seconds,
+        return_code=code,
+        stdout=stdout[:KEPT_BYTES].decode("utf-8", "replace"),
+        stderr=stderr[:KEPT_BYTES].decode("utf-8", "replace"),
+    )
+    message = "" if limit is None else f"the program reached the limit {limit}"
+    return RunCodeResponse(status="Success" if code == 0 else "Failed", message=message, run_result=result)
+
+
+def _describe_lost(error: SandboxLimitReached) -> RunCodeResponse:
+    """Return the outcome of a program that cost its whole sandbox by a limit."""
+    result = CommandRunResult(status="Finished", return_code=_KILLED, stdout="", stderr="")
+    return RunCodeResponse(status="Failed", message=error.message, run_result=result)
+
+
+def _decode(path: str, content: str) -> bytes:
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequestError(f"'files': {path[:80]!r} is no base64: {error}", status=422) from None
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/run_code",
+        "Run a program in Python or bash, in the protocol of SandboxFusion.",
+        run_code,
+        request=RunCodeRequest,
+        reply=RunCodeResponse,
+    ),
+)

@@ -1,0 +1,105 @@
+"""The HTTP server of the service: it listens, and drains when it is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from harness.service.service import Service
+
+# A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
+_BACKLOG = 2048
+_MOST_CONNECTIONS = 4096
+_KEEP_ALIVE_SECONDS = 30
+_POLL_SECONDS = 0.005
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the command line, which cleans up after all parts of the service."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> AsyncIterator[str]:
+    """Yield the URL at which the app answers. The end of the block drains it.
+
+    Requests under way get `drain_seconds` to end, and new ones are refused meanwhile.
+
+    Args:
+        app: the app of the service.
+        service: the service.
+        host: the address to listen at.
+        port: the port, 0 for a free one.
+
+    Raises:
+        UsageError: if the address cannot be used.
+    """
+    with _bind(host, port) as listener:
+        name, number = listener.getsockname()[:2]
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=1,
+            lifespan="off",
+            ws_max_size=service.settings.limits.body_bytes,
+        )
+        server = _Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            await _wait_for_start(server, serving)
+            yield f"http://{_write_host(name)}:{number}"
+        finally:
+            await service.drain()
+            server.should_exit = True
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _wait_for_start(server: uvicorn.Server, serving: asyncio.Task[Any]) -> None:
+    while not server.started:
+        if serving.done():
+            serving.result()
+            raise UsageError("the server ended before it could listen")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise UsageError(f"the service cannot listen at {host}: {error.strerror}") from error
+    try:
+        # Otherwise the port of a service that has just ended could not be used for a minute.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            f"the service cannot listen at {host} port {port}: {error.strerror}",
+            hint="choose another port with --port N, or 0 for a free one",
+        ) from error
+    return listener
+
+
+def _write_host(name: str) -> str:
+    return f"[{name}]" if ":" in name else name

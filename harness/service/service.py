@@ -1,0 +1,113 @@
+"""The parts that all requests of a service share: the backend, the sandbox pool, the queue, the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from harness.logger import get_logger
+from harness.sandbox.backends import open_default_backend
+from harness.sandbox.backends.base import Backend
+from harness.sandbox.pool import SandboxPool
+from harness.sandbox.reaper import remove_orphans, remove_run
+from harness.service.metrics import ServiceMetrics
+from harness.service.queue import FairQueue
+from harness.service.settings import ServiceSettings
+from harness.shield import complete
+
+_LOGGER = get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """A service that is open. Handlers get it with each call."""
+
+    settings: ServiceSettings
+    backend: Backend
+    pool: SandboxPool
+    queue: FairQueue
+    metrics: ServiceMetrics
+    # The label of all of its containers.
+    run_id: str
+    # Set once the service takes no new requests.
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    # The requests under way.
+    under_way: int = 0
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def begin_request(self) -> None:
+        """Count a request that begins."""
+        self.under_way += 1
+        self._idle.clear()
+
+    def end_request(self) -> None:
+        """Count a request that has ended."""
+        self.under_way -= 1
+        if not self.under_way:
+            self._idle.set()
+
+    async def drain(self) -> None:
+        """Refuse new requests, and wait for those under way, for at most `drain_seconds`."""
+        self.draining.set()
+        if not self.under_way:
+            return
+        seconds = self.settings.limits.drain_seconds
+        _LOGGER.info("draining", extra={"requests": self.under_way, "seconds": seconds})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+
+    @contextlib.asynccontextmanager
+    async def work(self, client: str, *, wait_seconds: float) -> AsyncIterator[None]:
+        """Hold one of the service's places for the block, after the wait in the queue.
+
+        Raises BusyError at once if the wait would be longer than `wait_seconds`, and ShareUsedError.
+        """
+        async with self.queue.enter(client, wait_seconds=wait_seconds) as waited:
+            self.metrics.wait_seconds.observe(waited)
+            yield
+
+
+@contextlib.asynccontextmanager
+async def open_service(
+    settings: ServiceSettings, *, backend: Backend | None = None, notify: Callable[[str], None] | None = None
+) -> AsyncIterator[Service]:
+    """Yield a service. The end of the block destroys all of its sandboxes.
+
+    Raises EngineUnavailableError if no engine answers, ImageMissingError for an image that was not built, and
+    UsageError for a runtime that the engine does not know.
+    """
+    run_id = f"serve-{secrets.token_hex(8)}"
+    async with contextlib.AsyncExitStack() as stack:
+        if backend is None:
+            backend = await stack.enter_async_context(open_default_backend())
+        opened = backend
+        facts = await asyncio.to_thread(opened.describe, runtime=settings.runtime, images=settings.images)
+        orphans = await asyncio.to_thread(remove_orphans, opened)
+        if orphans and notify is not None:
+            notify(f"removed {len(orphans)} container(s) of dead runs")
+        stack.push_async_callback(lambda: complete(asyncio.to_thread(remove_run, opened, run_id)))
+        pool = await stack.enter_async_context(
+            SandboxPool(
+                opened,
+                # A service keeps the builds with which it began, so that verdicts stay comparable.
+                images=facts.images,
+                runtime=settings.runtime,
+                run_id=run_id,
+                gate_places=settings.max_concurrent,
+            )
+        )
+        queue = FairQueue(
+            settings.max_concurrent,
+            most=settings.limits.queued,
+            client_share=settings.limits.client_share,
+        )
+        service = Service(settings, opened, pool, queue, ServiceMetrics(), run_id)
+        metrics = service.metrics
+        metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
+        metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
+        metrics.watch("harness_sandboxes", "Live sandboxes of the pool", lambda: pool.count)
+        yield service

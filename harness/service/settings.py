@@ -1,0 +1,44 @@
+"""The settings of a service, and the limits on everything that a client can send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """The limits on requests. Sizes are in bytes, times in seconds."""
+
+    # The body of one request.
+    body_bytes: int = 32 * MIB
+    # The bodies of all requests under way, parsed values included.
+    all_bodies_bytes: int = 256 * MIB
+    # The time within which a client must have sent its body.
+    body_seconds: float = 60.0
+    # The samples of one request.
+    batch: int = 1024
+    # The longest time that one request may ask for.
+    request_seconds: float = 600.0
+    # The requests that wait for a sandbox, those of all clients together.
+    queued: int = 8192
+    # The share of `queued` that one client may take while other clients are there.
+    client_share: float = 0.5
+    # The live sandboxes that clients have opened (`/v1/sandboxes`), and those of one client.
+    sessions: int = 64
+    client_sessions: int = 32
+    # The time that requests under way get after SIGTERM.
+    drain_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """The settings of a service."""
+
+    # The requests that work in sandboxes at once.
+    max_concurrent: int
+    runtime: str = "runc"
+    # The images of which the service must have a build from the start.
+    images: tuple[str, ...] = ("python",)
+    limits: ServiceLimits = field(default_factory=ServiceLimits)

@@ -1,0 +1,122 @@
+"""The scripts in examples/clusters make real shards. Stand-ins for ssh and sbatch run them here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from e2e.command_line import HANG_SECONDS, SCRIPT, Harness, RunFolder, remove_times_and_ids
+
+CLUSTERS = Path(__file__).parents[2] / "examples/clusters"
+SCRIPTS = sorted([*CLUSTERS.rglob("*.sh"), *CLUSTERS.rglob("*.sbatch")])
+OPTIONS = ("-b", "humaneval", "--data", "bundled", "-n", "4", "--seed", "1")
+# Runs the command in the folder of the "host", without a terminal.
+SSH = """#!/bin/sh
+[ "$1" != -tt ] || shift
+mkdir -p "$HOSTS_FOLDER/$1" && cd "$HOSTS_FOLDER/$1" && shift && exec sh -c "$*"
+"""
+# Runs each job of an array at once, and prints a job's id as `sbatch --parsable` does.
+SBATCH = """#!/bin/sh
+last=''
+while [ "${1#--}" != "$1" ]; do
+    case $1 in --array=1-*) last=${1#--array=1-} ;; --parsable | --output=* | --dependency=afterany:7) ;;
+    *) exit 2 ;; esac
+    shift
+done
+for index in $([ -z "$last" ] || seq "$last"); do
+    SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$index sh "$@" >/dev/null || exit
+done
+[ -n "$last" ] || sh "$@" >&2 || exit
+echo '7;cluster'
+"""
+
+
+def install(harness: Harness, name: str, source: str) -> dict[str, str]:
+    """Put a stand-in on the PATH, and return the environment of the script."""
+    programs = harness.folder / "programs"
+    programs.mkdir(exist_ok=True)
+    (programs / name).write_text(source)
+    (programs / name).chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    return {**harness.environment, "PATH": path, "HARNESS": str(SCRIPT)}
+
+
+def start(script: str, *arguments: str | Path, env: dict[str, str], folder: Path) -> tuple[int, str]:
+    ended = subprocess.run(
+        ["sh", CLUSTERS / script, *arguments],
+        env=env,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    return ended.returncode, ended.stdout
+
+
+@pytest.fixture(scope="module")
+def one(module_harness: Harness) -> RunFolder:
+    ended = module_harness("run", *OPTIONS, "--output-dir", "one", "--max-concurrent", "1")
+    assert ended.returncode == 0, ended.stderr
+    return RunFolder(next((module_harness.folder / "one").iterdir()))
+
+
+def assert_equal(merged: Sequence[Path], one: RunFolder) -> None:
+    assert len(merged) == 1
+    for name in ("attempts.jsonl", "summary.json"):
+        texts = [(folder / name).read_text() for folder in (merged[0], one.path)]
+        assert remove_times_and_ids(texts[0]) == remove_times_and_ids(texts[1])
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.relative_to(CLUSTERS).as_posix())
+def test_shellcheck_finds_nothing(path: Path) -> None:
+    shellcheck = SCRIPT.with_name("shellcheck")
+    found = subprocess.run([shellcheck, path], capture_output=True, text=True, check=False)
+    assert (found.stdout, found.returncode) == ("", 0)
+
+
+def test_the_shards_of_several_hosts_are_merged_into_one_run(module_harness: Harness, one: RunFolder) -> None:
+    folder = module_harness.folder
+    env = install(module_harness, "ssh", SSH) | {
+        "HOSTS": "alpha beta",
+        "HOSTS_FOLDER": str(folder / "hosts"),
+        "REMOTE": "it's here",
+    }
+    code, output = start("ssh/run.sh", folder / "by ssh", *OPTIONS, env=env, folder=folder)
+    assert code == 0, output
+    assert sorted(path.name for path in (folder / "hosts").iterdir()) == ["alpha", "beta"]
+    assert_equal([*(folder / "by ssh/merged").iterdir()], one)
+
+
+def test_a_failed_host_is_named_and_nothing_is_merged(module_harness: Harness) -> None:
+    folder = module_harness.folder
+    env = install(module_harness, "ssh", SSH) | {"HOSTS": "alpha", "HOSTS_FOLDER": str(folder / "failing")}
+    code, output = start("ssh/run.sh", folder / "failed", "-b", "no-such", env=env, folder=folder)
+    assert (code, "shard 1 on alpha exited with 2" in output) == (3, True)
+    assert "unknown benchmark 'no-such'" in (folder / "failed/1.log").read_text()
+    assert not (folder / "failed/merged").exists()
+
+
+def test_a_slurm_array_is_merged_into_one_run(module_harness: Harness, one: RunFolder) -> None:
+    folder = module_harness.folder
+    env = install(module_harness, "sbatch", SBATCH)
+    code, output = start("slurm/submit.sh", "2", folder / "by slurm", *OPTIONS, env=env, folder=folder)
+    assert code == 0, output
+    assert_equal([*(folder / "by slurm/merged").iterdir()], one)
+
+
+def test_a_shard_that_is_started_again_is_finished_and_not_repeated(
+    module_harness: Harness, one: RunFolder
+) -> None:
+    folder = module_harness.folder
+    env = {**module_harness.environment, "HARNESS": str(SCRIPT)}
+    for _ in range(2):
+        code, output = start("shard.sh", "1", "2", folder / "again", *OPTIONS, env=env, folder=folder)
+        assert code == 0, output
+    (shard,) = (folder / "again/1").iterdir()
+    assert len((shard / "attempts.jsonl").read_text().splitlines()) == 2

@@ -1,0 +1,137 @@
+"""The service as its clients see it: who may enter, bounds on requests, draining, and clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from service_fixtures import TOKEN, Served, serve
+
+SLEEP = {"code": "import time; time.sleep(60)", "language": "python", "run_timeout": 60}
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with serve(body_bytes=100_000) as running:
+        yield running
+
+
+async def wait_for_metric(served: Served, name: str, value: float) -> None:
+    """Wait until a metric has a value. The time limit of the test ends a wait in vain."""
+    while await served.read_metric(name) != value:  # noqa: ASYNC110  because HTTP has no event to wait for
+        await asyncio.sleep(0.02)
+
+
+def read_error(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["code"]
+
+
+async def test_health_needs_no_token(served: Served) -> None:
+    async with httpx.AsyncClient(trust_env=False) as stranger:
+        response = await stranger.get(f"{served.url}/health")
+    assert response.json()["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/openapi.json", "/docs", "/run_code", "/nothing", "/wrong/run_code"]
+)
+async def test_all_else_needs_the_token(served: Served, path: str) -> None:
+    async with httpx.AsyncClient(trust_env=False) as stranger:
+        assert read_error(await stranger.post(f"{served.url}{path}")) == (401, "unauthorized")
+
+
+async def test_the_token_may_be_the_first_part_of_the_path(served: Served) -> None:
+    async with httpx.AsyncClient(trust_env=False) as stranger:
+        response = await stranger.post(
+            f"{served.url}/{TOKEN}/run_code", json={"code": "print(6 * 7)", "language": "python"}
+        )
+    assert response.json()["run_result"]["stdout"] == "42\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"{", (400, "invalid_json")),
+        (b"[" * 50_000, (400, "invalid_json")),
+        (b'{"code": 1, "language": "python"}', (422, "invalid_request")),
+        (b"\xff", (400, "invalid_json")),
+        (b'"' + b"x" * 100_000 + b'"', (413, "body_too_large")),
+    ],
+    ids=["cut", "deep", "wrong type", "no text", "too large"],
+)
+async def test_a_body_that_cannot_be_used_is_refused(
+    served: Served, content: bytes, expected: tuple[int, str]
+) -> None:
+    assert read_error(await served.http.post("/run_code", content=content)) == expected
+
+
+async def test_a_body_without_a_length_is_bounded(served: Served) -> None:
+    async def flood() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            yield b"x" * 10_000
+
+    try:
+        response = await served.http.post("/run_code", content=flood())
+    except httpx.TransportError:
+        return  # the service closed the connection in the middle of the body
+    assert read_error(response) == (413, "body_too_large")
+
+
+async def test_an_unknown_path_and_method_are_named(served: Served) -> None:
+    assert read_error(await served.http.get("/nothing")) == (404, "unknown_path")
+    assert read_error(await served.http.get("/run_code")) == (405, "unknown_method")
+
+
+async def test_a_client_that_leaves_frees_its_sandbox(served: Served) -> None:
+    request = asyncio.create_task(served.post("/run_code", **SLEEP))
+    await wait_for_metric(served, "harness_working", 1)
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+    await wait_for_metric(served, "harness_working", 0)
+    await wait_for_metric(served, "harness_sandboxes", 0)
+
+
+async def test_a_client_that_leaves_the_queue_frees_its_place_there() -> None:
+    async with serve(max_concurrent=1) as served:
+        sleeping = [asyncio.create_task(served.post("/run_code", **SLEEP)) for _ in range(2)]
+        await wait_for_metric(served, "harness_queue_length", 1)
+        sleeping[1].cancel()
+        await wait_for_metric(served, "harness_queue_length", 0)
+        sleeping[0].cancel()
+        await asyncio.gather(*sleeping, return_exceptions=True)
+
+
+async def test_a_request_that_the_queue_cannot_clear_is_refused_at_once() -> None:
+    async with serve(max_concurrent=1) as served:
+        sleeping = asyncio.create_task(served.post("/run_code", **SLEEP))
+        await wait_for_metric(served, "harness_working", 1)
+        waiting = [
+            asyncio.create_task(served.post("/run_code", code="1", language="python")) for _ in range(400)
+        ]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        first = done.pop().result()
+        assert read_error(first) == (504, "busy")
+        assert int(first.headers["retry-after"]) >= 1
+        for task in (sleeping, *waiting):
+            task.cancel()
+        await asyncio.gather(sleeping, *waiting, return_exceptions=True)
+
+
+async def test_a_service_that_ends_finishes_what_it_has() -> None:
+    running: asyncio.Task[httpx.Response]
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
+        async with serve() as served:
+            code: dict[str, Any] = {"code": "import time; time.sleep(1); print(1)", "language": "python"}
+            running = asyncio.create_task(client.post(f"{served.url}/{TOKEN}/run_code", json=code))
+            await wait_for_metric(served, "harness_working", 1)
+        assert json.loads((await running).content)["status"] == "Success"
+
+
+async def test_requests_and_waits_are_in_the_metrics(served: Served) -> None:
+    await served.post("/run_code", code="print(1)", language="python")
+    assert await served.read_metric("harness_requests_total") >= 1
+    assert await served.read_metric("harness_wait_seconds_count") == 1

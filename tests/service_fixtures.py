@@ -1,0 +1,57 @@
+"""A real service on a free port of this host, and a client for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from harness.sandbox.backends.base import Backend
+from harness.service.running import run_service
+from harness.service.settings import ServiceLimits, ServiceSettings
+
+TOKEN = "a-token-of-the-tests"
+SETTINGS = ServiceSettings(max_concurrent=3)
+# No test passes or fails because of it.
+HANG_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service, and a client that sends its token."""
+
+    url: str
+    http: httpx.AsyncClient
+
+    async def post(self, path: str, **values: Any) -> httpx.Response:
+        return await self.http.post(path, json=values)
+
+    async def read_metric(self, name: str) -> float:
+        """Return the sum of a metric over all of its labels."""
+        text = (await self.http.get("/metrics")).text
+        lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    *, backend: Backend | None = None, max_concurrent: int = 3, **limits: float
+) -> AsyncIterator[Served]:
+    settings = replace(
+        SETTINGS,
+        max_concurrent=max_concurrent,
+        limits=replace(ServiceLimits(), **limits),  # type: ignore[arg-type]
+    )
+    async with run_service(settings, token=TOKEN, backend=backend) as url:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        async with httpx.AsyncClient(
+            base_url=url,
+            headers=headers,
+            timeout=HANG_SECONDS,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=512),
+        ) as http:
+            yield Served(url, http)

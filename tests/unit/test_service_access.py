@@ -1,0 +1,55 @@
+"""The token of the service, as a header and as a part of the path."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UsageError
+from harness.service.access import admit, make_token, require_usable_token
+from harness.service.errors import ServiceError
+
+TOKEN = "a-token-of-forty-three-characters-0123456789"
+
+
+def test_a_header_admits() -> None:
+    assert admit(TOKEN, "/run_code", {"authorization": f"Bearer {TOKEN}"}, "a").path == "/run_code"
+
+
+def test_the_first_part_of_the_path_admits_and_is_removed() -> None:
+    assert admit(TOKEN, f"/{TOKEN}/v1/grade", {}, "a").path == "/v1/grade"
+
+
+def test_a_client_may_send_both() -> None:
+    admission = admit(TOKEN, f"/{TOKEN}/run_code", {"authorization": f"bearer {TOKEN}"}, "a")
+    assert admission.path == "/run_code"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/run_code", {}),
+        ("/run_code", {"authorization": "Bearer "}),
+        ("/run_code", {"authorization": "Bearer wrong"}),
+        ("/run_code", {"authorization": f"Basic {TOKEN}"}),
+        ("/run_code", {"authorization": f"Bearer {TOKEN}x"}),
+        (f"/{TOKEN[:-1]}/run_code", {}),
+        (f"/run_code/{TOKEN}", {}),
+        (f"//{TOKEN}/run_code", {}),
+        ("/\udcff/run_code", {"authorization": "Bearer \udcff"}),
+        ("", {}),
+    ],
+)
+def test_a_request_without_the_token_is_refused(path: str, headers: dict[str, str]) -> None:
+    with pytest.raises(ServiceError, match="lacks the token") as refused:
+        admit(TOKEN, path, headers, "a")
+    assert refused.value.status == 401
+
+
+def test_a_random_token_is_usable() -> None:
+    require_usable_token(make_token())
+
+
+@pytest.mark.parametrize("token", ["", "short", "with/slash-and-more-characters", "with space and more text"])
+def test_a_weak_or_unsendable_token_is_refused(token: str) -> None:
+    with pytest.raises(UsageError, match="the token has"):
+        require_usable_token(token)

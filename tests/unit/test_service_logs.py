@@ -1,0 +1,50 @@
+"""The log of the service: JSON, a line a record, without the token."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from harness.service.logs import log_as_json
+
+SECRET = "a-secret-token-of-a-service"
+
+
+def read_lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_record_is_one_line_of_json_with_its_fields(capfd: pytest.CaptureFixture[str]) -> None:
+    with log_as_json(1, secret=SECRET):
+        logging.getLogger("harness.service.test").info("a\nb", extra={"status": 200})
+    (line,) = read_lines(capfd.readouterr().err)
+    assert (line["message"], line["status"], line["level"]) == ("a\nb", 200, "info")
+
+
+def test_the_token_is_never_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    with log_as_json(2, secret=SECRET):
+        logger = logging.getLogger("some.library")
+        try:
+            raise ValueError(f"at /{SECRET}/run_code")
+        except ValueError:
+            logger.exception("failed at %s", SECRET, extra={"path": f"/{SECRET}/x"})
+    text = capfd.readouterr().err
+    assert SECRET not in text
+    assert text.count("[token]") >= 3
+
+
+def test_control_characters_of_a_client_are_escaped(capfd: pytest.CaptureFixture[str]) -> None:
+    with log_as_json(0, secret=SECRET):
+        logging.getLogger("harness.service.test").warning("\x1b[2J\u202e")
+    assert capfd.readouterr().err.isascii()
+
+
+@pytest.mark.parametrize(("verbosity", "expected"), [(0, 0), (1, 1)])
+def test_requests_are_logged_only_if_wanted(
+    verbosity: int, expected: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with log_as_json(verbosity, secret=SECRET):
+        logging.getLogger("harness.service.app").info("request")
+    assert len(read_lines(capfd.readouterr().err)) == expected

@@ -1,0 +1,51 @@
+"""The description of the service in OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.service.openapi import describe_operations, make_description_operations
+from harness.service.operations import Operation, RawReply
+from harness.service.running import list_operations
+
+DOCUMENT = describe_operations(list_operations())
+
+
+def list_references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return own + [each for inner in value.values() for each in list_references(inner)]
+    return [each for inner in value for each in list_references(inner)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("operation", list_operations(), ids=lambda each: f"{each.method} {each.path}")
+def test_every_operation_is_described(operation: Operation) -> None:
+    described = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    assert described["summary"] == operation.summary
+    assert ("requestBody" in described) == (operation.request is not None or operation.takes_bytes)
+
+
+def test_every_reference_leads_to_a_schema() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    references = list_references(DOCUMENT)
+    assert references
+    assert {each.removeprefix("#/components/schemas/") for each in references} <= set(schemas)
+
+
+def test_only_public_operations_need_no_token() -> None:
+    public = {
+        path for path, methods in DOCUMENT["paths"].items() for each in methods.values() if "security" in each
+    }
+    assert public == {"/health"}
+
+
+async def test_the_page_asks_nothing_of_any_other_host() -> None:
+    operations = {each.path: each for each in make_description_operations(list_operations())}
+    page = await operations["/docs"].handle(None, None)  # type: ignore[arg-type]
+    assert isinstance(page, RawReply)
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert b"<script" not in page.content
+    assert b"http://" not in page.content
+    assert b"https://" not in page.content

@@ -1,0 +1,198 @@
+"""The queue of the service: in turn between clients, bounded, and honest about the wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from harness.service.errors import BusyError, ShareUsedError
+from harness.service.queue import FIRST_SECONDS, FairQueue
+
+
+class Line:
+    """Requests that enter a queue, and the order in which they begin."""
+
+    def __init__(self, queue: FairQueue) -> None:
+        self.queue = queue
+        self.begun: list[str] = []
+        self._ends: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def send(self, name: str, *, wait_seconds: float = 60.0) -> None:
+        """Let a request enter. Its client is the part of its name before the hyphen."""
+        self._ends[name] = asyncio.Event()
+
+        async def work() -> None:
+            async with self.queue.enter(name.partition("-")[0], wait_seconds=wait_seconds):
+                self.begun.append(name)
+                await self._ends[name].wait()
+
+        self.tasks[name] = asyncio.create_task(work())
+        await let_all_run()
+
+    async def end(self, name: str) -> None:
+        self._ends[name].set()
+        await self.tasks[name]
+        await let_all_run()
+
+    async def end_all(self) -> None:
+        """End the requests in the order in which they begin."""
+        for place in range(len(self.tasks)):
+            await self.end(self.begun[place])
+
+
+async def let_all_run() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def open_line(places: int, *, most: int = 100, client_share: float = 1.0) -> AsyncIterator[Line]:
+    line = Line(FairQueue(places, most=most, client_share=client_share))
+    yield line
+    for task in line.tasks.values():
+        task.cancel()
+    await asyncio.gather(*line.tasks.values(), return_exceptions=True)
+
+
+async def test_requests_of_one_client_begin_in_their_order() -> None:
+    async with open_line(1) as line:
+        for number in range(4):
+            await line.send(f"a-{number}")
+        await line.end_all()
+        assert line.begun == ["a-0", "a-1", "a-2", "a-3"]
+
+
+async def test_no_more_requests_work_than_there_are_places() -> None:
+    async with open_line(2) as line:
+        for number in range(5):
+            await line.send(f"a-{number}")
+        assert (line.queue.working, line.queue.waiting) == (2, 3)
+
+
+async def test_a_request_of_another_client_does_not_wait_for_a_long_line() -> None:
+    async with open_line(1) as line:
+        for number in range(4):
+            await line.send(f"a-{number}")
+        await line.send("b-0")
+        await line.end("a-0")
+        assert line.begun == ["a-0", "b-0"]
+
+
+async def test_clients_take_turns() -> None:
+    async with open_line(1) as line:
+        for name in ("a-0", "a-1", "a-2", "b-0", "b-1", "c-0"):
+            await line.send(name)
+        await line.end_all()
+        assert line.begun == ["a-0", "b-0", "c-0", "a-1", "b-1", "a-2"]
+
+
+async def test_a_client_without_work_is_served_before_one_that_works() -> None:
+    async with open_line(2) as line:
+        for name in ("a-0", "a-1", "a-2", "b-0"):
+            await line.send(name)
+        await line.end("a-0")
+        assert line.begun[-1] == "b-0"
+
+
+async def test_a_request_that_would_wait_too_long_is_refused_at_once() -> None:
+    async with open_line(1) as line:
+        await line.send("a-0")
+        with pytest.raises(BusyError, match=r"can wait 0\.0 s"):
+            async with line.queue.enter("b", wait_seconds=FIRST_SECONDS / 2):
+                pytest.fail("the request was not refused")
+        assert line.queue.waiting == 0
+
+
+async def test_a_request_leaves_the_queue_when_its_wait_is_over() -> None:
+    async with open_line(1) as line:
+        await line.send("a-0")
+        await line.send("b-0", wait_seconds=FIRST_SECONDS * 1.5)
+        with pytest.raises(BusyError, match="no sandbox became free"):
+            await line.tasks["b-0"]
+        assert line.queue.waiting == 0
+        await line.end("a-0")
+        assert line.queue.working == 0
+
+
+async def test_a_full_queue_refuses() -> None:
+    async with open_line(1, most=2) as line:
+        for number in range(4):
+            await line.send(f"a-{number}")
+        with pytest.raises(BusyError, match="2 requests wait already"):
+            await line.tasks["a-3"]
+
+
+async def test_a_client_cannot_take_the_places_in_the_queue_that_others_need() -> None:
+    async with open_line(1, most=4, client_share=0.5) as line:
+        for name in ("a-0", "b-0", "a-1", "a-2", "a-3"):
+            await line.send(name)
+        with pytest.raises(ShareUsedError, match="2 requests in the queue"):
+            await line.tasks["a-3"]
+
+
+async def test_a_client_alone_may_fill_the_queue() -> None:
+    async with open_line(1, most=4, client_share=0.5) as line:
+        for number in range(5):
+            await line.send(f"a-{number}")
+        assert line.queue.waiting == 4
+
+
+async def test_a_cancelled_request_gives_its_place_in_the_line_up() -> None:
+    async with open_line(1) as line:
+        for name in ("a-0", "b-0", "c-0"):
+            await line.send(name)
+        line.tasks["b-0"].cancel()
+        await let_all_run()
+        await line.end("a-0")
+        assert line.begun == ["a-0", "c-0"]
+
+
+async def test_a_place_that_comes_at_the_moment_of_a_cancellation_goes_to_the_next_request() -> None:
+    async with open_line(1) as line:
+        for name in ("a-0", "b-0", "c-0"):
+            await line.send(name)
+        # Both happen before the request of b can run.
+        line._ends["a-0"].set()
+        await asyncio.sleep(0)
+        line.tasks["b-0"].cancel()
+        await let_all_run()
+        assert line.begun[-1] == "c-0"
+        await line.end("c-0")
+        assert (line.queue.working, line.queue.waiting) == (0, 0)
+
+
+async def test_nothing_of_a_client_is_kept_after_its_last_request() -> None:
+    async with open_line(1) as line:
+        for number in range(20):
+            await line.send(f"client{number}-0")
+        await line.end_all()
+        assert not line.queue._clients
+
+
+async def test_the_estimate_grows_with_the_time_of_requests() -> None:
+    now = 0.0
+    queue = FairQueue(1, most=10, clock=lambda: now)
+    for _ in range(200):
+        async with queue.enter("a", wait_seconds=60.0):
+            now += 2.0
+    async with queue.enter("a", wait_seconds=60.0):
+        assert queue.estimate_wait("b") == pytest.approx(2.0, rel=0.01)
+
+
+async def test_a_client_that_leaves_after_each_request_gets_no_more_than_its_turn() -> None:
+    async with open_line(1) as line:
+        for name in ("z-0", "a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "leaver-0"):
+            await line.send(name)
+        served = 0
+        while served < 8:
+            name = line.begun[served]
+            await line.end(name)
+            served += 1
+            if name.startswith("leaver"):
+                await line.send(f"leaver-{served}")
+        first = line.begun[1:7]
+        assert sum(name.startswith("leaver") for name in first) == 2, line.begun

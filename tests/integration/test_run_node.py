@@ -35,7 +35,6 @@ def describe_run(client: APIClient, **settings: Any) -> NodeSpec:
     assert found is not None
     return NodeSpec(
         RUN_ID,
-        reaper.namespace(),
         describe_config(selection),
         hash_inputs(selection),
         {},

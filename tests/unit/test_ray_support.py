@@ -85,7 +85,7 @@ def test_other_data_is_the_first_difference(tmp_path: Path) -> None:
 
 def test_messages_travel_as_plain_data() -> None:
     image = ImageContent("harness/python:0", "aa")
-    spec = NodeSpec("run", "space", {"benchmark": "mbpp"}, {"data": "bb"}, {}, {"python": image}, 60.0, 3)
+    spec = NodeSpec("run", {"benchmark": "mbpp"}, {"data": "bb"}, {}, {"python": image}, 60.0, 3)
     for message in (spec, Lease("a", 0, is_followed=True), Report(Stage.ACTING, transcript=b"x")):
         assert pickle.loads(pickle.dumps(message)) == message
 

@@ -35,8 +35,6 @@ class NodeSpec:
     """Everything from which a node prepares for the attempts of a run. No key of a model is in it."""
 
     run_id: str
-    # The namespace in the labels of containers.
-    namespace: str
     # The config as JSON.
     config: Mapping[str, Any]
     # The inputs of the run by their names, each with a SHA-256, or None for one that it does not have.

@@ -1,4 +1,4 @@
-"""A node of a run: it owns the engine of its machine, and makes the attempts that it gets leases for.
+"""A node of a run, which makes the attempts that it gets leases for.
 
 The process of the run calls the methods, by whatever means it reaches the machine. Arguments and results are
 plain data. Nothing here stores a record.
@@ -7,8 +7,6 @@ plain data. Nothing here stores a record.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -16,20 +14,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from harness.errors import HarnessError, SandboxError, UsageError
+from harness.errors import HarnessError, UsageError
 from harness.evaluation.attempt import AttemptSettings, RunStopped
 from harness.evaluation.concurrency import choose_concurrency
-from harness.evaluation.dead_runs import remove_dead_containers
-from harness.evaluation.executors.inputs import find_difference, hash_code, hash_inputs, read_config
-from harness.evaluation.executors.messages import (
-    ImageContent,
-    Lease,
-    NodeFacts,
-    NodeSpec,
-    Refusal,
-    Report,
-    Stop,
-)
+from harness.evaluation.executors.engine_node import EngineNode
+from harness.evaluation.executors.inputs import find_difference, hash_inputs, read_config
+from harness.evaluation.executors.messages import Lease, NodeSpec, Refusal, Report, Stop
 from harness.evaluation.executors.node_transcripts import NodeTranscripts
 from harness.evaluation.executors.record import discard_sandboxes, make_record
 from harness.evaluation.faults import Faults, RunStoppedError
@@ -38,27 +28,19 @@ from harness.evaluation.progress import ActiveAttempt, Stage
 from harness.evaluation.records import to_json
 from harness.evaluation.run_pool import make_pool
 from harness.evaluation.selection import Selection, select
-from harness.sandbox.backends import open_default_backend
-from harness.sandbox.backends.base import Backend, MovesImages
-from harness.sandbox.pool import count_gate_places
-from harness.sandbox.reaper import NAMESPACE_VARIABLE, remove_run
 from harness.shield import complete
 from harness.types import AttemptRecord, Status
-from harness.version import __version__
 
 # How often an attempt under way reports its stage and its transcript.
 REPORT_SECONDS = 1.0
 
 
-class Node:
+class Node(EngineNode):
     """Makes attempts of one run on this machine. Call `connect`, then `open`, then `make`, then `close`."""
 
     def __init__(self) -> None:
-        self._stack = contextlib.AsyncExitStack()
-        self._backend: Backend | None = None
+        super().__init__()
         self._samples: BinaryIO | None = None
-        self._archive: BinaryIO | None = None
-        self._run_id: str | None = None
         self._settings: AttemptSettings | None = None
         self._plan: dict[tuple[str, int], PlannedAttempt] = {}
         self._transcripts = NodeTranscripts()
@@ -66,46 +48,6 @@ class Node:
         # The attempts under way, and their number by task id.
         self._tasks: set[asyncio.Task[AttemptRecord]] = set()
         self._tasks_of: Counter[str] = Counter()
-
-    async def connect(self, namespace: str, *, needs_engine: bool) -> NodeFacts | Refusal:
-        """Connect to the engine of this machine and return its facts, or the reason why that fails.
-
-        `namespace` goes into the labels of all containers.
-        """
-        os.environ[NAMESPACE_VARIABLE] = namespace
-        try:
-            engine_id = None
-            if needs_engine:
-                opening = open_default_backend(is_supervised=True)
-                self._backend = await self._stack.enter_async_context(opening)
-                engine_id = await asyncio.to_thread(_require_moves_images(self._backend).identify_engine)
-            return NodeFacts(__version__, hash_code(), count_gate_places(), engine_id)
-        except HarnessError as error:
-            return Refusal(error.message, error.hint)
-
-    async def find_missing(self, images: tuple[ImageContent, ...]) -> list[str] | Refusal:
-        """Return the tags of the images that the engine lacks, or has with another content."""
-        try:
-            return [image.tag for image in images if await self._find_image(image) is None]
-        except HarnessError as error:
-            return Refusal(error.message, error.hint)
-
-    async def receive_image(self, part: bytes) -> Refusal | None:
-        """Take the next part of the archive of an image. An empty part ends it, and the engine loads it."""
-        try:
-            if self._archive is None:
-                # Without a name, so that a kill leaves no file.
-                self._archive = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  because later parts follow
-            if part:
-                await asyncio.to_thread(self._archive.write, part)
-                return None
-            archive, self._archive = self._archive, None
-            with archive:
-                archive.seek(0)
-                await asyncio.to_thread(_require_moves_images(self._backend).load_image, archive)
-        except (HarnessError, OSError) as error:
-            return Refusal(f"an image could not be loaded: {error}")
-        return None
 
     async def receive_samples(self, part: bytes) -> Refusal | None:
         """Take the next part of the samples file of the run."""
@@ -163,29 +105,22 @@ class Node:
             task.cancel()
         await _wait(*self._tasks)
         agent = None if self._settings is None else self._settings.agent
+        problem = None
         try:
             if (close := getattr(agent, "close", None)) is not None:
                 await asyncio.to_thread(close)
-            await self._stack.aclose()
         except HarnessError as error:
-            return Refusal(error.message, error.hint)
-        return None
+            problem = Refusal(error.message, error.hint)
+        return await super().close() or problem
 
     async def _open(self, spec: NodeSpec) -> int:
-        self._run_id = spec.run_id
         selection = await asyncio.to_thread(self._select, spec)
         config, backend = selection.config, self._backend
         images: dict[str, str] = {}
         if backend is not None:
             await asyncio.to_thread(backend.describe, runtime=config.runtime)
-            for name, image in spec.images.items():
-                if (image_id := await self._find_image(image)) is None:
-                    raise UsageError(f"image {image.tag} has another content on this engine than in the run")
-                images[name] = image_id
-            # This engine is that of no other node, so an earlier process of this node has left them.
-            await asyncio.to_thread(remove_run, backend, spec.run_id)
-            await asyncio.to_thread(remove_dead_containers, backend, self._notes.note)
-            self._stack.push_async_callback(asyncio.to_thread, remove_run, backend, spec.run_id)
+            images = await self.find_images(spec.images)
+            await self.own_containers(spec.run_id, self._notes.note)
         pool = await self._stack.enter_async_context(make_pool(backend, selection, images, spec.run_id))
         self._plan = {planned.key: planned for planned in selection.plan}
         self._settings = AttemptSettings(
@@ -226,11 +161,6 @@ class Node:
         if difference is not None:
             raise UsageError(difference, hint="give the node the same data and files as the run")
         return selection
-
-    async def _find_image(self, image: ImageContent) -> str | None:
-        """Return the id of an image with this content, None if the engine has none."""
-        found = await asyncio.to_thread(_require_moves_images(self._backend).find_image, image.tag)
-        return found.id if found is not None and found.content_sha256 == image.sha256 else None
 
     def _report(self, planned: PlannedAttempt, stage: Stage) -> Report:
         transcript, is_first = self._transcripts.read(*planned.key)
@@ -280,12 +210,6 @@ def _describe_stop(stopped: RunStoppedError | None) -> Stop:
     if stopped is None:
         return Stop("the attempt was stopped", None, of_machine=True)
     return Stop(stopped.message, stopped.hint, stopped.of_machine)
-
-
-def _require_moves_images(backend: Backend | None) -> MovesImages:
-    if isinstance(backend, MovesImages):
-        return backend
-    raise SandboxError("the backend of this machine cannot copy images")
 
 
 def _copy(source: BinaryIO, path: Path) -> None:

@@ -5,24 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
 from harness.evaluation.executors.base import Work, group_attempts
+from harness.evaluation.executors.inputs import describe_config, hash_inputs
 from harness.evaluation.executors.leases import LeaseBook
-from harness.evaluation.executors.messages import Lease, Report, Stop
+from harness.evaluation.executors.messages import ImageContent, Lease, NodeSpec, Report, Stop
+from harness.evaluation.executors.node import Node
 from harness.evaluation.executors.ray_cluster import connect_ray
+from harness.evaluation.executors.ray_members import RayMembers
 from harness.evaluation.executors.ray_nodes import (
+    PREPARE_SECONDS,
+    Ask,
     NodeLost,
     NodeOpener,
-    NodeRefused,
+    NodeWork,
     RayNode,
-    find_alive_nodes,
+    describe_images,
 )
 from harness.evaluation.faults import RunStoppedError
 from harness.evaluation.observer import RunObserver
@@ -38,10 +40,7 @@ from harness.types import AttemptRecord, Status, Verdict
 
 # An attempt whose node was lost in this many tries ends as an infra error.
 LEASE_TRIES = 10
-# A node that was lost this often takes no further part.
-NODE_STARTS = 3
-# How often the run looks for nodes that have come, or have come back.
-LOOK_SECONDS = 2.0
+_PART_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,133 +75,83 @@ async def open_ray_executor(
         UsageError: if there is no cluster, or none of its nodes can take part.
     """
     async with connect_ray(address) as ray:
-        opener = await asyncio.to_thread(
-            NodeOpener,
-            ray,
-            run.selection,
-            run.backend,
-            run.image_tags,
-            run_id=run.run_id,
-            wait_seconds=run.wait_seconds,
-            start_tries=run.start_tries,
-        )
-        executor = RayExecutor(ray, opener, run, observer)
+        work = await asyncio.to_thread(_plan_nodes, run)
+        opener = NodeOpener(ray, work, run.backend)
+        members = RayMembers(ray, opener, observer.note, wait_seconds=run.wait_seconds)
+        executor = RayExecutor(members, run, observer)
         try:
             await executor.open()
             yield executor
         finally:
-            await complete(executor.close())
+            await complete(members.close())
+
+
+def _plan_nodes(run: RayRun) -> NodeWork:
+    """Return what each node needs for the run. Raises SandboxError and UsageError."""
+    selection = run.selection
+    images: Mapping[str, ImageContent] = {}
+    if selection.images:
+        assert run.backend is not None, "a run with images has an engine"  # noqa: S101
+        images = describe_images(run.backend, run.image_tags)
+    spec = NodeSpec(
+        run_id=run.run_id,
+        config=describe_config(selection),
+        inputs=hash_inputs(selection),
+        unsound=dict(selection.benchmark.quarantined),
+        images=images,
+        wait_seconds=run.wait_seconds,
+        start_tries=run.start_tries,
+    )
+    samples = None if selection.config.samples is None else Path(selection.config.samples)
+
+    async def prepare(actor: Any, ask: Ask) -> int:
+        if samples is not None:
+            for part in _read_parts(samples):
+                await ask(actor.receive_samples.remote(part), PREPARE_SECONDS)
+        places: int = await ask(actor.open.remote(spec), PREPARE_SECONDS)
+        return places
+
+    return NodeWork(Node, images, prepare)
 
 
 @dataclass(slots=True)
 class RayExecutor:
     """Leases attempts to the nodes of a cluster, and stores what they report. Implements `Executor`."""
 
-    _ray: Any
-    _opener: NodeOpener
+    _members: RayMembers
     _run: RayRun
     _observer: RunObserver
-    # The nodes that make attempts, by id.
-    _nodes: dict[str, RayNode] = field(default_factory=dict)
-    # The reasons of nodes that take no part, by id.
-    _refused: dict[str, str] = field(default_factory=dict)
-    _starting: set[str] = field(default_factory=set)
-    # The tasks that prepare nodes during the run.
-    _preparing: set[asyncio.Task[Any]] = field(default_factory=set)
-    _losses: Counter[str] = field(default_factory=Counter)
-    _alone_since: float | None = None
 
     async def open(self) -> None:
         """Prepare the nodes of the cluster. Raises UsageError if none of them can take part."""
-        found = await find_alive_nodes(self._ray)
-        await asyncio.gather(*(self._start(node_id, name) for node_id, name in found.items()))
-        if not self._nodes:
-            reasons = "; ".join(self._refused.values()) or "the cluster has no node"
-            raise UsageError(
-                f"no node of the Ray cluster can make attempts: {reasons}",
-                hint="each node needs this version of harness, a Docker engine and the data",
-            )
-        shown = ", ".join(f"{node.name} ({node.places} attempts at a time)" for node in self._nodes.values())
+        await self._members.open()
+        shown = ", ".join(f"{node.name} ({node.places} attempts at a time)" for node in self._members)
         self._observer.note(f"Ray nodes: {shown}")
 
     def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
-        places = sum(node.places for node in self._nodes.values())
+        places = sum(node.places for node in self._members)
         return min(places, max(len(self._group(attempts)), 1))
 
     async def execute(self, work: Work) -> None:
         book = LeaseBook(self._group(work.attempts))
+
+        async def join(node: RayNode) -> None:
+            self._observer.note(f"{node.name} joins the run ({node.places} attempts at a time)")
+            await self._serve(node, work, book)
+
         try:
             async with asyncio.TaskGroup() as group:
-                for node in list(self._nodes.values()):
+                for node in self._members:
                     group.create_task(self._serve(node, work, book))
-                looking = group.create_task(self._look_for_nodes(group, work, book))
+                looking = group.create_task(self._members.look(group, join))
                 await book.wait_until_done()
                 looking.cancel()
         except BaseExceptionGroup as failures:
             # The first failure cancelled everything else.
             raise failures.exceptions[0] from None
 
-    async def close(self) -> None:
-        """End all nodes, with their attempts and containers."""
-        nodes, self._nodes = list(self._nodes.values()), {}
-        await asyncio.gather(*(self._end(node) for node in nodes))
-
     def _group(self, attempts: Sequence[PlannedAttempt]) -> list[list[PlannedAttempt]]:
         return group_attempts(attempts, in_parallel=getattr(self._run.selection.agent, "waits", True))
-
-    async def _start(self, node_id: str, name: str) -> RayNode | None:
-        """Prepare a node and return it, None if it takes no part."""
-        self._starting.add(node_id)
-        try:
-            node = self._nodes[node_id] = await self._opener.open_node(node_id, name)
-        except NodeRefused as refused:
-            self._refused[node_id] = str(refused)
-            self._observer.note(f"{refused}; it makes no attempts")
-            return None
-        finally:
-            self._starting.discard(node_id)
-        return node
-
-    async def _look_for_nodes(self, group: asyncio.TaskGroup, work: Work, book: LeaseBook) -> None:
-        """Give work to nodes that come during the run. Raises RunStoppedError if none is left for long."""
-        try:
-            while True:
-                await asyncio.sleep(LOOK_SECONDS)
-                for node_id, name in (await find_alive_nodes(self._ray)).items():
-                    if node_id in self._nodes or node_id in self._starting or node_id in self._refused:
-                        continue
-                    if self._opener.is_engine_taken(node_id):
-                        continue
-                    group.create_task(self._start_and_serve(node_id, name, work, book))
-                self._require_nodes()
-        finally:
-            # A node that is not ready by the end of the run has nothing left to do.
-            for task in self._preparing:
-                task.cancel()
-
-    def _require_nodes(self) -> None:
-        if self._nodes or self._starting:
-            self._alone_since = None
-            return
-        now = time.monotonic()
-        self._alone_since = now if self._alone_since is None else self._alone_since
-        if now - self._alone_since >= self._run.wait_seconds:
-            raise RunStoppedError(
-                f"no node of the Ray cluster is left, and none came within {self._run.wait_seconds:.0f} s",
-                hint="when a node is back, finish the run with --resume",
-            )
-
-    async def _start_and_serve(self, node_id: str, name: str, work: Work, book: LeaseBook) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a task group runs it"  # noqa: S101
-        self._preparing.add(task)
-        try:
-            node = await self._start(node_id, name)
-        finally:
-            self._preparing.discard(task)
-        if node is not None:
-            self._observer.note(f"{node.name} joins the run ({node.places} attempts at a time)")
-            await self._serve(node, work, book)
 
     async def _serve(self, node: RayNode, work: Work, book: LeaseBook) -> None:
         """Give a node attempts until every attempt has a record, or until the node is lost."""
@@ -214,19 +163,7 @@ class RayExecutor:
             losses, others = failures.split(NodeLost)
             if others is not None or losses is None:
                 raise failures.exceptions[0] from None
-            await self._lose(node, str(losses.exceptions[0]))
-
-    async def _lose(self, node: RayNode, reason: str) -> None:
-        self._losses[node.id] += 1
-        self._nodes.pop(node.id, None)
-        self._observer.note(f"{node.name} is lost: {reason}; other nodes repeat its attempts")
-        await complete(self._end(node))
-        if self._losses[node.id] >= NODE_STARTS:
-            self._refused[node.id] = f"{node.name} was lost {NODE_STARTS} times"
-
-    async def _end(self, node: RayNode) -> None:
-        if (problem := await self._opener.end_node(node)) is not None:
-            self._observer.note(problem)
+            self._members.lose(node, str(losses.exceptions[0]))
 
     async def _work_off(self, node: RayNode, work: Work, book: LeaseBook) -> None:
         """Make units of attempts in one place of a node. Raises NodeLost."""
@@ -251,8 +188,9 @@ class RayExecutor:
     ) -> AttemptRecord:
         """Return the record of an attempt that a node makes. Raises NodeLost and RunStoppedError."""
         lease = Lease(planned.task.id, planned.number, is_followed)
-        async with contextlib.aclosing(node.make(lease)) as reports:
+        async with contextlib.aclosing(node.stream("make", lease)) as reports:
             async for report in reports:
+                assert isinstance(report, Report), "`Node.make` yields nothing else"  # noqa: S101
                 active.enter(report.stage)
                 for note in report.notes:
                     self._observer.note(f"{node.name}: {note}")
@@ -280,6 +218,12 @@ class RayExecutor:
         verdict = Verdict(Status.INFRA_ERROR, None, {"tries": LEASE_TRIES}, evidence)
         reference = self._run.selection.benchmark.references[planned.task.id]
         return build_record(planned, reference, verdict, submission=None, duration_seconds=0.0)
+
+
+def _read_parts(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while part := file.read(_PART_BYTES):
+            yield part
 
 
 def _open_transcript(folder: Path, name: str, *, is_new: bool) -> int:

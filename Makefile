@@ -50,9 +50,10 @@ browser:
 	  || echo 'note: no Chromium, so no test opens the HTML report or the viewer (Debian: sudo apt-get install chromium)'
 
 # Group tests by file, because the tests of one file share containers and runs. tests/conftest.py orders the
-# files, the longest first.
-test: setup browser ## run all tests: make test [WORKERS=2] [ARGS="-k name"]
-	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2) \
+# files, the longest first. There are more workers than cores, because many tests wait for a time limit or for
+# Docker. The unit tests do not wait.
+test: setup browser ## run all tests: make test [WORKERS=4] [ARGS="-k name"]
+	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),4) \
 	  --dist loadfile --no-loadscope-reorder) $(ARGS)
 
 test-unit: $(STAMP) ## run the tests that need no engine: make test-unit [ARGS="-k name"]

@@ -33,7 +33,9 @@ def _require_variable(name: str) -> None:
 class CommandSettings(BaseModel):
     """The program, the place where it runs, and the way in which it submits."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     cmd: str | None = Field(default=None, min_length=1)
     """The command, split into arguments as a shell splits it. No shell runs it."""

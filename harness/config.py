@@ -24,7 +24,7 @@ from harness.command_settings import CommandSettings
 from harness.discovery import names_python_file
 from harness.errors import UsageError, quote_value
 from harness.mcp_settings import McpServer, list_servers, require_unique_names
-from harness.models.endpoint import Api, Endpoint
+from harness.models.endpoint import Api, Endpoint, require_base_url
 from harness.models.settings import GenerationSettings
 from harness.models.spending import Budget
 from harness.sandbox.limits import Limits
@@ -44,6 +44,8 @@ def _convert_id(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+# The agent of a config that names neither an agent nor a model: it submits the reference solutions.
+DEFAULT_AGENT = "oracle"
 TaskId = Annotated[str, BeforeValidator(_convert_id, json_schema_input_type=str | int)]
 # Difficulties of some benchmarks are numbers.
 Name = TaskId
@@ -68,6 +70,11 @@ def read_shard(text: str) -> tuple[int, int]:
     return number, shards
 
 
+def _list_one(value: object) -> object:
+    """Return a single name as a list, because many selections have only one."""
+    return [value] if isinstance(value, str) else value
+
+
 def _require_shard(text: str) -> str:
     read_shard(text)
     return text
@@ -83,17 +90,19 @@ AgentPrompt = Annotated[str, AfterValidator(_require_statement)]
 class RunConfig(BaseModel):
     """All settings of a run."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     benchmark: str
     """The name of a benchmark, or the path of your own (.yaml, or .py, which runs on the host)."""
-    agent: str = "oracle"
+    agent: str = DEFAULT_AGENT
     """The name of an agent, FILE.py, or module:Name."""
     command: CommandSettings = Field(default_factory=CommandSettings)
     """The program that the agent `command` runs, or changes to that of an agent that is such a program."""
     model: str | None = Field(default=None, min_length=1)
     """A key of `endpoints`, or the name of a model at `base_url`."""
-    base_url: str | None = None
+    base_url: Annotated[str, AfterValidator(require_base_url)] | None = None
     """The URL of the model's server, such as http://localhost:8000/v1."""
     api: Api | None = None
     """The API of the model at `base_url`. Without it, `chat`."""
@@ -126,11 +135,11 @@ class RunConfig(BaseModel):
     """The strata of `stratified`: `category`, `difficulty`, or the kind of a label. Default: `category`."""
     task_ids: list[TaskId] = Field(default_factory=list)
     """Select only these tasks."""
-    filter_category: list[str] = Field(default_factory=list)
+    filter_category: Annotated[list[str], BeforeValidator(_list_one)] = Field(default_factory=list)
     """Select only tasks of these categories."""
-    filter_difficulty: list[Name] = Field(default_factory=list)
+    filter_difficulty: Annotated[list[Name], BeforeValidator(_list_one)] = Field(default_factory=list)
     """Select only tasks of these difficulties."""
-    filter_tags: list[Name] = Field(default_factory=list)
+    filter_tags: Annotated[list[Name], BeforeValidator(_list_one)] = Field(default_factory=list)
     """Select only tasks that have all of these tags, such as `leetcode` or `platform=leetcode`."""
     include_quarantined: bool = False
     """Whether tasks with a wrong reference take part."""

@@ -21,6 +21,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # are read only where they are used.
 _SERVERS = "mcp_servers"
 _SECRET = frozenset(("env", "headers"))
+_URL = "url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,10 @@ def expand_variables(
             return {
                 key: inner if key in kept else expand(inner, (*keys, key)) for key, inner in value.items()
             }
+        if keys[0] == _SERVERS and keys[-1] == _URL and isinstance(value, str) and "?" in value:
+            # Its query may hold a secret, as the headers do.
+            head, _, query = value.partition("?")
+            return f"{expand(head, keys) or ''}?{query}"
         if isinstance(value, list):
             return [expand(inner, (*keys, place)) for place, inner in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:

@@ -25,6 +25,7 @@ AgentError is not in this tree, because agents raise it. It ends an attempt, and
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 # A message quotes at most this many characters of a value that somebody else wrote.
 QUOTED_CHARACTERS = 200
+# The task ids among which an error looks for a similar one.
+_COMPARED_IDS = 10_000
 # Our own wording, because pydantic's messages name types and functions of Python.
 _REQUIREMENTS = {
     "greater_than_equal": "must be at least {ge}",
@@ -135,16 +138,29 @@ def describe_requirement(error: Mapping[str, Any]) -> str:
         for name, value in error.get("ctx", {}).items()
     }
     text = error["msg"] if pattern is None else pattern.format(**limits)
-    return (
-        text if error["type"] in ("missing", "value_error") else f"{text}, not {quote_value(error['input'])}"
-    )
+    if error["type"] in ("missing", "value_error") or _may_be_secret(error):
+        return text
+    return f"{text}, not {quote_value(error['input'])}"
+
+
+def _may_be_secret(error: Mapping[str, Any]) -> bool:
+    """Return whether a value must not be quoted, by its name or those in it."""
+    from harness.secret_forms import names_secret
+
+    names = [str(part) for part in error.get("loc", ())]
+    if any(names_secret(name) or name in ("env", "headers") for name in names):
+        return True
+    # A group of settings may hold one whose name says so.
+    return isinstance(error["input"], dict | list | tuple) and names_secret(str(error["input"]))
 
 
 def quote_value(value: Any) -> str:
-    """Return a value as JSON, or the start and the length of a long one."""
+    """Return a value as JSON without the secrets of URLs, or the start and the length of a long one."""
     import json  # here, because `harness --help` loads this file and needs no JSON
 
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    from harness.secret_forms import hide_url_secrets
+
+    text = hide_url_secrets(json.dumps(value, ensure_ascii=False, default=str))
     if len(text) <= QUOTED_CHARACTERS:
         return text
     return f"{text[:QUOTED_CHARACTERS]}... ({len(text):,} characters in all)"
@@ -190,5 +206,7 @@ def _nearest_id(task_id: str, known: Collection[str]) -> str | None:
     for each in known:
         if each.lower() == wanted or each.lower().endswith(f"/{wanted}"):
             return each
-    near = difflib.get_close_matches(task_id, known, n=1, cutoff=0.5)
+    # The comparison of a pair takes some microseconds, and there may be a million tasks.
+    compared = itertools.islice(known, _COMPARED_IDS)
+    near = difflib.get_close_matches(task_id, compared, n=1, cutoff=0.5)
     return near[0] if near else None

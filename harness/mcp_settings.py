@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from harness.errors import UsageError
+from harness.secret_forms import describe_url_value, is_secret_parameter
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # Keys of other tools that harness does not obey, and the reasons.
@@ -23,7 +24,9 @@ WORKDIR = "{workdir}"
 class McpServer(BaseModel):
     """All settings of a server."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True, strict=True
+    )
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")
     command: str | None = Field(default=None, min_length=1)
@@ -32,7 +35,8 @@ class McpServer(BaseModel):
     env: dict[str, str] = Field(default_factory=dict)
     """Variables of the program's environment. `${VAR}` is replaced when the program starts."""
     url: str | None = None
-    """A server that runs already, by streamable HTTP."""
+    """A server that runs already, by streamable HTTP. A secret in its query is a `${VAR}`, which is replaced
+    when the connection is made."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers of each request to `url`. Each holds a `${VAR}`, because they are secrets."""
     where: Literal["host", "sandbox"] = "host"
@@ -65,11 +69,24 @@ class McpServer(BaseModel):
     @field_validator("url")
     @classmethod
     def _require_url(cls, url: str | None) -> str | None:
-        parts = urlsplit(url or "http://localhost")
+        if url is None:
+            return None
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise ValueError("must be a URL such as http://localhost:8000/mcp") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"must be a URL such as http://localhost:8000/mcp, not '{url}'")
+            raise ValueError(f"must be a URL such as http://localhost:8000/mcp{describe_url_value(url)}")
         if parts.username or parts.password:
             raise ValueError("must hold no user name or password; write headers with a ${VARIABLE} instead")
+        if parts.fragment:
+            raise ValueError("must hold no fragment, because no server gets it")
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if is_secret_parameter(name, value):
+                raise ValueError(
+                    f"must take the parameter '{name}' from an environment variable, such as "
+                    f"'{name}=${{TOKEN}}', because the run folder keeps the config"
+                )
         return url
 
     @field_validator("headers")
@@ -148,6 +165,13 @@ def require_unique_names(servers: list[McpServer]) -> list[McpServer]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"must have different names, and '{twice[0]}' stands there twice")
     return servers
+
+
+def expand_url(url: str, variables: Mapping[str, str], *, where: str) -> str:
+    """Return a URL with the variables of its query replaced. Raises UsageError for one that is not set."""
+    head, sign, query = url.partition("?")
+    found = {name: quote(value, safe="") for name, value in variables.items()}
+    return head + sign + expand_values({"url": query}, found, where=where)["url"]
 
 
 def expand_values(values: Mapping[str, str], variables: Mapping[str, str], *, where: str) -> dict[str, str]:

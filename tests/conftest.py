@@ -34,31 +34,54 @@ NEED_ENGINE = ("backend", "e2e", "integration", "security")
 # The files whose tests take longest, the longest first. Each worker takes whole files in the order of the
 # collection, and a long file that starts last keeps the other workers waiting.
 LONGEST_FIRST = (
-    "e2e/test_real_data.py",
     "security/test_shell_state.py",
-    "e2e/test_run_interrupts.py",
-    "integration/test_unusual_stdin_programs.py",
     "e2e/test_audit_command.py",
-    "e2e/test_answer_runs.py",
-    "integration/test_hub.py",
-    "security/test_changed_machines.py",
-    "e2e/test_engine_outages.py",
-    "e2e/test_data_command.py",
-    "e2e/test_run.py",
-    "integration/test_machine_copies.py",
-    "e2e/test_agentbench_run.py",
-    "e2e/test_exec_command.py",
-    "e2e/test_doctor_command.py",
-    "calibration/test_calibration.py",
-    "e2e/test_own_benchmark.py",
+    "e2e/test_real_data.py",
     "security/test_hostile_programs.py",
     "security/test_attacks_on_naive_graders.py",
+    "security/test_learning_over_samples.py",
     "security/test_processor_time_relays.py",
-    "integration/test_doctor.py",
+    "integration/test_hub.py",
+    "e2e/test_run_interrupts.py",
+    "e2e/test_chat_runs.py",
+    "security/test_database_attacks.py",
+    "integration/test_machine_copies.py",
+    "e2e/test_engine_outages.py",
+    "e2e/test_exports_in_readers.py",
+    "e2e/test_command_agent.py",
+    "integration/test_unusual_stdin_programs.py",
     "security/test_lost_sandboxes.py",
-    "e2e/test_predictions.py",
-    "e2e/test_run_resume.py",
+    "integration/test_doctor.py",
     "integration/test_time_limits.py",
+    "e2e/test_exec_command.py",
+    "e2e/test_killed_runs.py",
+    "e2e/test_run.py",
+    "security/test_changed_machines.py",
+    "security/test_containment.py",
+    "e2e/test_isolation_option.py",
+    "e2e/test_answer_runs.py",
+    "e2e/test_mcp_servers_in_sandbox.py",
+    "chaos/test_chaos.py",
+    "e2e/test_mcp_command.py",
+    "e2e/test_predictions.py",
+    "e2e/test_worlds_run.py",
+    "e2e/test_exports.py",
+    "e2e/test_run_resume.py",
+    "e2e/test_public_agents.py",
+    "e2e/test_run_log_secrets.py",
+    "e2e/test_shard_runs.py",
+    "e2e/test_replay_runs.py",
+    "e2e/test_failures.py",
+    "e2e/test_process.py",
+    "e2e/test_doctor_command.py",
+    "security/test_network_meetings.py",
+    "integration/test_images.py",
+    "integration/test_database.py",
+    "backend/test_backend.py",
+    "e2e/test_agentbench_run.py",
+    "e2e/test_data_command.py",
+    "e2e/test_own_benchmark.py",
+    "calibration/test_calibration.py",
     "integration/test_sandbox_limits.py",
 )
 
@@ -170,9 +193,9 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Leave all modules and tests out of later garbage collections, and collect less often.
 
-    A full collection would visit their million objects. That took a sixth of the time of the unit tests.
+    A full collection would visit their million objects. That took a sixth of the time of the unit tests. One
+    here would take half a second in each worker, and would find a few megabytes.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     gc.enable()

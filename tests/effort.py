@@ -1,7 +1,7 @@
 """The number of cases that the tests try: a part by default, all with HARNESS_TESTS=thorough.
 
-The default lets `make test-unit` end in half a minute. Every change must pass it. All cases are for a run at
-night: `HARNESS_TESTS=thorough make test-unit`.
+Every change must pass the default, which has each principle once. All cases are for a run at night:
+`HARNESS_TESTS=thorough make test`.
 """
 
 from __future__ import annotations

@@ -40,12 +40,12 @@ from harness.evaluation.manifest import SCHEMA_VERSION
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import plan_attempts, select_tasks
 from harness.evaluation.run import Run, open_run
+from harness.evaluation.run_files import read_run_file
 from harness.evaluation.run_signature import SIGNATURE, is_signature, sign
 from harness.evaluation.selection import Selection
 from harness.evaluation.store import MANIFEST, read_manifest, replace_file
 from harness.evaluation.trust import list_effects, refuse_effects
 from harness.evaluation.unread import refuse_unread_isolation
-from harness.inputs.files import read_input
 from harness.inputs.json_text import parse_json
 from harness.sandbox.limits import Limits
 from harness.types import AttemptRecord, DataSource, Status, Task
@@ -316,7 +316,7 @@ def plan_resumed_audit(folder: Path, *, is_trusted: bool = False, notify: Callab
     """
     path = folder / AUDIT
     try:
-        about = parse_json(read_input(path))
+        about = parse_json(read_run_file(folder, AUDIT))
         config = RunConfig.model_validate(about["config"], strict=False)
         unsigned = {name: value for name, value in about.items() if name != SIGNATURE}
         if not is_trusted and not is_signature(about.get(SIGNATURE), ["audit", unsigned]):
@@ -375,7 +375,8 @@ async def _count_containers(run: Run) -> int:
 
 def _find_run(folder: Path, agent: str) -> Path | None:
     """Return the folder of an agent's run that an earlier start of the audit made, None without one."""
-    runs = [path.parent for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    # The folder may be somebody else's, and a link in it could lead to another run, which would be resumed.
+    runs = [path.parent for path in sorted(folder.glob(f"*/{MANIFEST}")) if not path.parent.is_symlink()]
     return next((run for run in runs if read_manifest(run).get("agent") == agent), None)
 
 

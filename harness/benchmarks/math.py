@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from harness.benchmarks.benchmark import Definition, Split
+from harness.benchmarks.option_effects import NO_EFFECT
 from harness.benchmarks.options import Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS
 from harness.data.hub import HubDataset
@@ -81,7 +82,7 @@ class MathOptions(Options):
     """The choice of problems by `level` (1 to 5) and `type`, each one value or several; none takes all."""
 
     level: Annotated[list[Level], BeforeValidator(_listify)] = Field(default_factory=list)
-    type: Annotated[list[str], BeforeValidator(_listify)] = Field(default_factory=list)
+    type: Annotated[list[str], BeforeValidator(_listify), NO_EFFECT] = Field(default_factory=list)
 
 
 def configure(definition: Definition, options: Mapping[str, Any]) -> Definition:

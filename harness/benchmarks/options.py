@@ -18,7 +18,9 @@ from harness.errors import UsageError, describe_requirement, unknown_name
 class Options(BaseModel):
     """The base of all models of options. An unknown name is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
 
 Some = TypeVar("Some", bound=Options)

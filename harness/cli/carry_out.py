@@ -16,11 +16,12 @@ from harness.cli.error_lines import print_error
 from harness.cli.interrupts import Interrupted, run_until_signal
 from harness.cli.log_lines import show_log
 from harness.cli.stdin_samples import STDIN, store_stdin_samples
-from harness.config import RunConfig
+from harness.config import DEFAULT_AGENT, RunConfig
 from harness.errors import UsageError
 from harness.evaluation.changes import Change
 from harness.evaluation.manifest import describe_isolation, read_tool_mode
 from harness.evaluation.observer import RunObserver
+from harness.evaluation.plan import list_task_ids
 from harness.evaluation.replayed import describe_difference
 from harness.evaluation.resume import read_unsound_references
 from harness.evaluation.retry import Retry, begin_retry, list_remaining
@@ -37,6 +38,8 @@ from harness.text import escape_terminal
 
 # The numbers of objects, and of younger collections, after which each generation is collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
+# The ids of tasks that a dry run prints.
+_SHOWN_IDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,10 @@ def _carry_out(
     notify = display.note
     for notice in notices:
         notify(notice)
+    if not output.quiet and config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set:
+        notify(f"no model is set: running the reference solutions (agent {DEFAULT_AGENT})")
+        if config.agent_prompt is not None:
+            notify("agent_prompt is for a model, so add to the config: model: NAME")
     # The config in a manifest has every setting, so that one which nobody reads shows no mistake.
     is_recorded = resume is not None or repeat is not None
     selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
@@ -199,7 +206,12 @@ def carry_out_merge(
         is_trusted=is_trusted,
         notify=display.note,
     ) as merged:
-        _finish(merged, output)
+        try:
+            _finish(merged, output)
+        except StorageError as error:
+            # The merged run itself is complete.
+            hint = error.hint or f"make room, then run: harness run --resume {merged.folder}"
+            raise StorageError(error.message, hint=hint) from error
         code = _exit_code(merged, output)
     if code:
         raise typer.Exit(code)
@@ -254,10 +266,11 @@ def _finish(run: Run, output: OutputOptions) -> None:
 
 
 def _show(run: Run, output: OutputOptions) -> None:
+    from harness.reports.run_conditions import list_conditions
     from harness.reports.table import print_record_details, print_summary, title_run
 
     config = run.selection.config
-    unfinished = len(run.selection.plan) - len(run.store.finished)
+    unfinished = sum(not run.store.is_finished(planned.key) for planned in run.selection.plan)
     notes = (
         [f"{count(unfinished, 'attempt')} unfinished: harness run --resume {run.folder}"]
         if unfinished
@@ -279,6 +292,7 @@ def _show(run: Run, output: OutputOptions) -> None:
         attempts=run.records(),
         tool_mode=read_tool_mode(run.manifest),
         isolation=describe_isolation(run.manifest),
+        conditions=list_conditions(run.manifest),
     )
 
 
@@ -316,7 +330,18 @@ def _print_plan(selection: Selection, remaining: Collection[tuple[str, int]] | N
         typer.echo(f"model      {shown}")
     typer.echo(f"tasks      {len(tasks)} of {len(selection.benchmark.tasks)}")
     typer.echo(f"attempts   {len(selection.plan)}")
+    _print_choice(selection.config, list_task_ids(selection.plan))
     if remaining is not None:
         typer.echo(f"finished   {len(selection.plan) - len(remaining)}")
         typer.echo(f"remaining  {len(remaining)}")
     typer.echo("dry run: nothing was started")
+
+
+def _print_choice(config: RunConfig, task_ids: Sequence[str]) -> None:
+    """Print how the tasks were sampled, and the ids of the first ones."""
+    if config.sample_size is not None:
+        strata = "" if config.stratify_by is None else f", strata by {config.stratify_by}"
+        typer.echo(f"sampling   {config.sampling}, seed {config.seed}{strata}")
+    shown = ", ".join(task_ids[:_SHOWN_IDS])
+    more = f", and {len(task_ids) - _SHOWN_IDS:,} more" if len(task_ids) > _SHOWN_IDS else ""
+    typer.echo(f"ids        {escape_terminal(shown, LONG)}{more}")

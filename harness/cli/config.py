@@ -41,7 +41,10 @@ def show(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print a config as a run would use it: with the files that it extends, and with its variables."""
+    """Print a config as a run would use it: with the files that it extends, and with its variables.
+
+    Secrets are shown as [key].
+    """
     import json
 
     from harness.config import load_config
@@ -56,7 +59,7 @@ def show(
         for line in _list_origins(read_config_file(file)):
             typer.echo(line)
         return
-    values = config.model_dump(mode="json", exclude_unset=not defaults)
+    values = _hide_secrets(config.model_dump(mode="json", exclude_unset=not defaults))
     typer.echo(json.dumps(values, indent=2) if as_json else write_yaml(values).rstrip("\n"))
 
 
@@ -103,6 +106,25 @@ def schema() -> None:
     typer.echo(json.dumps(build_config_schema(), indent=2))
 
 
+def _hide_secrets(value: Any, name: str = "") -> Any:
+    """Return a value without the texts whose name says that they are secrets, and without those in URLs.
+
+    A text that is an environment variable, as `${NAME}`, stays.
+    """
+    from harness.mcp_settings import VARIABLE
+    from harness.secret_forms import HIDDEN_KEY, hide_url_secrets, names_secret
+
+    if isinstance(value, dict):
+        return {key: _hide_secrets(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_hide_secrets(inner, name) for inner in value]
+    if not isinstance(value, str):
+        return value
+    if names_secret(name) and not VARIABLE.search(value):
+        return HIDDEN_KEY
+    return hide_url_secrets(value)
+
+
 def _list_origins(file: ConfigFile) -> list[str]:
     """Return a line for each value of a file and of those that it extends: `file:line  key: value`.
 
@@ -126,6 +148,6 @@ def _list_origins(file: ConfigFile) -> list[str]:
         shown = '"..."' if is_secret(keys) else json.dumps(value, default=str)
         lines.append((file.locate(keys), f"{'.'.join(map(str, keys))}: {shown}"))
 
-    walk(file.values, ())
+    walk(_hide_secrets(file.values), ())
     width = max((len(place) for place, _ in lines), default=0)
     return [f"{place:<{width}}  {text}" for place, text in lines]

@@ -45,7 +45,7 @@ def export(
     """
     from dataclasses import replace
 
-    from harness.cli.export_file import open_export
+    from harness.cli.export_file import open_export, print_written
     from harness.errors import UsageError
     from harness.evaluation.run_names import find_run
     from harness.reports.run_folder import read_run
@@ -70,6 +70,7 @@ def export(
     else:
         with open_export(output, force=force) as file:
             chosen.write(exported, file)
+        print_written(output)
     if exported.stored.unfinished:
         typer.echo(f"note: {exported.stored.unfinished}", err=True)
     if exported.portable.hidden:

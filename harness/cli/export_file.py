@@ -10,6 +10,13 @@ from typing import TextIO
 
 from harness.errors import UsageError
 from harness.evaluation.store import replace_file
+from harness.text import escape_text
+
+
+def print_written(path: Path | None) -> None:
+    """Print the file that was written to standard error, nothing if the output was not a file."""
+    if path is not None:
+        print(escape_text(f"wrote {path}"), file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -86,6 +86,11 @@ def _explain(error: Any, outer: Any) -> UsageError:
     if option is not None and hasattr(error, "possibilities"):
         near = _nearest_option(option, command, context.command, options) or help_hint
         return UsageError(f"{command} has no option {option}", hint=near)
+    if error.message.startswith(_EXTRA):
+        # An empty variable of a shell leaves an option without its value, which then takes the next option.
+        for param in context.command.params:
+            if context.params.get(param.name) in options and param.opts[0][:1] == "-":
+                return UsageError(f"{param.opts[0]} needs a value", hint=help_hint)
     if error.message.startswith(_EXTRA) and "--benchmark" in options:
         # The parser lists the extra arguments in parentheses at the end. The first is the benchmark.
         extra = error.message.rpartition(" (")[2].removesuffix(")").partition(" ")[0]

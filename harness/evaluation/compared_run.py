@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from harness.errors import UsageError, describe_first_error
 from harness.evaluation.manifest import read_model_name
+from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_names import is_running
 from harness.evaluation.run_signature import describe_resume
 from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, read_duration, read_manifest, read_records
@@ -123,7 +124,7 @@ def read_compared_run(folder: Path) -> ComparedRun:
     tasks = _group_by_task(results, expected)
     usage = sum_usage(result.usage for result in results.values())
     _require_finite(folder, {**usage, "duration_seconds": seconds})
-    finished = not unmade and not running and (folder / SUMMARY).exists()
+    finished = not unmade and not running and has_run_file(folder, SUMMARY)
     return ComparedRun(
         folder=folder,
         manifest=manifest,
@@ -146,7 +147,7 @@ def _read_results(folder: Path) -> tuple[dict[tuple[str, int], StoredResult], fl
     path = folder / ATTEMPTS
     results: dict[tuple[str, int], StoredResult] = {}
     seconds, has_partial_scores = 0.0, False
-    if not path.exists():  # the run was killed before its first attempt
+    if not has_run_file(folder, ATTEMPTS):  # the run was killed before its first attempt
         return results, seconds, has_partial_scores
     for record, _ in read_records(path):
         key = sys.intern(record.task_id), record.attempt

@@ -50,8 +50,8 @@ async def execute(settings: AttemptSettings, plan: Sequence[PlannedAttempt], *, 
 
 def _list_waiting(settings: AttemptSettings, plan: Sequence[PlannedAttempt]) -> Sequence[PlannedAttempt]:
     """Return the attempts that are not finished, which is the plan itself for a new run."""
-    finished = settings.store.finished
-    return [planned for planned in plan if planned.key not in finished] if finished else plan
+    store = settings.store
+    return [planned for planned in plan if not store.is_finished(planned.key)] if store.results else plan
 
 
 def _group_by_task(attempts: Iterable[PlannedAttempt]) -> Iterator[list[PlannedAttempt]]:

@@ -65,6 +65,8 @@ def _list_texts(config: RunConfig) -> Iterator[tuple[tuple[str | int, ...], str]
     for place, name in enumerate(config.command.pass_env):
         yield ("command", "pass_env", place), os.environ.get(name, "")
     for number, server in enumerate(config.mcp_servers):
+        if server.url is not None:
+            yield ("mcp_servers", number, "url"), VARIABLE.sub(_expand, server.url)
         for group in ("env", "headers"):
             for name, value in getattr(server, group).items():
                 yield ("mcp_servers", number, group, name), VARIABLE.sub(_expand, value)

@@ -16,7 +16,8 @@ from harness.benchmarks import Benchmark
 from harness.config import RunConfig
 from harness.environments import EnvironmentSpec
 from harness.errors import UsageError
-from harness.evaluation.plan import PlannedAttempt, list_task_ids
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.planned_tasks import describe_planned
 from harness.inputs.files import hash_file
 from harness.models.endpoint import Endpoint
 from harness.sandbox.backends.base import BackendFacts
@@ -28,6 +29,8 @@ SCHEMA_VERSION = 1
 TOOL_MODE = "tool_mode"
 # The key of the id of the run that `harness rerun` repeats.
 REPEATED = "rerun_of"
+# The key of a manifest with the number of verdicts that retries have superseded.
+SUPERSEDED_VERDICTS = "superseded_verdicts"
 # The key of the isolation that each environment with sandboxes had in the run.
 ISOLATION = "isolation"
 
@@ -39,6 +42,12 @@ class Origin:
     # The revision of the checkout, with `-dirty` if it has changes, None outside of a checkout.
     git_revision: str | None
     system: str
+
+
+def correct_superseded_verdicts(manifest: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return a manifest with the number of superseded verdicts that the records have, none for 0."""
+    rest = {name: value for name, value in manifest.items() if name != SUPERSEDED_VERDICTS}
+    return {**manifest, SUPERSEDED_VERDICTS: number} if number else rest
 
 
 def find_origin() -> Origin:
@@ -79,7 +88,6 @@ def build_manifest(
         judge: the model that environments ask for judgements.
         replay: the facts about the recorded run that the agent replays.
     """
-    task_ids = list_task_ids(plan)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
@@ -97,7 +105,7 @@ def build_manifest(
         "judge": None if judge is None else judge.model_dump(mode="json"),
         "replay": None if replay is None else dict(replay),
         "seed": config.seed,
-        "planned": {"tasks": len(task_ids), "attempts": len(plan), "task_ids": task_ids},
+        "planned": describe_planned(plan),
         "config": config.model_dump(mode="json"),
         TOOL_MODE: None,
         **describe_conditions(config, environments, timeouts=timeouts, limits=limits),
@@ -135,13 +143,14 @@ def describe_conditions(
     }
 
 
-def describe_start(manifest: Mapping[str, Any], *, is_resumed: bool) -> str:
+def describe_start(manifest: Mapping[str, Any], folder: Path, *, is_resumed: bool) -> str:
     """Return the line with which the log of a run begins."""
     data, model = manifest["data"], manifest["config"].get("model")
     return (
         f"harness {__version__} {'resumes' if is_resumed else 'starts'} run {manifest['run_id']}: "
         f"benchmark {manifest['benchmark']} ({data['kind']}: {data['location']}), agent {manifest['agent']}, "
         + ("no model" if model is None else f"model {model}")
+        + f", folder {folder}"
     )
 
 

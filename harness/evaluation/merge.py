@@ -2,99 +2,60 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from harness.agents import build_agent, settings_for
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.config import RunConfig, read_shard
+from harness.config import RunConfig
 from harness.errors import UsageError
+from harness.evaluation.changes import ACCEPTED
+from harness.evaluation.manifest import correct_superseded_verdicts
+from harness.evaluation.merge_folder import find_final_folder, open_merge_folder
 from harness.evaluation.merged_manifest import merge_manifests
-from harness.evaluation.new_folder import begin_folder, copy_samples
-from harness.evaluation.plan import PlannedAttempt, list_task_ids, plan_attempts, select_configured_tasks
-from harness.evaluation.resume import read_resumed_config
+from harness.evaluation.new_folder import copy_samples
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.planned_tasks import describe_planned
 from harness.evaluation.run import Run
-from harness.evaluation.run_names import is_running
-from harness.evaluation.run_signature import describe_resume, sign_run
+from harness.evaluation.run_files import open_run_file
+from harness.evaluation.run_names import hold_still
+from harness.evaluation.run_signature import is_signed, sign_run
 from harness.evaluation.selection import Selection
-from harness.evaluation.spending_log import SPENDING, copy_spending, read_spending
+from harness.evaluation.shard_parts import (
+    ALLOW_HINT,
+    find_samples,
+    plan_merged_run,
+    plan_whole_run,
+    require_all_shards,
+    require_finished,
+    require_parts,
+)
+from harness.evaluation.shard_run import AttemptKey, ShardRun, read_shard_run
+from harness.evaluation.spending_log import copy_spending, read_spending
 from harness.evaluation.store import (
     ATTEMPTS,
+    MANIFEST,
     SAMPLES,
-    UNFINISHED,
     RunStore,
-    make_run_folder,
+    StorageError,
     read_duration,
-    read_manifest,
-    read_records,
     read_records_at,
 )
-from harness.evaluation.transcripts import copy_transcripts
+from harness.evaluation.stored_results import count_superseded_verdicts
+from harness.evaluation.transcripts import copy_transcripts, measure_transcripts
 from harness.evaluation.trust import require_trusted_file
+from harness.inputs.files import MAX_DATA_BYTES
 from harness.models.settings import choose_endpoint
-from harness.types import AttemptRecord, Status
+from harness.types import AttemptRecord
 
 # A write is synced, so one holds many records, but not more than fit into memory.
 _WRITTEN_RECORDS, _WRITTEN_CHARACTERS = 1000, 16_000_000
-_NAMED_SHARDS = 5
-_Key = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRun:
-    """A run of one shard, read from its folder."""
-
-    folder: Path
-    manifest: Mapping[str, Any]
-    config: RunConfig
-    # The number of the shard, from 1.
-    number: int
-    # The number of all shards.
-    shards: int
-    # The offsets of all records of each attempt in `attempts.jsonl`, in the order in which they were written.
-    offsets: Mapping[_Key, Sequence[int]]
-    # The line of each attempt in the samples file.
-    lines: Mapping[_Key, int | None]
-    # The number of attempts that have a verdict.
-    finished: int
-
-    @property
-    def planned(self) -> int:
-        """The number of attempts that the shard planned."""
-        planned = self.manifest.get("planned")
-        attempts = planned.get("attempts") if isinstance(planned, dict) else None
-        return attempts if type(attempts) is int else len(self.offsets)
-
-
-def read_shard_run(folder: Path) -> ShardRun:
-    """Return the shard in a run folder. Raises UsageError for a run under way, and one without a shard."""
-    if is_running(folder):
-        raise UsageError(f"{folder}: this run is under way", hint="merge it when it has ended")
-    manifest = read_manifest(folder)
-    config = read_resumed_config(folder, manifest)
-    if config.shard is None:
-        raise UsageError(
-            f"{folder}: is a whole run and no shard, because it was run without --shard",
-            hint="harness merge takes the runs of harness run --shard I/N",
-        )
-    offsets: dict[_Key, list[int]] = {}
-    lines: dict[_Key, int | None] = {}
-    statuses: dict[_Key, Status] = {}
-    offset = 0
-    if (folder / ATTEMPTS).exists():
-        for record, size in read_records(folder / ATTEMPTS):
-            key = record.task_id, record.attempt
-            offsets.setdefault(key, []).append(offset)
-            lines[key], statuses[key] = record.sample_line, record.status
-            offset += size
-    finished = sum(status not in UNFINISHED for status in statuses.values())
-    return ShardRun(folder, manifest, config, *read_shard(config.shard), offsets, lines, finished)
 
 
 @contextmanager
@@ -111,7 +72,8 @@ def open_merged_run(
     """Merge shards into a new run folder, and yield its run, which makes no attempt.
 
     The attempts are written in the order of the plan, and each keeps the records of its earlier tries. The
-    manifest is written last, so that the folder of an interrupted merge is no run.
+    folder gets its name when it is complete, so a merge that is killed leaves no run. Meanwhile no run can go
+    on in the folder of a shard.
 
     Args:
         folders: the run folders of the shards, in any order.
@@ -124,18 +86,36 @@ def open_merged_run(
 
     Raises:
         UsageError: for folders that are not all shards of one run, each of them once, for shards that are
-            not finished, and for unknown ones whose benchmark is a Python file.
+            under way or not finished, and for unknown ones whose benchmark is a Python file.
         DataError: if the data of the run cannot be loaded.
         StorageError: if the folder cannot be written.
     """
+    with ExitStack() as held:
+        for folder in folders:
+            held.enter_context(hold_still(folder))
+        run = _merge(folders, output_dir, data, accepted, allow_unfinished, is_trusted, notify)
+    try:
+        yield run
+    finally:
+        run.store.close()
+
+
+def _merge(
+    folders: Sequence[Path],
+    output_dir: Path,
+    data: str | None,
+    accepted: Collection[str],
+    allow_unfinished: bool,
+    is_trusted: bool,
+    notify: Callable[[str], None],
+) -> Run:
     shards = sorted((read_shard_run(folder) for folder in folders), key=lambda shard: shard.number)
-    _require_one_run(shards)
-    are_own = [
+    _require_one_division(shards)
+    for shard in shards:
         require_trusted_file(shard.folder, shard.manifest, shard.config, is_trusted=is_trusted)
-        for shard in shards
-    ]
     manifest = merge_manifests([(shard.folder, shard.manifest) for shard in shards], accepted)
-    _require_finished(shards, allow_unfinished)
+    _require_disjoint(shards)
+    require_all_shards(shards, allow_unfinished=allow_unfinished, hint=ALLOW_HINT)
     first = shards[0]
     config = first.config.model_copy(
         update={
@@ -146,48 +126,42 @@ def open_merged_run(
         }
     )
     benchmark = _load(config, first, notify)
-    plan = _plan(shards, benchmark, config, manifest["unsound_references"])
+    samples = None if config.samples is None else find_samples(first)
+    whole = plan_whole_run(shards, benchmark, config, samples)
+    require_parts(shards, benchmark, config, whole, accepted=ACCEPTED in manifest)
+    require_finished(shards, whole, allow_unfinished=allow_unfinished)
+    plan = plan_merged_run(shards, benchmark, config, whole, manifest["unsound_references"].keys())
     order = {task.id: place for place, task in enumerate(benchmark.tasks)}
     unsound = sorted(manifest["unsound_references"].items(), key=lambda each: order.get(each[0], 0))
     manifest["unsound_references"] = dict(unsound)
-    task_ids = list_task_ids(plan)
-    manifest["planned"] = {"tasks": len(task_ids), "attempts": len(plan), "task_ids": task_ids}
+    manifest["planned"] = describe_planned(plan)
     manifest["run_id"] = secrets.token_hex(8)
-    folder = make_run_folder(output_dir, benchmark.name)
-    try:
-        store = RunStore(folder, metrics=benchmark.definition.kept_metrics)
-        try:
-            if (first.folder / SAMPLES).is_file():
-                kept = copy_samples(store, first.folder / SAMPLES)
-                config = config.model_copy(update={"samples": str(kept)})
-            manifest["config"] = config.model_dump(mode="json")
-            _write_attempts(store, shards, plan)
-            copy_spending((shard.folder / SPENDING for shard in shards), folder / SPENDING)
-            begin_folder(store, sign_run(manifest) if all(are_own) else manifest)
-            agent = build_agent("null", settings_for(benchmark), benchmark)  # it makes no attempt
-            endpoint = (
-                None
-                if config.model is None
-                else choose_endpoint(config.model, config.base_url, config.endpoints)
-            )
-            selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
-            # The shards ran side by side, so the longest one stands for the run.
-            seconds = max(read_duration(shard.folder) for shard in shards)
-            run = Run(selection, store, None, manifest, {}, 0.0, seconds, read_spending(folder))
-            run.write_summary()
-        except BaseException:
-            store.close()
-            raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    try:
-        yield run
-    finally:
-        store.close()
+    with open_merge_folder(output_dir, benchmark.name, benchmark.definition.kept_metrics) as store:
+        if samples == first.folder / SAMPLES:
+            _copy_samples(first.folder, store)
+            kept = find_final_folder(store).resolve() / SAMPLES
+            config = config.model_copy(update={"samples": str(kept)})
+        manifest["config"] = config.model_dump(mode="json")
+        _write_attempts(store, shards, plan)
+        manifest = correct_superseded_verdicts(manifest, count_superseded_verdicts(store.results.values()))
+        copy_spending([shard.folder for shard in shards], store.folder)
+        # Whoever accepts the benchmark of unknown shards has not seen what else their settings would do.
+        are_own = all(is_signed(shard.manifest) for shard in shards)
+        manifest = sign_run(manifest) if are_own else manifest
+        store.write_json(MANIFEST, manifest)
+        agent = build_agent("null", settings_for(benchmark), benchmark)  # it makes no attempt
+        endpoint = (
+            None if config.model is None else choose_endpoint(config.model, config.base_url, config.endpoints)
+        )
+        selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
+        # The shards ran side by side, so the longest one stands for the run.
+        seconds = max(read_duration(shard.folder) for shard in shards)
+        run = Run(selection, store, None, manifest, {}, 0.0, seconds, read_spending(store.folder))
+        run.write_summary()
+    return run
 
 
-def _require_one_run(shards: Sequence[ShardRun]) -> None:
+def _require_one_division(shards: Sequence[ShardRun]) -> None:
     """Raise UsageError unless the shards belong to one division, and each of them is there only once."""
     if not shards:
         raise UsageError("there is no shard to merge", hint="name the run folders of all shards")
@@ -205,40 +179,20 @@ def _require_one_run(shards: Sequence[ShardRun]) -> None:
                 f"{earlier.folder} and {later.folder} are both shard {later.number} of {later.shards}",
                 hint="name only one of them",
             )
-    seen: dict[_Key, Path] = {}
+
+
+def _require_disjoint(shards: Sequence[ShardRun]) -> None:
+    """Raise UsageError if two shards hold the same attempt."""
+    seen: dict[AttemptKey, Path] = {}
     for shard in shards:
         for key in shard.offsets:
             if key in seen:
                 raise UsageError(
                     f"{seen[key]} and {shard.folder} both hold attempt {key[1]} of task {key[0]}, so "
-                    "they are not shards of one run"
+                    "they are not shards of one run",
+                    hint="name the shards of one run only; `harness runs` lists all runs",
                 )
             seen[key] = shard.folder
-
-
-def _require_finished(shards: Sequence[ShardRun], allow_unfinished: bool) -> None:
-    """Raise UsageError if a shard is missing or not finished, unless that is allowed and possible."""
-    missing = sorted(set(range(1, shards[0].shards + 1)) - {shard.number for shard in shards})
-    unfinished = [shard for shard in shards if shard.finished < shard.planned]
-    if not missing and not unfinished:
-        return
-    hint = "add --allow-unfinished to count the missing attempts as cancelled"
-    is_known = all(len(shard.offsets) == shard.planned for shard in shards) and not missing
-    config = shards[0].config
-    if not is_known and (config.samples is not None or config.replay_from is not None):
-        # The samples or the recorded run decide how many attempts a task has.
-        allow_unfinished, hint = False, "finish all shards, and merge them then"
-    if allow_unfinished:
-        return
-    if missing:
-        named = ", ".join(map(str, missing[:_NAMED_SHARDS])) + (" ..." if missing[_NAMED_SHARDS:] else "")
-        raise UsageError(f"{len(missing):,} of {shards[0].shards:,} shards are missing: {named}", hint=hint)
-    shard = unfinished[0]
-    raise UsageError(
-        f"{shard.folder}: {shard.planned - shard.finished:,} of {shard.planned:,} attempts of shard "
-        f"{shard.number} have no verdict",
-        hint=f"{hint}; or finish it: {describe_resume(shard.folder, shard.manifest)}",
-    )
 
 
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
@@ -262,42 +216,46 @@ def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> 
     return benchmark
 
 
-def _plan(
-    shards: Sequence[ShardRun], benchmark: Benchmark, config: RunConfig, unsound: Collection[str]
-) -> list[PlannedAttempt]:
-    """Return the plan of the whole run: the recorded attempts, and those that unfinished shards lack."""
-    lines = {key: line for shard in shards for key, line in shard.lines.items()}
-    numbers: dict[str, set[int]] = {}
-    for task_id, number in lines:
-        numbers.setdefault(task_id, set()).add(number)
-    unknown = numbers.keys() - {task.id for task in benchmark.tasks}
-    if unknown:
-        raise UsageError(f"{benchmark.name} has no task {min(unknown)}, of which a shard has an attempt")
-    if len(shards) < shards[0].shards or sum(shard.planned for shard in shards) > len(lines):
-        tasks = select_configured_tasks(benchmark, config)
-        agent = build_agent("null", settings_for(benchmark), benchmark)  # one that chooses no samples
-        for planned in plan_attempts(tasks, agent, n_samples=config.n_samples):
-            if planned.task.id not in unsound:
-                numbers.setdefault(planned.task.id, set()).add(planned.number)
-    return [
-        PlannedAttempt(task, number, lines.get((task.id, number)), config.seed)
-        for task in benchmark.tasks
-        for number in sorted(numbers.get(task.id, ()))
-    ]
-
-
 def _write_attempts(store: RunStore, shards: Sequence[ShardRun], plan: Sequence[PlannedAttempt]) -> None:
     """Write the records of all tries in the order of the plan, and copy the transcripts."""
     places = {key: shard for shard in shards for key in shard.offsets}
     for batch in _batch(_read_in_order(places, plan)):
         store.append(*batch)
-    for planned in plan:
-        if planned.key in places:
-            copy_transcripts(places[planned.key].folder, store.folder, *planned.key)
+    copied = [
+        (places[planned.key].folder, planned.key, store.results[planned.key].superseded)
+        for planned in plan
+        if planned.key in places
+    ]
+    _require_room(store, sum(measure_transcripts(folder, *key, tries) for folder, key, tries in copied))
+    for folder, key, tries in copied:
+        copy_transcripts(folder, store.folder, *key, tries)
+
+
+def _require_room(store: RunStore, number: int) -> None:
+    """Raise StorageError if the disk has no room for a number of bytes, before they fill it."""
+    try:
+        free = shutil.disk_usage(store.folder).free
+    except OSError as error:
+        raise StorageError(f"{store.folder}: cannot be written: {error.strerror}") from error
+    if number > free:
+        raise StorageError(
+            f"{store.folder.parent}: {os.strerror(errno.ENOSPC)}: the transcripts of the shards have "
+            f"{number:,} bytes, and {free:,} are free"
+        )
+
+
+def _copy_samples(source: Path, store: RunStore) -> None:
+    """Copy the samples from the folder of a shard. Raises StorageError."""
+    try:
+        with open_run_file(source, SAMPLES, max_bytes=MAX_DATA_BYTES) as stream:
+            copy_samples(store, stream)
+    except OSError as error:
+        place = store.folder / SAMPLES
+        raise StorageError(f"{place}: cannot be copied from {source / SAMPLES}: {error.strerror}") from error
 
 
 def _read_in_order(
-    places: Mapping[_Key, ShardRun], plan: Sequence[PlannedAttempt]
+    places: Mapping[AttemptKey, ShardRun], plan: Sequence[PlannedAttempt]
 ) -> Iterator[AttemptRecord]:
     """Yield the records of all tries of the planned attempts. Every file is opened once."""
     readers: dict[int, Iterator[AttemptRecord]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.evaluation.changes import ACCEPTED, Change, accept_changes, find_changes
-from harness.evaluation.manifest import TOOL_MODE
+from harness.evaluation.manifest import REPEATED, SUPERSEDED_VERDICTS, TOOL_MODE
 from harness.evaluation.run_signature import SIGNATURE
 
 # The key of a manifest with the facts about the shards of which a run was merged.
@@ -24,6 +24,8 @@ _OWN = frozenset(
         *_PARTIAL,
         ACCEPTED,
         SIGNATURE,
+        REPEATED,
+        SUPERSEDED_VERDICTS,
     )
 )
 # Paths may differ between machines, and their contents have hashes. The rest affects no verdict. The time
@@ -59,9 +61,9 @@ def merge_manifests(
             describe=partial(_describe, place, folder),
             hints={"": "repeat the shard that is wrong"},
         )
-    # The signature of a shard is not that of the merged run.
-    unsigned = {name: value for name, value in first.items() if name != SIGNATURE}
-    merged: dict[str, Any] = {**unsigned, "started_at": min(manifest["started_at"] for _, manifest in shards)}
+    # These are facts of one shard alone.
+    shared = {name: value for name, value in first.items() if name not in (SIGNATURE, REPEATED)}
+    merged: dict[str, Any] = {**shared, "started_at": min(manifest["started_at"] for _, manifest in shards)}
     for name in _PARTIAL:
         parts = [manifest.get(name) for _, manifest in shards]
         if not all(isinstance(part, dict) for part in parts):
@@ -73,7 +75,11 @@ def merge_manifests(
     limits = {manifest["config"].get("timeout_seconds") for _, manifest in shards}
     merged["config"] = {**first["config"], "timeout_seconds": limits.pop() if len(limits) == 1 else None}
     merged[MERGED] = [
-        {"shard": manifest["config"]["shard"], **{name: manifest.get(name) for name in _KEPT_OF_SHARD}}
+        {
+            "shard": manifest["config"]["shard"],
+            **{name: manifest.get(name) for name in _KEPT_OF_SHARD},
+            **({REPEATED: manifest[REPEATED]} if REPEATED in manifest else {}),
+        }
         for _, manifest in shards
     ]
     earlier = [change for _, manifest in shards for change in manifest.get(ACCEPTED) or []]

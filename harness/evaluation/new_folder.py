@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.evaluation.run_files import create_run_file
 from harness.evaluation.store import MANIFEST, SAMPLES, RunStore, StorageError
+from harness.inputs.files import MAX_DATA_BYTES, MIB, open_input
 
 
 def begin_folder(store: RunStore, manifest: dict[str, Any]) -> None:
@@ -18,14 +23,25 @@ def begin_folder(store: RunStore, manifest: dict[str, Any]) -> None:
         raise _remove_folder(store, error.message) from error
 
 
-def copy_samples(store: RunStore, samples: Path) -> Path:
-    """Copy the samples to the run folder and return the path of the copy. Raises UsageError."""
+def store_samples(store: RunStore, samples: Path) -> Path:
+    """Copy the user's samples to the run folder and return the path of the copy. Raises UsageError."""
     kept = store.folder.resolve() / SAMPLES
     try:
-        shutil.copyfile(samples, kept)
+        with open_input(samples, max_bytes=MAX_DATA_BYTES) as stream:
+            copy_samples(store, stream)
     except OSError as error:
         raise _remove_folder(store, f"{kept}: cannot be written: {error.strerror}") from error
     return kept
+
+
+def copy_samples(store: RunStore, stream: BufferedReader) -> str:
+    """Write samples to the run folder and return their SHA-256 (hex). Raises OSError."""
+    digest = hashlib.sha256()
+    with os.fdopen(create_run_file(store.folder, SAMPLES), "wb") as file:
+        while chunk := stream.read(MIB):
+            digest.update(chunk)
+            file.write(chunk)
+    return digest.hexdigest()
 
 
 def _remove_folder(store: RunStore, message: str) -> UsageError:

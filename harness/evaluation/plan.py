@@ -165,7 +165,7 @@ def describe_unused_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: 
     Args:
         benchmark: the benchmark of the samples.
         tasks: the selected tasks.
-        agent: the agent that hands in the samples.
+        agent: the agent that submits the samples.
     """
     selected = {task.id for task in tasks}
     left_out: Counter[str] = Counter()

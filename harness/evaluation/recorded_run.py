@@ -18,8 +18,9 @@ from harness.agents.recording import (
     RecordedJudgement,
     RecordedStep,
 )
-from harness.benchmarks import Benchmark
+from harness.benchmarks import Benchmark, definition_of
 from harness.benchmarks.custom import is_own
+from harness.benchmarks.option_effects import list_option_effects
 from harness.config import RunConfig
 from harness.errors import DataError, UsageError, quote_value
 from harness.evaluation.manifest import hash_definition
@@ -28,17 +29,18 @@ from harness.evaluation.recorded_limits import describe_untaken, drop_excess, fi
 from harness.evaluation.recorded_steps import read_judgements, read_steps
 from harness.evaluation.records import MAX_TEXT_CHARACTERS
 from harness.evaluation.resume import read_resumed_config
+from harness.evaluation.run_files import hash_run_file
 from harness.evaluation.run_names import find_run, is_running
-from harness.evaluation.run_signature import describe_resume, is_signed
+from harness.evaluation.run_signature import describe_resume, explain_unknown, is_signed
 from harness.evaluation.store import (
     ATTEMPTS,
+    MAX_ATTEMPTS_BYTES,
     UNFINISHED,
     read_manifest,
     read_records,
     read_records_at,
 )
 from harness.evaluation.transcripts import find_transcript
-from harness.inputs.files import hash_file
 from harness.text import escape_terminal
 from harness.types import AttemptRecord, Phase, Submission, Task
 
@@ -58,6 +60,8 @@ RECORDED_SETTINGS = (
 )
 _REPLAY = "replay"
 _SHOWN_LIMIT = 100
+# An effect is shown whole, because its end could be the part that matters.
+_SHOWN_EFFECTS = 20_000
 # A submission that is longer was cut when it was recorded.
 _CUT_FROM = MAX_TEXT_CHARACTERS
 _NAMED_TASKS = 3
@@ -97,6 +101,7 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not is_signed(manifest):
         config = config.model_copy(update={"benchmark": chosen})
+        _refuse_option_effects(folder, config, values)
         config = drop_excess(config, find_excess(config))
     default = RunConfig(benchmark=config.benchmark)
     kept = {
@@ -105,6 +110,19 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
         if getattr(config, key) != getattr(default, key)
     }
     return {"benchmark": chosen, **kept, **values, "replay_from": os.path.abspath(folder)}
+
+
+def _refuse_option_effects(folder: Path, config: RunConfig, values: Mapping[str, Any]) -> None:
+    """Raise UsageError if a replay would take options with an effect from a folder of somebody else."""
+    if "options" in values or not config.options:
+        return
+    effects = list(list_option_effects(definition_of(config.benchmark).options, config.options))
+    if effects:
+        raise UsageError(
+            f"{folder}: this run is unknown: {explain_unknown()}. Its options would do this: "
+            f"{escape_terminal('; '.join(effects), _SHOWN_EFFECTS)}",
+            hint="name the options that you accept with --option",
+        )
 
 
 def _names_file(benchmark: Any) -> bool:
@@ -319,6 +337,6 @@ def require_same_recording(folder: Path, manifest: Mapping[str, Any], recording:
 
 def _hash_attempts(folder: Path) -> str:
     try:
-        return hash_file(folder / ATTEMPTS)
+        return hash_run_file(folder, ATTEMPTS, max_bytes=MAX_ATTEMPTS_BYTES)
     except OSError as error:
         raise UsageError(f"{folder / ATTEMPTS}: cannot be read: {error.strerror}") from error

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.evaluation.attempt_order import AttemptOrder
 from harness.evaluation.stored_results import StoredResult, reduce_record
 from harness.types import AttemptRecord
 
@@ -22,20 +22,17 @@ class ResultTable(Mapping[tuple[str, int], StoredResult]):
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
         self._metrics = tuple(metrics)
-        self._places: dict[tuple[str, int], int] = {}
+        self._order = AttemptOrder()
         self._results: list[StoredResult] = []
         self._offsets = array("q")
         self._shared: dict[StoredResult, StoredResult] = {}
 
     def add(self, record: AttemptRecord, offset: int = 0) -> None:
         """Add the next record of a run. `offset` is its place in `attempts.jsonl`, in bytes."""
-        # Records that are read from a file have each their own copy of the id.
-        key = sys.intern(record.task_id), record.attempt
-        place = self._places.get(key)
-        earlier = None if place is None else self._results[place]
+        place = self._order.add(record.task_id, record.attempt)
+        earlier = self._results[place] if place < len(self._results) else None
         result = self._share(reduce_record(record, metrics=self._metrics, earlier=earlier))
-        if place is None:
-            self._places[key] = len(self._results)
+        if earlier is None:
             self._results.append(result)
             self._offsets.append(offset)
         else:
@@ -43,7 +40,7 @@ class ResultTable(Mapping[tuple[str, int], StoredResult]):
 
     def find_offset(self, key: tuple[str, int]) -> int | None:
         """Return the offset of the last record of an attempt, None without a record."""
-        place = self._places.get(key)
+        place = self._order.find(*key)
         return None if place is None else self._offsets[place]
 
     @property
@@ -52,13 +49,16 @@ class ResultTable(Mapping[tuple[str, int], StoredResult]):
         return self._offsets
 
     def __getitem__(self, key: tuple[str, int]) -> StoredResult:
-        return self._results[self._places[key]]
+        place = self._order.find(*key)
+        if place is None:
+            raise KeyError(key)
+        return self._results[place]
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self._places)
+        return iter(self._order)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._results)
 
     def _share(self, result: StoredResult) -> StoredResult:
         if result.usage is not None or result.replayed is not None or result.mcp is not None:

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from harness.evaluation.manifest import SCHEMA_VERSION
 from harness.evaluation.records import to_json
+from harness.evaluation.run_state import RunState
 from harness.types import AttemptRecord
 
 
@@ -17,6 +18,7 @@ def write_results(
     *,
     manifest: Mapping[str, Any],
     folder: Path,
+    state: RunState,
     duration_seconds: float,
     summary: Mapping[str, Any],
     attempts: Iterable[AttemptRecord],
@@ -27,14 +29,20 @@ def write_results(
         file: An open text file.
         manifest: The manifest of the run.
         folder: The run folder.
+        state: Whether the run goes on.
         duration_seconds: The duration of the run.
         summary: The summary as plain data.
         attempts: The attempts in the order in which they are written.
     """
     run = {key: value for key, value in manifest.items() if key != "schema_version"}
+    of_folder = {
+        "folder": str(folder),
+        "state": state.value,
+        "duration_seconds": round(duration_seconds, 3),
+    }
     head = {
         "schema_version": SCHEMA_VERSION,
-        "run": {**run, "folder": str(folder), "duration_seconds": round(duration_seconds, 3)},
+        "run": {**run, **of_folder},
         "summary": summary,
     }
     file.write(json.dumps(head, indent=2).removesuffix("\n}"))

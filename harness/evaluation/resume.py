@@ -17,8 +17,11 @@ from harness.config import RunConfig
 from harness.errors import UsageError, describe_first_error, quote_value
 from harness.evaluation.changes import Change, accept_changes, add_accepted, find_changes
 from harness.evaluation.manifest import hash_definition, hash_samples
-from harness.evaluation.plan import PlannedAttempt, list_task_ids
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.planned_tasks import has_same_tasks
+from harness.evaluation.run_files import has_run_file, open_run_file
 from harness.evaluation.store import MANIFEST, SAMPLES, read_manifest
+from harness.inputs.files import MAX_DATA_BYTES
 from harness.sandbox.backends.base import BackendFacts
 
 
@@ -31,7 +34,9 @@ def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None)
     try:
         config = RunConfig.model_validate(manifest["config"], strict=False)
         kept = folder / SAMPLES
-        if config.samples is not None and kept.is_file() and not os.path.exists(config.samples):
+        is_kept = config.samples is not None and has_run_file(folder, SAMPLES)
+        if is_kept and (_is_same(folder, config.samples) or not os.path.exists(config.samples or "")):
+            _require_file(folder)
             # The folder has been moved. Its copy of the samples has the hash that the manifest holds.
             config = config.model_copy(update={"samples": os.path.abspath(kept)})
         # A resumed run uses the same source, whether or not the hub can be reached now.
@@ -41,6 +46,19 @@ def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None)
         raise UsageError(
             f"{folder / MANIFEST}: its config is not valid: {describe_first_error(error)}"
         ) from error
+
+
+def _is_same(folder: Path, samples: str | None) -> bool:
+    """Return whether a config names the copy of the samples in its own run folder."""
+    return os.path.abspath(samples or "") == os.path.abspath(folder / SAMPLES)
+
+
+def _require_file(folder: Path) -> None:
+    """Raise UsageError unless the copy of the samples is a file of the run folder, such as no link is."""
+    try:
+        open_run_file(folder, SAMPLES, max_bytes=MAX_DATA_BYTES).close()
+    except OSError as error:
+        raise UsageError(f"{folder / SAMPLES}: cannot be read: {error.strerror}") from error
 
 
 def read_unsound_references(folder: Path) -> dict[str, str]:
@@ -90,13 +108,8 @@ def read_resumed_manifest(
 
 
 def require_same_tasks(folder: Path, manifest: Mapping[str, Any], plan: Sequence[PlannedAttempt]) -> None:
-    """Raise UsageError if a resumed run selects other tasks than at its start.
-
-    The manifest of an earlier version lists no tasks.
-    """
-    planned = manifest.get("planned")
-    began = planned.get("task_ids") if isinstance(planned, dict) else None
-    if began is not None and began != list_task_ids(plan):
+    """Raise UsageError if a resumed run selects other tasks than at its start."""
+    if not has_same_tasks(manifest.get("planned"), plan):
         raise UsageError(
             f"{folder}: the settings of this run select other tasks than when it started",
             hint=f"use the version of harness that started it: {quote_value(manifest['harness_version'])}",

@@ -10,15 +10,14 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.run import Run
-from harness.evaluation.store import MANIFEST, SUMMARY, StorageError
-from harness.evaluation.stored_results import SUPERSEDED_STATUS, StoredResult
+from harness.evaluation.store import MANIFEST, SUMMARY, StorageError, advise_resume
+from harness.evaluation.stored_results import SUPERSEDED_STATUS, StoredResult, count_superseded_verdicts
 from harness.evaluation.transcripts import keep_transcript
 from harness.types import AttemptRecord, Status
 
-# The key of a manifest with the number of verdicts that retries have superseded.
-SUPERSEDED_VERDICTS = "superseded_verdicts"
 _WRITTEN_RECORDS = 1000
 
 
@@ -60,17 +59,22 @@ def begin_retry(run: Run, retry: Retry) -> list[PlannedAttempt]:
 
 
 def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
-    earlier = run.manifest.get(SUPERSEDED_VERDICTS, 0)
-    run.manifest[SUPERSEDED_VERDICTS] = earlier + len(judged)
-    run.store.write_json(MANIFEST, run.manifest)
+    # The copies come first, because a transcript that cannot be read must leave the run as it was.
+    for planned in judged:
+        keep_transcript(run.folder, *planned.key, run.store.results[planned.key].superseded)
     # The summary of the verdicts must not outlive them.
     try:
         (run.folder / SUMMARY).unlink(missing_ok=True)
     except OSError as error:
-        raise StorageError(f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}") from error
-    for planned in judged:
-        keep_transcript(run.folder, *planned.key, run.store.results[planned.key].superseded)
+        raise StorageError(
+            f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}",
+            hint=advise_resume(run.folder, error),
+        ) from error
     _append(run, judged)
+    # A retry that is killed before this is counted when the run is resumed.
+    number = count_superseded_verdicts(run.store.results.values())
+    run.manifest = correct_superseded_verdicts(run.manifest, number)
+    run.store.write_json(MANIFEST, run.manifest)
     run.write_summary()
 
 

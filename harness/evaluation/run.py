@@ -25,6 +25,7 @@ from harness.evaluation.manifest import (
     REPEATED,
     TOOL_MODE,
     build_manifest,
+    correct_superseded_verdicts,
     describe_conditions,
     describe_start,
     find_origin,
@@ -35,7 +36,7 @@ from harness.evaluation.model_access import (
     open_judge_access,
     open_model_access,
 )
-from harness.evaluation.new_folder import begin_folder, copy_samples
+from harness.evaluation.new_folder import begin_folder, store_samples
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.recorded_run import (
@@ -51,9 +52,11 @@ from harness.evaluation.resume import (
     require_planned,
     require_same_tasks,
 )
+from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_log import RunLog, open_run_log
 from harness.evaluation.run_secrets import make_log_filter
 from harness.evaluation.run_signature import is_signed, sign_run
+from harness.evaluation.run_state import find_state
 from harness.evaluation.selection import Selection
 from harness.evaluation.server_tools import prepare_servers
 from harness.evaluation.spending_log import SPENDING, RunSpending, read_spending
@@ -66,6 +69,7 @@ from harness.evaluation.store import (
     read_manifest,
     replace_file,
 )
+from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.summary import ModelUse, summarize, summary_json
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
@@ -127,7 +131,7 @@ class Run:
         A server that refuses the key or the model does so. There is nothing to show or to resume, and the
         folder would become `latest`, so it is removed.
         """
-        is_untouched = not self.store.results and not (self.folder / SPENDING).exists()
+        is_untouched = not self.store.results and not has_run_file(self.folder, SPENDING)
         return isinstance(error, UsageError) and is_untouched and not self.is_resumed
 
     def records(self, *, whole: bool = False) -> Iterator[AttemptRecord]:
@@ -156,8 +160,7 @@ class Run:
             isolation=config.isolation,
         )
         # Resuming a finished run adds nothing to its duration.
-        finished = self.store.finished
-        waiting = sum(planned.key not in finished for planned in plan)
+        waiting = sum(not self.store.is_finished(planned.key) for planned in plan)
         started = time.monotonic()
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -233,6 +236,7 @@ class Run:
                 file,
                 manifest=self.manifest,
                 folder=self.folder,
+                state=find_state(self.summary, is_running=False),
                 duration_seconds=self.duration_seconds,
                 summary=summary_json(self.summary),
                 attempts=self.records(),
@@ -338,7 +342,7 @@ async def open_run(
         try:
             if finding is not None:
                 if keep_samples and config.samples is not None:
-                    kept = copy_samples(store, Path(config.samples))
+                    kept = store_samples(store, Path(config.samples))
                     config = config.model_copy(update={"samples": str(kept)})
                 manifest = build_manifest(
                     facts,
@@ -377,6 +381,8 @@ async def open_run(
                     manifest["config"] = config.model_dump(mode="json")
                     manifest |= describe_conditions(config, selection.environments, **conditions)
                     manifest = add_accepted(manifest, changed)
+                superseded = count_superseded_verdicts(store.results.values())
+                manifest = correct_superseded_verdicts(manifest, superseded)
                 manifest = sign_run(manifest) if is_own else manifest
                 if manifest != read_manifest(folder):
                     require_planned(folder, store.results, selection.plan)
@@ -386,7 +392,8 @@ async def open_run(
             run = Run(selection, store, backend, manifest, images, seconds, earlier, spent, finding is None)
             try:
                 with open_run_log(folder, make_log_filter(selection.config), notify) as run.log:
-                    run.log.write(logging.INFO, describe_start(manifest, is_resumed=run.is_resumed))
+                    text = describe_start(manifest, folder, is_resumed=run.is_resumed)
+                    run.log.write(logging.INFO, text)
                     yield run
             except UsageError as error:
                 if run.is_refused(error):

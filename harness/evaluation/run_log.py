@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from harness.errors import HarnessError
 from harness.evaluation.log_format import MESSAGE_CHARACTERS, SafeFormatter
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.progress import RunProgress, ShowsProgress
+from harness.evaluation.run_files import append_to_run_file
 from harness.evaluation.run_secrets import SecretFilter
 from harness.logger import get_logger
 from harness.text import escape_terminal
@@ -113,6 +115,11 @@ class _LogFile(RotatingFileHandler):
         self.setFormatter(SafeFormatter(secrets, dated=True))
         self._notify = notify
         self._failed = False
+
+    def _open(self) -> TextIOWrapper:
+        path = Path(self.baseFilename)
+        descriptor = append_to_run_file(path.parent, path.name)
+        return os.fdopen(descriptor, "a", encoding=self.encoding, errors=self.errors)
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self._failed:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import fcntl
 import json
 import os
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.inputs.files import read_input
+from harness.evaluation.run_files import read_run_file
 
 LATEST = "latest"
 RUNS = Path("runs")
 _MANIFEST = "manifest.json"
+# The beginning of the name of a folder that a merge writes, which is no run yet.
+UNFINISHED_MERGE = ".merge-"
 # A folder with one of these is a run folder, even if its manifest was never written.
 _SIGNS = (_MANIFEST, "attempts.jsonl", "summary.json", "transcripts")
 _STARTED_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -53,7 +57,12 @@ def list_run_folders(output_dir: Path) -> list[Path]:
         folders = [Path(entry.path) for entry in os.scandir(output_dir) if entry.is_dir()]
     except OSError:
         return []
-    runs = [folder for folder in folders if any(os.path.lexists(folder / sign) for sign in _SIGNS)]
+    runs = [
+        folder
+        for folder in folders
+        if not folder.name.startswith(UNFINISHED_MERGE)
+        and any(os.path.lexists(folder / sign) for sign in _SIGNS)
+    ]
     return sorted(runs, key=_start_key, reverse=True)
 
 
@@ -73,10 +82,29 @@ def is_running(folder: Path) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def hold_still(folder: Path) -> Iterator[None]:
+    """Keep runs from a folder in the block. Raises UsageError if a run is under way in it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:  # its reader reports that
+            yield
+            return
+        stack.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"{folder}: this run is under way", hint="repeat the command when it has ended"
+            ) from error
+        yield
+
+
 def _start_key(folder: Path) -> tuple[str, float, str]:
     """Return the key that sorts runs by their start. The clock of a manifest counts whole seconds."""
     try:
-        changed = os.stat(folder / _MANIFEST).st_mtime
+        changed = os.lstat(folder / _MANIFEST).st_mtime
     except OSError:
         changed = os.stat(folder).st_mtime if folder.exists() else 0.0
     started = _read_start(folder)
@@ -86,7 +114,7 @@ def _start_key(folder: Path) -> tuple[str, float, str]:
 def _read_start(folder: Path) -> str | None:
     """Return the time in the manifest, None if the manifest cannot be read."""
     try:
-        manifest = json.loads(read_input(folder / _MANIFEST))
+        manifest = json.loads(read_run_file(folder, _MANIFEST))
     except (OSError, ValueError, RecursionError):
         return None
     started = manifest.get("started_at") if isinstance(manifest, dict) else None

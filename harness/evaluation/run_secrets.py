@@ -12,9 +12,8 @@ from harness.config import RunConfig
 from harness.mcp_settings import VARIABLE
 from harness.models.endpoint import ANTHROPIC_KEY_VARIABLE, OPENAI_KEY_VARIABLE
 from harness.models.hidden_key import HIDDEN_KEY, SHORTEST_HIDDEN_KEY, HiddenKey
+from harness.secret_forms import hide_url_secrets, names_secret
 
-# Names that say by the usual conventions that their value is a secret.
-_SECRET_NAME = re.compile(r"(?:^|[_-])(?:API_?)?KEYS?(?:$|[_-])|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIAL", re.I)
 # Keys that this process may not know, because the run was made elsewhere. Each pattern is the published form
 # of one provider, and is too long for ordinary text.
 _KNOWN_FORMS = re.compile(
@@ -24,15 +23,12 @@ _KNOWN_FORMS = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
     re.DOTALL,
 )
-# Keys of a config whose names look like those of secrets.
-_NO_SECRETS = ("api_key_env", "max_tokens_field")
-# The places in which libraries log credentials: headers as pairs or as lines, and URLs.
+# The headers in which libraries log credentials, as pairs or as lines.
 _CREDENTIALS = re.compile(
     r"(?P<header>\b(?:proxy-)?authorization|\b(?:x-)?api-key|\b(?:set-)?cookie|\bx-registry-auth)"
     r"(?P<between>['\"]?\s*[:=,]\s*b?)"
     r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\",;)}]+(?:[ \t]+[^\s'\",;)}]+)*)"
-    r"|\b(?P<scheme>bearer)[ \t]+[A-Za-z0-9._~+/=-]{8,}"
-    r"|://[^/\s@'\"]+@",
+    r"|\b(?P<scheme>bearer)[ \t]+[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
 
@@ -53,13 +49,13 @@ class SecretFilter:
 
     def remove_from_log(self, text: str) -> str:
         """Return a text of a log without secrets, credentials in headers, and credentials in URLs."""
-        return _CREDENTIALS.sub(_hide_credentials, self.remove_from(text))
+        return hide_url_secrets(_CREDENTIALS.sub(_hide_credentials, self.remove_from(text)))
 
 
 def _hide_credentials(match: re.Match[str]) -> str:
     if match["header"] is not None:
         return f"{match['header']}{match['between']}{HIDDEN_KEY}"
-    return f"{match['scheme']} {HIDDEN_KEY}" if match["scheme"] is not None else f"://{HIDDEN_KEY}@"
+    return f"{match['scheme']} {HIDDEN_KEY}"
 
 
 def list_environment_secrets(
@@ -67,7 +63,7 @@ def list_environment_secrets(
 ) -> dict[str, str]:
     """Return the values of the variables in `names`, and of all whose name says that they hold a secret."""
     wanted = {OPENAI_KEY_VARIABLE, ANTHROPIC_KEY_VARIABLE, *names}
-    wanted |= {name for name in environment if _SECRET_NAME.search(name)}
+    wanted |= {name for name in environment if names_secret(name)}
     return {name: environment[name].strip() for name in sorted(wanted) if environment.get(name, "").strip()}
 
 
@@ -79,8 +75,11 @@ def list_named_variables(config: Mapping[str, Any]) -> Iterator[str]:
             yield endpoint["api_key_env"]
     servers = config.get("mcp_servers")
     for server in servers if isinstance(servers, list) else ():
+        if not isinstance(server, dict):
+            continue
+        yield from (match[0] for match in VARIABLE.findall(str(server.get("url"))))
         for group in ("env", "headers"):
-            values = server.get(group) if isinstance(server, dict) else None
+            values = server.get(group)
             for value in values.values() if isinstance(values, dict) else ():
                 yield from (match[0] for match in VARIABLE.findall(str(value)))
     command = config.get("command")
@@ -119,5 +118,5 @@ def _list_named_values(value: Any, name: str = "") -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _list_named_values(item, name)
-    elif isinstance(value, str) and _SECRET_NAME.search(name) and name not in _NO_SECRETS:
+    elif isinstance(value, str) and names_secret(name):
         yield value

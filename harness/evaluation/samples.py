@@ -23,7 +23,7 @@ def describe_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: Chooses
     Args:
         benchmark: the benchmark of the samples.
         tasks: the selected tasks.
-        agent: the agent that hands in the samples.
+        agent: the agent that submits the samples.
     """
     unused = describe_unused_samples(benchmark, tasks, agent)
     if unused is not None:

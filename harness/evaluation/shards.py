@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.config import read_shard
 from harness.errors import UsageError
-from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.plan import PlannedAttempt, list_task_ids
 
 
 def select_shard(plan: Sequence[PlannedAttempt], shard: str) -> list[PlannedAttempt]:
@@ -23,12 +23,17 @@ def select_shard(plan: Sequence[PlannedAttempt], shard: str) -> list[PlannedAtte
     Raises:
         UsageError: if there are more shards than tasks, whichever of them is selected.
     """
+    part = set(list_shard_tasks(list_task_ids(plan), shard))
+    return [each for each in plan if each.task.id in part]
+
+
+def list_shard_tasks(task_ids: Sequence[str], shard: str) -> list[str]:
+    """Return the tasks of one shard, by id, from those of the whole run. Raises as `select_shard` does."""
     number, shards = read_shard(shard)
-    places = {task_id: place for place, task_id in enumerate(dict.fromkeys(each.task.id for each in plan))}
-    tasks = len(places)
+    tasks = len(task_ids)
     if shards > tasks:
         raise UsageError(
             f"--shard {shard}: the run selects {tasks:,} tasks, too few for {shards:,} shards",
             hint=f"divide it into at most {tasks:,} shards, for example --shard 1/{max(tasks, 1)}",
         )
-    return [each for each in plan if places[each.task.id] % shards == number - 1]
+    return list(task_ids[number - 1 :: shards])

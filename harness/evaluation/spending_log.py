@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, StorageError, read_records
+from harness.evaluation.run_files import append_to_run_file, has_run_file, open_run_file
+from harness.evaluation.store import (
+    ATTEMPTS,
+    MAX_ATTEMPTS_BYTES,
+    StorageError,
+    advise_resume,
+    read_records,
+)
 from harness.evaluation.usage import USAGE, Amounts, add_usage, read_usage
-from harness.inputs.files import open_input, read_whole_lines
+from harness.inputs.files import MAX_LINE_BYTES, read_whole_lines
 from harness.inputs.json_text import parse_json
 from harness.models.messages import NO_USAGE, Usage
 from harness.models.spending import Spending
@@ -40,9 +48,10 @@ class SpendingLog:
     """Appends to the log of a run folder. `spent` is the spending before a resumed run goes on."""
 
     def __init__(self, folder: Path, spent: RunSpending) -> None:
+        self._folder = folder
         self._path = folder / SPENDING
         self._spent = spent
-        if self._path.exists():
+        if has_run_file(folder, SPENDING):
             self._end_cut_line()
         elif spent.whole.usage != NO_USAGE:
             # The folder was made from records alone, so its log begins with their sum.
@@ -57,60 +66,86 @@ class SpendingLog:
         self._write(json.dumps(values) + "\n")
 
     def _end_cut_line(self) -> None:
-        with open_input(self._path, max_bytes=MAX_ATTEMPTS_BYTES) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - 1, 0))
-            is_cut = file.read(1) not in (b"", b"\n")
+        try:
+            with open_run_file(self._folder, SPENDING, max_bytes=MAX_ATTEMPTS_BYTES) as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(size - 1, 0))
+                is_cut = file.read(1) not in (b"", b"\n")
+        except OSError as error:
+            raise UsageError(f"{self._path}: cannot be read: {error.strerror}") from error
         if is_cut:
             self._write("\n")
 
     def _write(self, text: str) -> None:
         try:
-            with open(self._path, "a", encoding="utf-8") as file:
+            with os.fdopen(append_to_run_file(self._folder, SPENDING), "a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
             raise StorageError(
                 f"{self._path}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self._path.parent}",
+                hint=advise_resume(self._folder, error),
             ) from error
 
 
 def read_spending(folder: Path) -> RunSpending:
     """Return the spending of a run so far, from its log or else from its records. Raises UsageError."""
     path = folder / SPENDING
-    if not path.exists():
+    if not has_run_file(folder, SPENDING):
         return RunSpending(_read_recorded_spending(folder))
     spent = RunSpending()
     try:
-        with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as file:
-            for line in file:
+        with open_run_file(folder, SPENDING, max_bytes=MAX_ATTEMPTS_BYTES) as file:
+            for line in _read_lines(file):
                 _add_line(spent, line)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     return spent
 
 
-def copy_spending(sources: Iterable[Path], place: Path) -> None:
-    """Write the lines of several logs, as far as they exist, to one log.
+def copy_spending(sources: Iterable[Path], folder: Path) -> None:
+    """Write the requests in the logs of several run folders, as far as they exist, to the log of another.
 
     Raises StorageError if a log cannot be read, or the new log cannot be written.
     """
     for source in sources:
-        if not source.exists():
+        if not has_run_file(source, SPENDING):
             continue
         try:
-            with open_input(source, max_bytes=MAX_ATTEMPTS_BYTES) as stream, open(place, "ab") as file:
-                file.writelines(line for _, line in read_whole_lines(stream, source))
+            with (
+                open_run_file(source, SPENDING, max_bytes=MAX_ATTEMPTS_BYTES) as stream,
+                os.fdopen(append_to_run_file(folder, SPENDING), "ab") as file,
+            ):
+                # A line that is no request could be a hole of a sparse file, without end.
+                file.writelines(
+                    line
+                    for _, line in read_whole_lines(stream, source / SPENDING)
+                    if _read_request(line) is not None
+                )
         except OSError as error:
-            raise StorageError(f"{place}: cannot be copied from {source}: {error.strerror}") from error
+            place = folder / SPENDING
+            raise StorageError(
+                f"{place}: cannot be copied from {source / SPENDING}: {error.strerror}"
+            ) from error
 
 
-def _add_line(spent: RunSpending, line: bytes) -> None:
+def _read_lines(file: BufferedReader) -> Iterator[bytes]:
+    """Yield each line. A very long one, which is no request, comes in parts."""
+    while line := file.readline(MAX_LINE_BYTES):
+        yield line
+
+
+def _read_request(line: bytes) -> dict[str, Any] | None:
+    """Return the values of a line, None if it is no request."""
     try:
         values = parse_json(line)
     except ValueError:  # a kill or a full disk has cut the line
-        return
-    if isinstance(values, dict):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _add_line(spent: RunSpending, line: bytes) -> None:
+    values = _read_request(line)
+    if values is not None:
         _add(spent.whole, values)
         if values.get(_OF_ATTEMPT) is False:
             _count_of_no_attempt(spent, values)
@@ -123,7 +158,7 @@ def _count_of_no_attempt(spent: RunSpending, values: Mapping[str, Any]) -> None:
 
 def _read_recorded_spending(folder: Path) -> Spending:
     spent = Spending()
-    if (folder / ATTEMPTS).exists():
+    if has_run_file(folder, ATTEMPTS):
         for record, _ in read_records(folder / ATTEMPTS):
             if record.metrics.get("model_requests"):
                 _add(spent, record.metrics)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal, TextIO, overload
+from typing import Any, TextIO, overload
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,8 +27,17 @@ from harness.evaluation.manifest import SCHEMA_VERSION
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.records import from_json, to_json
 from harness.evaluation.result_table import ResultTable
+from harness.evaluation.run_files import (
+    append_to_run_file,
+    create_run_file,
+    has_run_file,
+    open_run_file,
+    read_run_file,
+    split_nested,
+)
+from harness.evaluation.run_lock import lock_run_folder
 from harness.evaluation.stored_results import StoredResult
-from harness.inputs.files import MAX_DATA_BYTES, open_input, read_input, read_whole_lines
+from harness.inputs.files import MAX_DATA_BYTES, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.types import AttemptRecord, Status
 
@@ -45,8 +53,6 @@ MAX_TRANSCRIPT_BYTES = 128 * 1024 * 1024
 END_BYTES = 2 * 1024 * 1024
 # The most bytes of a task id in the name of a transcript. A file name may have 255.
 MAX_QUOTED_ID = 200
-# `is_running` of run_names.py holds the lock for a moment, which must not keep a run from its folder.
-LOCK_TRIES, LOCK_PAUSE_SECONDS = 5, 0.02
 # A resumed run repeats attempts with these statuses.
 UNFINISHED = (Status.INFRA_ERROR, Status.CANCELLED)
 
@@ -89,19 +95,32 @@ class RunStore:
         self._results = ResultTable(metrics)
         self._appending = threading.Lock()
         with ExitStack() as opening:
-            opening.callback(os.close, _lock(folder))
+            opening.callback(os.close, lock_run_folder(folder))
             _remove_temporary_files(folder)
-            self._file = opening.enter_context(_open_attempts(folder / ATTEMPTS))
+            self._file = opening.enter_context(_open_attempts(folder))
             self._load()
             self._held = opening.pop_all()
 
     def close(self) -> None:
         self._held.close()
 
+    def move_to(self, folder: Path) -> None:
+        """Rename the folder in one step. The store keeps its lock. Raises StorageError."""
+        try:
+            os.rename(self.folder, folder)
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be written: {error.strerror}") from error
+        self.folder = folder
+
     @property
     def finished(self) -> set[tuple[str, int]]:
         """The (task id, attempt number) pairs of attempts that have a verdict."""
-        return {key for key, result in self._results.items() if result.status not in UNFINISHED}
+        return {key for key in self._results if self.is_finished(key)}
+
+    def is_finished(self, key: tuple[str, int]) -> bool:
+        """Return whether an attempt has a verdict."""
+        result = self._results.get(key)
+        return result is not None and result.status not in UNFINISHED
 
     @property
     def results(self) -> Mapping[tuple[str, int], StoredResult]:
@@ -131,7 +150,7 @@ class RunStore:
             self._cut(offset)
             raise StorageError(
                 f"{self.folder / ATTEMPTS}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self.folder}",
+                hint=advise_resume(self.folder, error),
             ) from error
         return offset
 
@@ -160,7 +179,7 @@ class RunStore:
 
     def write_text(self, name: str, text: str) -> None:
         """Replace a file of the folder in one step. Raises StorageError."""
-        with replace_file(self.folder / name) as file:
+        with replace_file(self.folder / name, resumed=self.folder) as file:
             file.write(text)
 
     def _load(self) -> None:
@@ -224,7 +243,7 @@ class TranscriptFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._mode: Literal["a", "w"] = "w"
+        self._is_begun = False
         self._bytes = 0
         self._is_full = False
 
@@ -246,32 +265,37 @@ class TranscriptFile:
             line = json.dumps({"kind": "full", "text": text}) + "\n"
         self._bytes += len(line)
         try:
-            with self._open() as file:
+            with os.fdopen(self._open(), "w", encoding="utf-8") as file:
                 file.write(line)
         except OSError as error:
             raise StorageError(
                 f"{self._path}: cannot be written: {error.strerror}",
-                hint=f"make room, then run: harness run --resume {self._path.parents[1]}",
+                hint=advise_resume(self._path.parents[1], error),
             ) from error
-        self._mode = "a"
+        self._is_begun = True
 
-    def _open(self) -> TextIO:
-        try:
-            return open(self._path, self._mode, encoding="utf-8")
-        except FileNotFoundError:  # the user has removed the folder of the transcripts
-            self._path.parent.mkdir(exist_ok=True)
-            return open(self._path, self._mode, encoding="utf-8")
+    def _open(self) -> int:
+        place = split_nested(self._path)
+        if self._is_begun:
+            with suppress(FileNotFoundError):  # the user has removed the folder of the transcripts
+                return append_to_run_file(*place)
+        return create_run_file(*place)
 
 
-def read_records(path: Path, *, whole: bool = False) -> Iterator[tuple[AttemptRecord, int]]:
+def read_records(
+    path: Path, *, whole: bool = False, containing: bytes = b""
+) -> Iterator[tuple[AttemptRecord, int]]:
     """Yield each record of an `attempts.jsonl` with the length of its line in bytes.
 
     A last line that a kill cut short is left out. The records have their whole texts only if `whole` is
-    true. Raises UsageError, which names the line, for anything that is not a record.
+    true. Only lines that have the bytes `containing` are read. Raises UsageError, which names the line, for
+    anything else that is not a record.
     """
     try:
-        with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
+        with open_run_file(path.parent, path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
             for number, line in read_whole_lines(stream, path):
+                if containing not in line:
+                    continue
                 try:
                     yield from_json(line, whole=whole), len(line)
                 except (ValueError, TypeError, KeyError) as error:
@@ -291,7 +315,7 @@ def read_records_at(path: Path, offsets: Iterable[int], *, whole: bool = False) 
     The records have their whole texts only if `whole` is true. Raises UsageError if a record is no longer
     there.
     """
-    with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
+    with open_run_file(path.parent, path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
         for offset in offsets:
             try:
                 yield from_json(_read_line(stream.fileno(), offset), whole=whole)
@@ -306,7 +330,7 @@ def read_results(folder: Path) -> Mapping[tuple[str, int], StoredResult]:
     does.
     """
     results = ResultTable()
-    if (folder / ATTEMPTS).exists():  # otherwise the run was killed before its first attempt
+    if has_run_file(folder, ATTEMPTS):  # otherwise the run was killed before its first attempt
         for record, _ in read_records(folder / ATTEMPTS):
             results.add(record)
     return results
@@ -318,25 +342,43 @@ def transcript_name(task_id: str, attempt: int) -> str:
     A quoted id that is too long for a file name is cut. It then ends in digits of the id's SHA-256, because
     two long ids may begin alike.
     """
-    quoted = quote(task_id, safe="")
+    quoted = quote(task_id, safe="", errors="surrogatepass")
     if len(quoted) > MAX_QUOTED_ID:
         digest = hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         quoted = f"{quoted[: MAX_QUOTED_ID - len(digest) - 1]}-{digest}"
     return f"{quoted}-{attempt}.jsonl"
 
 
+def advise_resume(folder: Path, error: OSError) -> str:
+    """Return the hint for a run folder that could not be written."""
+    return f"{_find_remedy(error)}, then run: harness run --resume {folder}"
+
+
+def _find_remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "make room"
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "replace the link with a file"
+    return "make the run folder writable"
+
+
 @contextmanager
-def replace_file(path: Path) -> Iterator[TextIO]:
-    """Yield a temporary file, and move it to `path` once it is complete. Raises StorageError."""
+def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]:
+    """Yield a temporary file, and move it to `path` once it is complete.
+
+    Raises StorageError. Its hint is to resume the run in the folder `resumed`, which writes the file again.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
+        # It must be new, because a link of its name could lead elsewhere.
+        with open(temporary, "x", encoding="utf-8", errors="backslashreplace") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        hint = None if resumed is None else advise_resume(resumed, error)
+        raise StorageError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -349,9 +391,12 @@ def _remove_temporary_files(folder: Path) -> None:
                 half.unlink()
 
 
-def make_run_folder(output_dir: Path, benchmark: str) -> Path:
-    """Make a new run folder and return its path. Raises UsageError if that fails."""
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{benchmark}-{secrets.token_hex(2)}"
+def make_run_folder(output_dir: Path, benchmark: str, *, prefix: str = "") -> Path:
+    """Make a new run folder, whose name begins with `prefix`, and return its path.
+
+    Raises UsageError if that fails.
+    """
+    name = f"{prefix}{time.strftime('%Y%m%d-%H%M%S')}-{benchmark}-{secrets.token_hex(2)}"
     folder = output_dir / name
     try:
         folder.mkdir(parents=True)
@@ -374,7 +419,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a run folder. Raises UsageError if it is missing or not valid."""
     path = folder / MANIFEST
     try:
-        manifest = parse_json(read_input(path))
+        manifest = parse_json(read_run_file(folder, MANIFEST))
         _manifest_schema().validate_python(manifest, strict=True)
     except OSError as error:
         raise UsageError(
@@ -401,7 +446,7 @@ def read_duration(folder: Path) -> float:
     """
     path = folder / SUMMARY
     try:
-        summary = parse_json(read_input(path))
+        summary = parse_json(read_run_file(folder, SUMMARY))
     except FileNotFoundError:
         return 0.0
     except OSError as error:
@@ -414,32 +459,15 @@ def read_duration(folder: Path) -> float:
     return float(seconds)
 
 
-def _lock(folder: Path) -> int:
+def _open_attempts(folder: Path) -> FileIO:
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return FileIO(append_to_run_file(folder, ATTEMPTS), "a+")
     except OSError as error:
+        path = folder / ATTEMPTS
         raise UsageError(
-            f"{folder}: {error.strerror}", hint="--resume takes a run folder, such as one in runs/"
+            f"{path}: cannot be written: {error.strerror}",
+            hint=f"{_find_remedy(error)}; harness show and harness rerun only read it",
         ) from error
-    for tried in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if tried + 1 < LOCK_TRIES:
-                time.sleep(LOCK_PAUSE_SECONDS)
-        else:
-            return descriptor
-    os.close(descriptor)
-    raise UsageError(f"{folder}: another process uses this run folder")
-
-
-def _open_attempts(path: Path) -> FileIO:
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError(errno.EINVAL, "is not a regular file")
-        return open(path, "a+b", buffering=0)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _read_line(descriptor: int, offset: int) -> bytes:

@@ -68,6 +68,11 @@ def reduce_record(
     )
 
 
+def count_superseded_verdicts(results: Iterable[StoredResult]) -> int:
+    """Return the number of verdicts that retries have superseded."""
+    return sum(result.superseded for result in results)
+
+
 def count_superseded(results: Iterable[StoredResult]) -> dict[str, int]:
     """Return the counts of attempts whose verdict was superseded, and of those that pass now, {} for none."""
     repeated = [result for result in results if result.superseded]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any, overload
 
 from harness.benchmarks import Benchmark
@@ -22,6 +24,8 @@ from harness.types import AttemptRecord, Status, Summary, Task
 
 # The first field of `summary.json`.
 HEADLINE = "headline"
+# The tasks that are not built anew for each of their attempts.
+_KEPT_TASKS = 10_000
 # Most runs lack these fields.
 _ONLY_SOME_RUNS = (
     "resolved_strict",
@@ -73,10 +77,13 @@ def summarize(
     use = model or ModelUse()
     statuses: Counter[Status] = Counter()
     signs: Counter[str] = Counter()
-    verdicts: dict[str, list[int]] = {}
-    first: dict[str, bool] = {}
+    # The attempts with a verdict and those that passed, by task id. Tasks share equal pairs.
+    verdicts: dict[str, tuple[int, int]] = {}
+    pairs: dict[tuple[int, int], tuple[int, int]] = {}
+    resolved = 0
     strict: list[tuple[bool, bool]] = []
-    categories: dict[str, list[str]] = {}
+    # The number of tasks and of resolved ones, by category.
+    categories: dict[str, list[int]] = {}
     values: list[list[float]] = [[] for _ in metrics]
     for planned in plan:
         task = planned.task
@@ -85,21 +92,23 @@ def summarize(
         statuses[status] += 1
         if found is not None and found.integrity is not None:
             signs[found.integrity] += 1
-        counts = verdicts.setdefault(task.id, [0, 0])
+        counts = verdicts.get(task.id, (0, 0))
         if found is not None and status.has_score:
-            counts[0] += 1
-            counts[1] += found.resolved
+            counts = counts[0] + 1, counts[1] + found.resolved
+        verdicts[task.id] = pairs.setdefault(counts, counts)
         if planned.number == 0:
-            first[task.id] = found is not None and found.resolved
+            is_resolved = found is not None and found.resolved
+            resolved += is_resolved
             for place, column in enumerate(values):
                 column.append(found.metrics[place] if found is not None else 0.0)
             if found is not None and found.resolved_strict is not None:
                 strict.append((found.resolved, found.resolved_strict))
             if task.category is not None:
-                categories.setdefault(task.category, []).append(task.id)
+                row = categories.setdefault(task.category, [0, 0])
+                row[0] += 1
+                row[1] += is_resolved
     total = len(verdicts)
-    resolved = sum(first.values())
-    counted = [(n, c) for n, c in verdicts.values()]
+    counted = list(verdicts.values())
     return Summary(
         total=total,
         attempts=len(plan),
@@ -108,12 +117,8 @@ def summarize(
         pass_at_k={k: mean_pass_at_k(counted, k) for k in sorted(set(ks))},
         statuses=dict(statuses),
         by_category={
-            name: {
-                "total": len(ids),
-                "resolved": sum(first[task_id] for task_id in ids),
-                "rate": sum(first[task_id] for task_id in ids) / len(ids),
-            }
-            for name, ids in sorted(categories.items())
+            name: {"total": tasks, "resolved": passed, "rate": passed / tasks}
+            for name, (tasks, passed) in sorted(categories.items())
         },
         integrity=dict(signs.most_common()),
         metrics={
@@ -122,7 +127,7 @@ def summarize(
             if (mean := metric_summary(metric, column)) is not None
         },
         resolved_strict=_count_strict(strict),
-        scores={} if benchmark is None else benchmark.scores(_list_results(benchmark, first, results)),
+        scores={} if benchmark is None else benchmark.scores(_list_results(benchmark, plan, results)),
         quarantined=dict(quarantined or {}),
         coverage=_count_samples(plan) if has_samples else {},
         model=sum_usage([*(found.usage for found in results.values()), use.of_no_attempt]),
@@ -139,16 +144,21 @@ def summarize(
 
 
 def _list_results(
-    benchmark: Benchmark, first: Mapping[str, bool], results: Mapping[tuple[str, int], StoredResult]
+    benchmark: Benchmark,
+    plan: Iterable[PlannedAttempt],
+    results: Mapping[tuple[str, int], StoredResult],
 ) -> dict[str, TaskResult]:
     """Return the result of each task's first attempt, by task id."""
     names = benchmark.definition.kept_metrics
     made = {}
-    for task_id, resolved in first.items():
-        found = results.get((task_id, 0))
+    for planned in plan:
+        if planned.number:
+            continue
+        found = results.get(planned.key)
+        resolved = found is not None and found.resolved
         score = 0.0 if found is None or found.score is None else found.score
         metrics = {} if found is None else dict(zip(names, found.metrics, strict=False))
-        made[task_id] = TaskResult(resolved, score, metrics)
+        made[planned.task.id] = TaskResult(resolved, score, metrics)
     return made
 
 
@@ -201,13 +211,15 @@ class _RecordedPlan(Sequence[PlannedAttempt]):
 
     def __init__(self, results: ResultTable) -> None:
         self._results = results
-        self._tasks: dict[str, Task] = {}
+        # Most runs have no categories, and a run may have a million tasks.
+        self._categories: dict[str, str] = {}
+        self._make_task = lru_cache(maxsize=_KEPT_TASKS)(_make_task)
         self._lines: dict[tuple[str, int], int] = {}
 
     def add(self, record: AttemptRecord) -> None:
         """Add an attempt, or a later try of it."""
-        if record.task_id not in self._tasks:
-            self._tasks[record.task_id] = Task(record.task_id, "", "", "", category=record.category)
+        if record.category is not None:
+            self._categories.setdefault(record.task_id, sys.intern(record.category))
         if record.sample_line is not None:
             self._lines[record.task_id, record.attempt] = record.sample_line
 
@@ -227,7 +239,13 @@ class _RecordedPlan(Sequence[PlannedAttempt]):
         return list(self)[place]
 
     def _build(self, key: tuple[str, int]) -> PlannedAttempt:
-        return PlannedAttempt(self._tasks[key[0]], key[1], self._lines.get(key))
+        task = self._make_task(key[0], self._categories.get(key[0]))
+        return PlannedAttempt(task, key[1], self._lines.get(key))
+
+
+def _make_task(task_id: str, category: str | None) -> Task:
+    """Return a task of which only the facts in its records are known."""
+    return Task(task_id, "", "", "", category=category)
 
 
 def _count_samples(plan: Sequence[PlannedAttempt]) -> dict[str, int]:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
-import shutil
+import os
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.errors import DataError, quote_value
+from harness.evaluation.run_files import create_run_file, measure_run_file, open_run_file, split_nested
 from harness.evaluation.store import (
+    MAX_TRANSCRIPT_BYTES,
     TRANSCRIPT_SCHEMA_VERSION,
     TRANSCRIPTS,
     StorageError,
+    advise_resume,
     transcript_name,
 )
-from harness.inputs.files import MAX_DATA_BYTES, open_input, read_whole_lines
+from harness.inputs.files import MAX_DATA_BYTES, MIB, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
 
 # The folder with the transcripts of superseded tries.
 SUPERSEDED = "superseded"
 # Python converts no more digits, and the arguments of a call may have them.
 _MAX_DIGITS = 4300
+# The entry that reports a full transcript may exceed the limit.
+_MAX_COPIED_BYTES = MAX_TRANSCRIPT_BYTES + MIB
 
 
 def find_transcript(folder: Path, task_id: str, attempt: int) -> Path:
@@ -42,7 +46,7 @@ def read_numbered_entries(path: Path) -> Generator[tuple[int, Mapping[str, Any]]
     entry, or an entry of another version.
     """
     try:
-        with open_input(path, max_bytes=MAX_DATA_BYTES) as stream:
+        with open_run_file(*split_nested(path), max_bytes=MAX_DATA_BYTES) as stream:
             for number, line in read_whole_lines(stream, path):
                 try:
                     entry = parse_json(line, max_digits=_MAX_DIGITS, allow_nan=True)
@@ -82,36 +86,56 @@ def keep_transcript(folder: Path, task_id: str, attempt: int, number: int) -> No
     _copy(find_transcript(folder, task_id, attempt), kept)
 
 
-def copy_transcripts(source: Path, folder: Path, task_id: str, attempt: int) -> None:
-    """Copy the transcripts of an attempt from one run folder to another, with those of superseded tries.
+def measure_transcripts(folder: Path, task_id: str, attempt: int, superseded: int) -> int:
+    """Return the bytes that `copy_transcripts` copies of an attempt."""
+    return sum(
+        measure_run_file(*split_nested(path)) for path in _list_paths(folder, task_id, attempt, superseded)
+    )
+
+
+def copy_transcripts(source: Path, folder: Path, task_id: str, attempt: int, superseded: int) -> None:
+    """Copy the transcripts of an attempt from one run folder to another.
+
+    Args:
+        source: the run folder that has them.
+        folder: the run folder that gets them.
+        task_id: the task of the attempt.
+        attempt: the number of the attempt.
+        superseded: the number of its superseded tries, which have a transcript each.
 
     Raises:
         DataError: if a transcript cannot be read.
         StorageError: if a copy cannot be written.
     """
-    _copy(find_transcript(source, task_id, attempt), find_transcript(folder, task_id, attempt))
-    if (source / SUPERSEDED).is_dir():
-        places = (
-            (find_superseded_transcript(each, task_id, attempt, number) for each in (source, folder))
-            for number in itertools.count()
-        )
-        while _copy(*next(places)):
-            pass
+    paths = (_list_paths(each, task_id, attempt, superseded) for each in (source, folder))
+    for path, place in zip(*paths, strict=True):
+        _copy(path, place)
 
 
-def _copy(source: Path, place: Path) -> bool:
-    """Copy a transcript, and return whether there is one. Raises DataError and StorageError."""
+def _list_paths(folder: Path, task_id: str, attempt: int, superseded: int) -> Iterator[Path]:
+    yield find_transcript(folder, task_id, attempt)
+    for number in range(superseded):
+        yield find_superseded_transcript(folder, task_id, attempt, number)
+
+
+def _copy(source: Path, place: Path) -> None:
+    """Copy a transcript if there is one. Raises DataError and StorageError."""
     try:
-        stream = open_input(source, max_bytes=MAX_DATA_BYTES)
+        stream = open_run_file(*split_nested(source), max_bytes=_MAX_COPIED_BYTES)
     except FileNotFoundError:
-        return False
+        return
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", path=source) from error
     with stream:
         try:
-            place.parent.mkdir(exist_ok=True)
-            with open(place, "wb") as file:
-                shutil.copyfileobj(stream, file)
+            with os.fdopen(create_run_file(*split_nested(place)), "wb") as file:
+                while chunk := stream.read(MIB):
+                    # JSON has no such byte. The copy of a sparse file would take more room than the file.
+                    if b"\0" in chunk:
+                        raise DataError("is not a transcript, because it holds a zero byte", path=source)
+                    file.write(chunk)
         except OSError as error:
-            raise StorageError(f"{place}: cannot be copied from {source}: {error.strerror}") from error
-    return True
+            raise StorageError(
+                f"{place}: cannot be copied from {source}: {error.strerror}",
+                hint=advise_resume(place.parents[1], error),
+            ) from error

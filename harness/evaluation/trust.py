@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.agents import is_built_in
 from harness.benchmarks import definition_of
+from harness.benchmarks.option_effects import drop_option_effects, list_option_effects
 from harness.config import RunConfig
 from harness.discovery import names_python_file
 from harness.errors import UsageError
@@ -56,7 +57,7 @@ def require_trusted_file(
 ) -> bool:
     """Return whether a folder is the user's own, for a use that loads its benchmark and does nothing else.
 
-    Raises UsageError for an unknown folder whose benchmark is a Python file.
+    Raises UsageError for an unknown folder whose benchmark is a Python file, or has options with an effect.
     """
     if is_trusted or is_signed(manifest):
         return True
@@ -80,7 +81,6 @@ def list_effects(config: RunConfig, *, takes_limits: bool = True) -> list[str]:
     Raises UsageError for a config that names an unknown benchmark or an unusable endpoint.
     """
     effects = [*_list_benchmark(config)]
-    is_python = bool(effects)
     if not is_built_in(config.agent):
         effects.append(f"run the agent {config.agent} as Python on this machine")
     if config.command.where == "host":
@@ -94,9 +94,10 @@ def list_effects(config: RunConfig, *, takes_limits: bool = True) -> list[str]:
     if config.model is not None:
         endpoint = choose_endpoint(config.model, config.base_url, config.endpoints, config.api)
         effects.append(_describe_endpoint("the model", endpoint))
-    if is_python:  # its file would have to run before anything else of it is known
+    if names_python_file(config.benchmark):  # it would have to run before anything else of it is known
         return effects
-    judge = definition_of(config.benchmark).with_options(config.options).judge
+    definition = definition_of(config.benchmark)
+    judge = definition.with_options(drop_option_effects(definition.options, config.options)).judge
     if config.replay_from is None and judge is not None:
         if isinstance(judge, str):
             judge = config.endpoints.get(judge) or find_judge(config, judge)
@@ -107,8 +108,11 @@ def list_effects(config: RunConfig, *, takes_limits: bool = True) -> list[str]:
 
 
 def _list_benchmark(config: RunConfig) -> Iterator[str]:
+    """Yield the effects of a benchmark and its options, which a use that only loads the data has, too."""
     if names_python_file(config.benchmark):
         yield f"run the benchmark {config.benchmark} as Python on this machine"
+    elif config.options:
+        yield from list_option_effects(definition_of(config.benchmark).options, config.options)
 
 
 def _list_server(server: McpServer) -> Iterator[str]:

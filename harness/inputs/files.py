@@ -9,6 +9,7 @@ import io
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 MAX_TEXT_BYTES = 16 * MIB
-"""The maximum size of a config, a manifest, a summary, or a note of a download."""
+"""The maximum size of a config, or a note of a download."""
+MAX_RUN_FILE_BYTES = 8 * MAX_TEXT_BYTES
+"""The maximum size of a manifest, which holds a config in full, or of a summary, which names categories."""
 MAX_DATA_BYTES = 2 * 1024 * MIB
 """The maximum size of a file of rows, packed or unpacked, because all rows are kept in memory."""
 MAX_LINE_BYTES = 64 * MIB
@@ -64,21 +67,56 @@ def open_input_below(folder: int, path: str, *, max_bytes: int) -> io.BufferedRe
 
     Raises OSError as `open_input` does, and for a link or `..` in the path.
     """
+    with open_parent_below(folder, path) as (parent, name):
+        try:
+            descriptor = os.open(name, os.O_NOFOLLOW | _FLAGS, dir_fd=parent)
+        except OSError as error:
+            raise explain_link(error, name, parent) from error
+    return _read_regular(descriptor, path, max_bytes)
+
+
+@contextmanager
+def open_parent_below(folder: int, path: str) -> Iterator[tuple[int, str]]:
+    """Yield a descriptor of the folder that holds a file below `folder`, and the last part of the path.
+
+    The arguments are those of `open_input_below`. Raises OSError for a link or `..` in the path.
+    """
     *folders, name = PurePath(path).parts or ("",)
     if ".." in (*folders, name) or os.path.isabs(path):
         raise OSError(errno.EINVAL, "is not below its folder", path)
+    if "\0" in path or not _is_encodable(path):
+        raise OSError(errno.EINVAL, "is not a file name", repr(path))
     opened = os.dup(folder)
     try:
         for each in folders:
-            below = os.open(each, os.O_DIRECTORY | os.O_NOFOLLOW | _FLAGS, dir_fd=opened)
+            try:
+                below = os.open(each, os.O_DIRECTORY | os.O_NOFOLLOW | _FLAGS, dir_fd=opened)
+            except OSError as error:
+                raise explain_link(error, each, opened) from error
             os.close(opened)
             opened = below
-        descriptor = os.open(name, os.O_NOFOLLOW | _FLAGS, dir_fd=opened)
-    except ValueError as error:  # a NUL, or half of a surrogate pair
-        raise OSError(errno.EINVAL, "is not a file name", repr(path)) from error
+        yield opened, name
     finally:
         os.close(opened)
-    return _read_regular(descriptor, path, max_bytes)
+
+
+def explain_link(error: OSError, name: str, folder: int) -> OSError:
+    """Return the error of an open with O_NOFOLLOW, with a clear reason if `name` is a symbolic link."""
+    if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+        return error
+    try:
+        is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return error
+    return OSError(errno.ELOOP, "is a symbolic link, which is not followed here", name) if is_link else error
+
+
+def _is_encodable(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except ValueError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def read_input(path: str | os.PathLike[str], *, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
@@ -127,11 +165,16 @@ def _read_regular(descriptor: int, path: str, max_bytes: int) -> io.BufferedRead
         raise
 
 
+def require_kind(mode: int, path: str) -> None:
+    """Raise OSError, whose `strerror` names the kind, unless a mode is that of a regular file."""
+    for is_kind, reason in _KINDS:
+        if is_kind(mode):
+            raise OSError(errno.EINVAL, reason, path)
+
+
 def _require_regular(descriptor: int, path: str, max_bytes: int) -> None:
     facts = os.fstat(descriptor)
-    for is_kind, reason in _KINDS:
-        if is_kind(facts.st_mode):
-            raise OSError(errno.EINVAL, reason, path)
+    require_kind(facts.st_mode, path)
     if facts.st_size > max_bytes:
         raise _too_large(path, max_bytes)
     if facts.st_size == 0 and not _is_empty(descriptor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import lru_cache
 from typing import Any, NoReturn
 
 MAX_DEPTH = 100
@@ -31,19 +32,9 @@ def parse_json(text: str | bytes, *, max_digits: int = MAX_DIGITS, allow_nan: bo
             for a float.
     """
 
-    def integer(digits: str) -> int:
-        count = len(digits.lstrip("-"))
-        if count > max_digits:
-            raise ValueError(f"an integer has {count:,} digits, more than {max_digits:,}")
-        return int(digits)
-
     try:
-        value = json.loads(
-            text.decode("utf-8-sig") if isinstance(text, bytes) else text,
-            parse_int=integer,
-            parse_constant=None if allow_nan else _refuse_constant,
-            parse_float=None if allow_nan else _finite,
-        )
+        decoder = _make_decoder(max_digits, allow_nan)
+        value = decoder.decode(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
         require_shallow(value)
     except json.JSONDecodeError as error:
         message = f"broken JSON at column {error.colno}: {error.msg}"
@@ -56,6 +47,23 @@ def parse_json(text: str | bytes, *, max_digits: int = MAX_DIGITS, allow_nan: bo
     except ValueError as error:
         raise BrokenJSONError(str(error), 1) from error
     return value
+
+
+@lru_cache(maxsize=8)
+def _make_decoder(max_digits: int, allow_nan: bool) -> json.JSONDecoder:
+    """Return the decoder of `parse_json`, made once, because a run may have a million short texts."""
+
+    def integer(digits: str) -> int:
+        count = len(digits.lstrip("-"))
+        if count > max_digits:
+            raise ValueError(f"an integer has {count:,} digits, more than {max_digits:,}")
+        return int(digits)
+
+    return json.JSONDecoder(
+        parse_int=integer,
+        parse_constant=None if allow_nan else _refuse_constant,
+        parse_float=None if allow_nan else _finite,
+    )
 
 
 def _finite(text: str) -> float:

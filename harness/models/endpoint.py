@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from harness.errors import UsageError
 from harness.models.concurrency import ConcurrencyBounds
+from harness.secret_forms import describe_url_value
 
 Api = Literal["chat", "responses", "messages"]
 OPENAI_URL = "https://api.openai.com/v1"
@@ -31,7 +32,9 @@ OWN_FIELDS = _SEARCH_FIELDS | _CONVERSATION_FIELDS | {"model", "n", "stream", "t
 class Prices(BaseModel):
     """The prices of a model in a currency of the user's choice, for a million tokens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -42,7 +45,9 @@ class Prices(BaseModel):
 class Endpoint(BaseModel):
     """All settings of a model at a server. The key itself is not among them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     model: str = Field(min_length=1)
     """The name of the model at its server."""
@@ -70,24 +75,7 @@ class Endpoint(BaseModel):
     @field_validator("base_url")
     @classmethod
     def _require_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"must be a URL such as http://localhost:8000/v1, not '{url}'")
-        if parts.username or parts.password:
-            raise ValueError("must hold no user name or password; set the variable of api_key_env instead")
-        if parts.query or parts.fragment or "?" in url or "#" in url:
-            # A query often holds a key, and the manifest holds the URL.
-            raise ValueError("must hold no query; a field of extra_body can hold parameters")
-        if not url.isprintable() or " " in url:
-            raise ValueError("must hold no space and no invisible character")
-        try:
-            _ = parts.port
-        except ValueError:
-            raise ValueError("must have a port from 0 to 65535") from None
-        if _is_host_of_anthropic(url) and parts.path.strip("/") == "":
-            # Anthropic's library appends the version itself, so its users know the URL without it.
-            raise ValueError(f"must end with the version, such as {ANTHROPIC_URL}")
-        return url.rstrip("/")
+        return require_base_url(url).rstrip("/")
 
     @field_validator("extra_body")
     @classmethod
@@ -111,6 +99,31 @@ class Endpoint(BaseModel):
         """Whether the server is on this machine, so that it needs no key."""
         host = urlsplit(self.base_url).hostname or ""
         return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def require_base_url(url: str) -> str:
+    """Return the URL of a model's server. Raises ValueError, without the URL if that may hold a secret."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("must be a URL such as http://localhost:8000/v1") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"must be a URL such as http://localhost:8000/v1{describe_url_value(url)}")
+    if parts.username or parts.password:
+        raise ValueError("must hold no user name or password; set the variable of api_key_env instead")
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        # A query often holds a key, and the manifest holds the URL.
+        raise ValueError("must hold no query; a field of extra_body can hold parameters")
+    if not url.isprintable() or " " in url:
+        raise ValueError("must hold no space and no invisible character")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port from 0 to 65535") from None
+    if _is_host_of_anthropic(url) and parts.path.strip("/") == "":
+        # Anthropic's library appends the version itself, so its users know the URL without it.
+        raise ValueError(f"must end with the version, such as {ANTHROPIC_URL}")
+    return url
 
 
 def find_default_url(api: Api) -> str:

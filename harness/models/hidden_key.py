@@ -6,9 +6,10 @@ import base64
 import re
 from urllib.parse import quote
 
+from harness.secret_forms import HIDDEN_KEY as HIDDEN_KEY
+
 # A shorter key could be an ordinary word, which must stay as it is in a reply.
 SHORTEST_HIDDEN_KEY = 8
-HIDDEN_KEY = "[key]"
 
 
 class HiddenKey:

@@ -18,7 +18,9 @@ ANTHROPIC_URL_VARIABLE = "ANTHROPIC_BASE_URL"
 class GenerationSettings(BaseModel):
     """The parameters of generation. One that is not set is not sent, so the server's default applies."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     temperature: float | None = Field(default=None, ge=0, le=5)
     """Default: that of the server."""
@@ -47,7 +49,7 @@ def choose_endpoint(
             if value is not None:
                 option = f"--{key.replace('_', '-')}"
                 raise UsageError(
-                    f"{option} {value}: endpoint '{model}' has its own {key}",
+                    f"{option} cannot be used: endpoint '{model}' has its own {key}",
                     hint=f"change it in the config, or leave out {option}",
                 )
         return endpoints[model]
@@ -57,10 +59,13 @@ def choose_endpoint(
         return Endpoint(model=model, base_url=url, api=api)
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        variable = ANTHROPIC_URL_VARIABLE if api == "messages" else OPENAI_URL_VARIABLE
+        setting = "--base-url" if base_url else f"the environment variable {variable}"
+        # The error of the library would quote the URL, which may hold a password.
         raise UsageError(
-            f"--base-url '{url}' is not the URL of a server: it {reason}",
+            f"{setting} is not the URL of a server: it {reason}",
             hint="name one such as http://localhost:8000/v1, without a query",
-        ) from error
+        ) from None
 
 
 def _read_url(api: Api) -> str | None:

@@ -17,7 +17,9 @@ _MILLION = 1_000_000
 class Budget(BaseModel):
     """The most that an attempt or a run may spend on models. None stands for no bound."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     output_tokens: int | None = Field(default=None, ge=1)
     total_tokens: int | None = Field(default=None, ge=1)

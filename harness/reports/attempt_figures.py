@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 
+from harness.reports.recorded_attempts import read_time
 from harness.scoring.pass_at_k import pass_at_k
 from harness.types import AttemptRecord, Status
 
@@ -91,7 +92,7 @@ class AttemptFigures:
         if self._several and record.status.has_score:
             counts = self._counts.get(record.task_id, 0)
             self._counts[record.task_id] = counts + (1 << 32) + record.resolved
-        began = _read_time(record.started_at)
+        began = read_time(record.started_at)
         if began is not None:
             self._starts.append(began)
             self._lengths.append(seconds)
@@ -189,14 +190,3 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     """Return the least value that is not below the given share of all values."""
     place = -int(-share * len(ordered) // 1) - 1
     return ordered[max(place, 0)]
-
-
-def _read_time(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return seconds if seconds >= 0 else None

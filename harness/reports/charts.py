@@ -10,6 +10,7 @@ from harness.reports.attempt_figures import Durations, Timeline
 from harness.reports.figures import count, duration, percent
 from harness.types import Status
 
+_LEAST_POINTS = 3
 _LANE, _MOST_HEIGHT, _AREA_HEIGHT, _WIDTH = 12, 480, 120, 1000
 
 
@@ -57,8 +58,8 @@ class TimelineChart:
 
 
 def draw_curve(curve: Sequence[tuple[int, float]]) -> Curve | None:
-    """Return a curve of pass@k, None without a point."""
-    if not curve:
+    """Return a curve of pass@k, None with too few points for a line that shows more than the figures."""
+    if len(curve) < _LEAST_POINTS:
         return None
     most = curve[-1][0]
     points = [f"{100 * (k - 1) / max(most - 1, 1):.2f},{100 - 100 * value:.2f}" for k, value in curve]

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from harness.evaluation.usage import USAGE
+from harness.reports.run_conditions import describe_changes, describe_selection
 from harness.reports.run_folder import StoredRun
 from harness.types import AttemptRecord
 
@@ -83,6 +84,12 @@ def _list_columns(run: StoredRun, *, whole: bool) -> Iterator[Column]:
     }
     for name, text in of_run.items():
         yield Column(name, Kind.TEXT, _return_always(text))
+    # The same in each row, because a table has no other place for them.
+    seed, superseded = config.get("seed"), run.summary.superseded
+    yield Column("seed", Kind.INTEGER, _return_always(seed))
+    yield Column("selection", Kind.TEXT, _return_always(describe_selection(config)))
+    yield Column("accepted_changes", Kind.TEXT, _return_always(describe_changes(run.manifest)))
+    yield Column("repeated_attempts", Kind.INTEGER, _return_always(superseded.get("attempts", 0)))
     yield Column("task_id", Kind.TEXT, lambda record: record.task_id)
     yield Column("attempt", Kind.INTEGER, lambda record: record.attempt)
     yield Column("sample_line", Kind.INTEGER, lambda record: record.sample_line)

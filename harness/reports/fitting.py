@@ -13,7 +13,7 @@ from harness.types import AttemptRecord, Status
 
 @dataclass(frozen=True, slots=True)
 class FittingAttempts:
-    """Rows of attempts, in the order of the attempts."""
+    """Rows of attempts: the unresolved ones first, each part in the order of the attempts."""
 
     # As UTF-8, because one character beyond Latin-1 doubles the size of a text in memory.
     encoded_rows: Sequence[bytes]
@@ -78,6 +78,7 @@ def fit_attempts(
         # A status that fills its share now cannot get more later, because the other totals only grow.
         if total[status] > _largest_share(room, [total[other] for other in total if other is not status]):
             full.add(status)
+    rows.sort(key=lambda row: row[0] is Status.PASSED)
     kept = Counter(dict(_count_fitting(sizes, total, room)))
     return FittingAttempts([*_first_of_each(rows, kept)], kept, given)
 

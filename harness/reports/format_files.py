@@ -11,7 +11,7 @@ from types import ModuleType
 from harness.errors import unknown_name
 
 # Other names that people type, which are also endings of files.
-_ALIASES = {"md": "markdown", "xml": "junit"}
+_ALIASES = {"md": "markdown", "xml": "junit", "txt": "table", "htm": "html"}
 
 
 def list_formats(folders: Iterable[str]) -> list[str]:
@@ -43,6 +43,12 @@ def guess_format(path: Path, folders: Iterable[str]) -> str | None:
     known = list_formats(folders)
     name = _find_name(path.suffix.removeprefix(".").lower(), known)
     return name if name in known else None
+
+
+def list_endings(folders: Iterable[str]) -> list[str]:
+    """Return the endings of files that name a format, each with its point."""
+    known = list_formats(folders)
+    return sorted(f".{name}" for name in {*known, *(each for each, of in _ALIASES.items() if of in known)})
 
 
 def _find_name(name: str, known: Sequence[str]) -> str:

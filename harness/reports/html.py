@@ -13,7 +13,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.evaluation.run_state import count_statuses
 from harness.reports.attempt_figures import AttemptFigures
+from harness.reports.causes import Causes
 from harness.reports.charts import draw_curve, draw_durations, draw_timeline
 from harness.reports.coverage import describe_covered_tasks
 from harness.reports.figures import count, duration, interval, percent, tampering
@@ -21,7 +23,8 @@ from harness.reports.fitting import FittingAttempts, fit_attempts, fit_table
 from harness.reports.headline import describe_headline, has_several_attempts
 from harness.reports.html_attempts import TEXT_LIMIT, AttemptRows, flatten
 from harness.reports.remarks import list_model_remarks, list_remarks
-from harness.reports.usage import UNKNOWN, describe_cost, describe_times, describe_tokens
+from harness.reports.run_conditions import list_conditions
+from harness.reports.usage import describe_cost, describe_times, describe_tokens
 from harness.scoring.intervals import wilson_interval
 from harness.text import escape_terminal
 from harness.types import AttemptRecord, Status, Summary
@@ -30,6 +33,8 @@ _TEMPLATES = Path(__file__).with_name("templates")
 # Together with the style sheet these limits keep every page below 10 MB.
 _ATTEMPTS_BYTES = 8_000_000
 _TABLE_BYTES = 400_000
+# A figure and its unit stay in one line: `3 min 12 s` breaks nowhere.
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class _Bar:
     """The part of all attempts that ended in one status, as texts. `start` and `width` are SVG lengths."""
 
     status: Status
+    label: str
     number: str
     share: str
     start: str
@@ -60,10 +66,16 @@ def render_html(
     attempts: Iterable[AttemptRecord],
     is_running: bool = False,
     folder: Path | None = None,
+    duration_seconds: float | None = None,
 ) -> str:
     """Return the page that `generate_html` yields in parts."""
     parts = generate_html(
-        manifest=manifest, summary=summary, attempts=attempts, is_running=is_running, folder=folder
+        manifest=manifest,
+        summary=summary,
+        attempts=attempts,
+        is_running=is_running,
+        folder=folder,
+        duration_seconds=duration_seconds,
     )
     return "".join(parts)
 
@@ -75,25 +87,27 @@ def generate_html(
     attempts: Iterable[AttemptRecord],
     is_running: bool = False,
     folder: Path | None = None,
+    duration_seconds: float | None = None,
 ) -> Iterator[str]:
     """Yield the parts of the report of a run as a complete HTML document.
 
     The heading shows `benchmark`, `agent` and `model` of `manifest["config"]`. Every other fact is shown
-    under its path in the manifest. Attempts keep their order, and have excerpts of their transcripts if
-    `folder` is the run folder. If they do not fit on one page, it shows the
-    first of each status, how many it leaves out, and the file that has them all.
+    under its path in the manifest. Unresolved attempts come first. Attempts have excerpts of their
+    transcripts if `folder` is the run folder. If they do not fit on one page, it shows the first of each
+    status, how many it leaves out, and the file that has them all.
     """
     environment = _templates()
     rows: Any = environment.get_template("rows.html").module
     facts = dict(flatten(manifest))
     style, script = _stylesheet(), Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8"))
     stopped = summary.statuses.get(Status.CANCELLED, 0) > 0
-    further = [*list_model_remarks(summary)]
+    further = [*list_conditions(manifest), *list_model_remarks(summary)]
     if not stopped:
         further += [*list_remarks(summary), *summary.quarantined.items()]
     figures = AttemptFigures(several_attempts=has_several_attempts(summary))
+    causes = Causes()
     render = AttemptRows(rows, folder, summary.attempts).render
-    fitting = fit_attempts(figures.watch(attempts), render, room=_ATTEMPTS_BYTES)
+    fitting = fit_attempts(causes.watch(figures.watch(attempts)), render, room=_ATTEMPTS_BYTES)
     several = summary.by_category if len(summary.by_category) > 1 and not stopped else {}
     yield from environment.get_template("report.html").generate(
         policy=_policy(style, script),
@@ -104,13 +118,22 @@ def generate_html(
         chosen=_list_config(facts),
         # Look for it anywhere in the manifest, because a needless warning is better than a missing one.
         bundled="bundled" in facts.values(),
-        cards=[*_cards(summary, is_running=is_running)],
+        origin=_list_origin(manifest, folder),
+        cards=[
+            *_cards(
+                summary,
+                is_running=is_running,
+                duration_seconds=duration_seconds,
+                has_prices=_has_prices(facts),
+            )
+        ],
         tampering=tampering(summary.integrity),
         remarks=further
         and fit_table(
             (rows.fact(*each) for each in further), len(further), room=_TABLE_BYTES, file="summary.json"
         ),
-        statuses=[*_bars(summary)],
+        statuses=[*_bars(summary, is_running=is_running)],
+        causes=causes.list_most_frequent(),
         categories=several
         and fit_table(_categories(rows, several), len(several), room=_TABLE_BYTES, file="summary.json"),
         curve=None if stopped else draw_curve(figures.pass_curve(summary.total)),
@@ -170,7 +193,28 @@ def _list_config(facts: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, text) for name, text in pairs if text != "null"]
 
 
-def _cards(summary: Summary, *, is_running: bool) -> Iterator[_Card]:
+def _list_origin(manifest: Mapping[str, Any], folder: Path | None) -> list[str]:
+    """Return the date of a run, its name, and its data with a short hash."""
+    started, data = manifest.get("started_at"), manifest.get("data")
+    found = [str(started).replace("T", " ").replace("Z", " UTC")] if started else []
+    if folder is not None:
+        found.append(folder.resolve().name)
+    if isinstance(data, Mapping):
+        found.append(f"{data.get('kind')}: {data.get('location')}, sha256 {str(data.get('sha256'))[:12]}")
+    return found
+
+
+def _has_prices(facts: Mapping[str, str]) -> bool:
+    """Return whether the config of a run has a price for a model."""
+    return any(
+        name.startswith("config.") and "prices" in name and text not in ("null", "{}")
+        for name, text in facts.items()
+    )
+
+
+def _cards(
+    summary: Summary, *, is_running: bool, duration_seconds: float | None, has_prices: bool
+) -> Iterator[_Card]:
     """Yield the key figures below the headline."""
     if summary.coverage:
         kind = "lost" if summary.coverage["missing"] else ""
@@ -187,16 +231,18 @@ def _cards(summary: Summary, *, is_running: bool) -> Iterator[_Card]:
         remark = "infra errors and attempts to come" if is_running else "infra errors and cancelled attempts"
         yield _Card("no verdict", f"{lost:,}", remark, kind="lost")
     if summary.model:
-        yield from _usage(summary.model)
+        yield from _usage(summary.model, has_prices=has_prices)
+    if duration_seconds is not None:
+        remark = describe_times(summary.model) if summary.model else "wall time"
+        yield _Card("duration", duration(duration_seconds).replace(" ", NO_BREAK), remark)
 
 
-def _usage(model: Mapping[str, int | float | None]) -> Iterator[_Card]:
+def _usage(model: Mapping[str, int | float | None], *, has_prices: bool) -> Iterator[_Card]:
     """Yield the figures of the use of a model."""
-    waited = model.get("model_seconds")
     yield _Card("requests", f"{model.get('model_requests') or 0:,}", describe_tokens(model))
-    yield _Card("cost", describe_cost(model.get("cost")), "by the prices in the config")
-    figure = UNKNOWN if waited is None else duration(waited)
-    yield _Card("time", figure, describe_times(model))
+    cost = model.get("cost")
+    remark = "by the prices in the config" if has_prices or cost is not None else "no prices in the config"
+    yield _Card("cost", describe_cost(cost), remark)
 
 
 def _scores(summary: Summary, passed: str) -> Iterator[_Card]:
@@ -214,20 +260,21 @@ def _scores(summary: Summary, passed: str) -> Iterator[_Card]:
         yield _Card(name, percent(metric.mean), interval(metric))
 
 
-def _bars(summary: Summary) -> Iterator[_Bar]:
+def _bars(summary: Summary, *, is_running: bool) -> Iterator[_Bar]:
     """Yield the parts of the bar of attempts, in the order of the statuses. Empty parts are left out."""
-    present = [(status, number) for status in Status if (number := summary.statuses.get(status, 0))]
-    total = sum(number for _, number in present) or 1
+    present = count_statuses(summary, is_running=is_running)
+    total = sum(each.number for each in present) or 1
     start = 0
-    for status, number in present:
+    for each in present:
         yield _Bar(
-            status,
-            number=f"{number:,}",
-            share=percent(number / total),
+            each.status,
+            each.label.replace("_", " "),
+            number=f"{each.number:,}",
+            share=percent(each.number / total),
             start=_length(start / total),
-            width=_length(number / total),
+            width=_length(each.number / total),
         )
-        start += number
+        start += each.number
 
 
 def _length(share: float) -> str:

@@ -36,14 +36,19 @@ def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
             attempt = f" #{first['attempt']}" if first["attempt"] else ""
             task_id = escape_terminal(first["task_id"], 200)
             yield "", f"first difference: {task_id}{attempt}, {escape_terminal(first['text'])}"
-    if superseded := summary.superseded:
-        attempts = count(superseded["attempts"], "attempt")
-        resolved = f"{superseded['resolved']:,} of them passed then"
-        yield "retried", f"{attempts} had a verdict and were repeated; {resolved}"
+    if summary.superseded:
+        yield "retried", describe_repeated(summary.superseded)
     if summary.quarantined:
         names = ", ".join(summary.quarantined)
         tasks = count(len(summary.quarantined), "task")
         yield "quarantined", f"{tasks}, reference known to be wrong: {names}"
+
+
+def describe_repeated(superseded: Mapping[str, int]) -> str:
+    """Return the number of repeated attempts, and of those that passed then, as a text of one line."""
+    attempts = count(superseded["attempts"], "attempt")
+    resolved = f"{superseded['resolved']:,} of them passed then"
+    return f"{attempts} had a verdict and were repeated; {resolved}"
 
 
 def list_model_remarks(summary: Summary) -> Iterator[tuple[str, str]]:

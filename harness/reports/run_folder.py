@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
+import json
+import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,23 +17,26 @@ from harness.agents.recording import SHOWN_DIFFERENCE
 from harness.errors import UsageError, describe_first_error, unknown_task
 from harness.evaluation.result_table import ResultTable
 from harness.evaluation.run import Run
+from harness.evaluation.run_files import has_run_file, read_run_file
 from harness.evaluation.run_names import is_running
 from harness.evaluation.run_signature import describe_resume
+from harness.evaluation.run_state import RunState, count_statuses, find_state
 from harness.evaluation.spending_log import read_spending
 from harness.evaluation.store import (
     ATTEMPTS,
     MANIFEST,
     REPORT,
     SUMMARY,
+    read_duration,
     read_manifest,
     read_records,
     read_records_at,
     replace_file,
 )
 from harness.evaluation.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
-from harness.inputs.files import read_input
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import count
+from harness.reports.recorded_attempts import AttemptOffsets, WallTime, read_time
 from harness.types import AttemptRecord, DataSource, MetricSummary, Status, Summary
 
 
@@ -49,24 +53,33 @@ class StoredRun:
     summary: Summary
     duration_seconds: float
     summary_values: Mapping[str, Any]
-    """All of `summary.json` about the run's result as plain data, for the JSON document."""
+    """All of `summary.json` about the run's result as plain data, for the JSON document.
+
+    While the run is under way, the attempts without a verdict are `to_come`, and the rate is None.
+    """
     offsets: Sequence[int]
-    """Where the last record of each attempt is in `attempts.jsonl`, in the order in which they ended."""
+    """Where the last record of each attempt is in `attempts.jsonl`, in the order of the plan."""
     unfinished: str | None = None
     is_running: bool = False
+
+    @property
+    def state(self) -> RunState:
+        return find_state(self.summary, is_running=self.is_running)
 
     @property
     def source(self) -> DataSource:
         return DataSource(**self.manifest["data"])
 
     def attempts(self, *, whole: bool = False) -> Iterator[AttemptRecord]:
-        """Yield the stored attempts in the order in which they ended, the last try of each.
+        """Yield the stored attempts in the order of the plan, the last try of each.
 
         The records have their whole texts only if `whole` is true.
         """
         return read_records_at(self.folder / ATTEMPTS, self.offsets, whole=whole)
 
 
+# The attempts of a task that an error names.
+_NAMED_NUMBERS = 20
 # Sums and intervals of larger counts would not be exact.
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -213,49 +226,34 @@ def write_report(run: Run) -> Path:
     from harness.reports.html import generate_html
 
     parts = generate_html(
-        manifest=run.manifest, summary=run.summary, attempts=run.records(whole=True), folder=run.folder
+        manifest=run.manifest,
+        summary=run.summary,
+        attempts=run.records(whole=True),
+        folder=run.folder,
+        duration_seconds=run.duration_seconds,
     )
-    with replace_file(run.folder / REPORT) as file:
+    with replace_file(run.folder / REPORT, resumed=run.folder) as file:
         file.writelines(parts)
     return run.folder / REPORT
 
 
 def read_attempts(folder: Path) -> Iterator[AttemptRecord]:
-    """Yield the attempts in a run folder in the order in which they ended, the last try of each.
+    """Yield the attempts in a run folder in the order of the plan, the last try of each.
 
     The run may still be active. Raises UsageError if the folder has no readable attempts.
     """
-    yield from read_records_at(folder / ATTEMPTS, _find_attempts(folder))
+    yield from read_records_at(folder / ATTEMPTS, _find_attempts(folder, read_manifest(folder)))
 
 
-class _AttemptOffsets:
-    """The offset of the last record of each attempt, while the records are read."""
+def _find_attempts(folder: Path, manifest: Mapping[str, Any]) -> Sequence[int]:
+    """Return the offset of the last record of each attempt, in the order of the plan.
 
-    def __init__(self) -> None:
-        self._offsets: dict[tuple[str, int], int] = {}
-        self._end = 0
-
-    def add(self, record: AttemptRecord, size: int) -> None:
-        """Take note of the next record, whose line has `size` bytes."""
-        self._offsets[sys.intern(record.task_id), record.attempt] = self._end
-        self._end += size
-
-    @property
-    def in_order(self) -> Sequence[int]:
-        """The offsets, in the order in which the attempts ended first."""
-        return array("q", self._offsets.values())
-
-
-def _find_attempts(folder: Path) -> Sequence[int]:
-    """Return the offset of the last record of each attempt, in the order in which the attempts ended.
-
-    Memory holds the offsets and not the records, because a run may have more than fit into memory. Raises
-    UsageError if the folder has no readable attempts.
+    Raises UsageError if the folder has no readable attempts.
     """
-    found = _AttemptOffsets()
+    found = AttemptOffsets()
     for record, size in read_records(folder / ATTEMPTS):
         found.add(record, size)
-    return found.in_order
+    return found.sort_by_plan(manifest)
 
 
 def read_attempt(folder: Path, task_id: str, attempt: int) -> AttemptRecord:
@@ -264,17 +262,29 @@ def read_attempt(folder: Path, task_id: str, attempt: int) -> AttemptRecord:
     Raises UsageError if there is no such attempt or the folder cannot be read.
     """
     found: AttemptRecord | None = None
-    numbers: dict[str, set[int]] = {}
-    for record, _ in read_records(folder / ATTEMPTS, whole=True):
-        numbers.setdefault(record.task_id, set()).add(record.attempt)
+    path = folder / ATTEMPTS
+    # Few of perhaps a million lines hold the id in the form in which we write it.
+    written = json.dumps(task_id).encode("ascii")
+    for record, _ in read_records(path, whole=True, containing=written):
         if (record.task_id, record.attempt) == (task_id, attempt):
             found = record
     if found is not None:
         return found
-    if task_id not in numbers:
-        raise unknown_task(task_id, numbers, place=f"the run in {folder}", which="with an attempt")
-    known = ", ".join(map(str, sorted(numbers[task_id])))
-    raise UsageError(f"{task_id} has no attempt {attempt} in this run", hint=f"its attempts: {known}")
+    # A line that was changed by hand may hold it in another form.
+    known: dict[str, None] = {}
+    numbers: set[int] = set()
+    for record, _ in read_records(path, whole=True):
+        known[record.task_id] = None
+        if record.task_id == task_id:
+            numbers.add(record.attempt)
+            found = record if record.attempt == attempt else found
+    if found is not None:
+        return found
+    if task_id not in known:
+        raise unknown_task(task_id, known, place=f"the run in {folder}", which="with an attempt")
+    which = ", ".join(map(str, sorted(numbers)[:_NAMED_NUMBERS]))
+    which += ", ..." if len(numbers) > _NAMED_NUMBERS else ""
+    raise UsageError(f"{task_id} has no attempt {attempt} in this run", hint=f"its attempts: {which}")
 
 
 def read_run(folder: Path) -> StoredRun:
@@ -283,10 +293,10 @@ def read_run(folder: Path) -> StoredRun:
     running = is_running(folder)
     manifest = read_manifest(folder)
     path = folder / SUMMARY
-    if not path.exists() and "planned" in manifest:
+    if not has_run_file(folder, SUMMARY) and "planned" in manifest:
         return _read_unfinished(folder, manifest, running=running)
     values, stored = _read_stored_summary(folder)
-    offsets = _find_attempts(folder)
+    offsets = _find_attempts(folder, manifest)
     found = len(offsets)
     counted = sum(stored.statuses.values())
     # A stopped run counts the attempts that had not begun as cancelled, and these have no record.
@@ -315,7 +325,7 @@ def read_summary(folder: Path) -> Summary:
 def _read_stored_summary(folder: Path) -> tuple[dict[str, Any], _StoredSummary]:
     path = folder / SUMMARY
     try:
-        values = parse_json(read_input(path))
+        values = parse_json(read_run_file(folder, SUMMARY))
         return values, _StoredSummary.model_validate(values)
     except OSError as error:
         raise UsageError(
@@ -353,17 +363,13 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
         ks = facts.ks()
     except ValidationError as error:
         raise UsageError(f"{folder / MANIFEST}: is not a manifest: {describe_first_error(error)}") from error
-    # The wall time is unknown, so the times of the attempts stand for it.
-    seconds = 0.0
-    found = ResultTable()
+    found, times, places = ResultTable(), WallTime(), AttemptOffsets()
 
     def read() -> Iterator[AttemptRecord]:
-        nonlocal seconds
-        offset = 0
         for record, size in read_records(folder / ATTEMPTS):
-            seconds += record.duration_seconds
-            found.add(record, offset)
-            offset += size
+            times.add(record)
+            found.add(record)
+            places.add(record, size)
             yield record
 
     planned = facts.planned
@@ -376,14 +382,31 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
         model=None if facts.config.get("model") is None else ModelUse(read_spending(folder).of_no_attempt),
         results=found,
     )
-    offsets = found.offsets
+    offsets = places.sort_by_plan(manifest)
     progress = f"{len(offsets):,} of {count(summary.attempts, 'attempt')}"
     if running:
         unfinished = f"running: {progress} so far"
     else:
         unfinished = f"interrupted: {progress}; to finish it: {describe_resume(folder, manifest)}"
     values = summary_json(summary)
+    if running and summary.statuses.get(Status.CANCELLED):
+        # The tasks to come would count as failed.
+        values["rate"] = None
+        values["statuses"] = {each.key: each.number for each in count_statuses(summary, is_running=True)}
+    seconds = _measure_so_far(folder, manifest, times) if running else times.seconds
     return StoredRun(folder, manifest, summary, seconds, values, offsets, unfinished, running)
+
+
+def _measure_so_far(folder: Path, manifest: Mapping[str, Any], times: WallTime) -> float:
+    """Return the wall time of a run under way, without the time between an interruption and the resume."""
+    now = time.time()
+    try:
+        interrupted = os.stat(folder / SUMMARY).st_mtime
+    except OSError:
+        started = read_time(manifest.get("started_at"))
+        return times.seconds if started is None else max(now - started, times.seconds)
+    resumed = times.find_start(interrupted)
+    return read_duration(folder) + (0.0 if resumed is None else max(now - resumed, 0.0))
 
 
 def render_stored_run(run: StoredRun) -> Iterator[str]:
@@ -396,6 +419,7 @@ def render_stored_run(run: StoredRun) -> Iterator[str]:
         attempts=run.attempts(whole=True),
         is_running=run.is_running,
         folder=run.folder,
+        duration_seconds=run.duration_seconds,
     )
 
 

@@ -16,10 +16,11 @@ from typing_extensions import TypedDict
 
 from harness.errors import UsageError, describe_first_error
 from harness.evaluation.manifest import read_model_name
+from harness.evaluation.run_files import open_run_file, read_run_file
 from harness.evaluation.run_names import RUNS, is_running, list_run_folders
 from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, SUMMARY, UNFINISHED, read_manifest
 from harness.evaluation.stored_results import SUPERSEDED_STATUS
-from harness.inputs.files import open_input, read_input, read_whole_lines
+from harness.inputs.files import read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.blocks import LONG, cell, grid, print_line, write
 from harness.reports.console import is_terminal, open_console
@@ -225,7 +226,7 @@ def _read_listed_run(folder: Path, count_finished: Callable[[Path], int]) -> Lis
 
 def _read_summary(folder: Path) -> _Summary | None:
     try:
-        return TypeAdapter(_Summary).validate_python(parse_json(read_input(folder / SUMMARY)))
+        return TypeAdapter(_Summary).validate_python(parse_json(read_run_file(folder, SUMMARY)))
     except FileNotFoundError:
         return None
     except BrokenJSONError as error:
@@ -246,7 +247,7 @@ def _count_statuses(path: Path) -> Counter[str]:
     """
     statuses: Counter[str] = Counter()
     try:
-        with open_input(path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
+        with open_run_file(path.parent, path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
             for _, line in read_whole_lines(stream, path):
                 status = line.partition(_STATUS)[2][:32].partition(b'"')[0].decode("ascii", "replace")
                 is_superseding = status == Status.CANCELLED and _SUPERSEDED in line

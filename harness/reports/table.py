@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from harness.evaluation.manifest import describe_isolation, read_tool_mode
+from harness.evaluation.run_state import count_statuses
 from harness.evaluation.store import ATTEMPTS, REPORT
 from harness.evaluation.usage import read_usage, sum_usage
 from harness.reports.blocks import (
@@ -25,8 +26,15 @@ from harness.reports.console import open_console
 from harness.reports.coverage import describe_coverage
 from harness.reports.failures import Unresolved, choose_unresolved, write_show_command
 from harness.reports.figures import count, duration, percent, tampering
-from harness.reports.headline import describe_headline, describe_interval, label_rate, list_scores
+from harness.reports.headline import (
+    describe_headline,
+    describe_interval,
+    has_several_attempts,
+    label_rate,
+    list_scores,
+)
 from harness.reports.remarks import list_model_remarks, list_remarks
+from harness.reports.run_conditions import list_conditions
 from harness.reports.usage import describe_requests, describe_times, describe_usage
 from harness.text import escape_terminal
 from harness.types import AttemptRecord, DataSource, Status, Summary
@@ -56,6 +64,7 @@ def print_summary(
     is_running: bool = False,
     tool_mode: str | None = None,
     isolation: str | None = None,
+    conditions: Iterable[tuple[str, str]] = (),
 ) -> None:
     """Print the result table of a run to `stream`, in colour on a terminal and plain elsewhere.
 
@@ -67,19 +76,20 @@ def print_summary(
         is_running: Whether the run is under way, so that the other attempts are still to come.
         tool_mode: The form in which the model called tools, None if no agent asked for it.
         isolation: The environments whose tasks shared sandboxes, None if none did.
+        conditions: The labels and texts of `list_conditions`.
     """
     console = open_console(stream)
     with console.capture() as capture:
         print_heading(console, title, bundled=source.kind == "bundled")
         unmade = summary.statuses.get(Status.CANCELLED, 0)
         _print_headline(console, summary, is_running=is_running)
-        console.print(_facts(summary, source, duration_seconds, tool_mode, isolation))
+        console.print(_facts(summary, source, duration_seconds, tool_mode, isolation, conditions))
         print_section(console, _statuses(summary, is_running=is_running))
         if len(summary.by_category) > 1 and not unmade:
             print_section(console, _categories(summary))
         unresolved = choose_unresolved(attempts, _UNRESOLVED_SHOWN, has_samples=bool(summary.coverage))
         if unresolved.number:
-            print_section(console, _unresolved(unresolved))
+            print_section(console, _unresolved(unresolved, several=has_several_attempts(summary)))
         console.print()
         _print_lost(console, summary)
         for note in notes:
@@ -121,6 +131,7 @@ def print_stored_run(run: StoredRun, *, stream: TextIO) -> None:
         is_running=run.is_running,
         tool_mode=read_tool_mode(manifest),
         isolation=describe_isolation(manifest),
+        conditions=list_conditions(manifest),
     )
 
 
@@ -173,6 +184,7 @@ def _facts(
     duration_seconds: float,
     tool_mode: str | None,
     isolation: str | None,
+    conditions: Iterable[tuple[str, str]],
 ) -> Table:
     facts = [
         ("source", f"{source.kind}: {source.location}"),
@@ -181,6 +193,7 @@ def _facts(
     if summary.coverage:
         facts.append(("coverage", describe_coverage(summary)))
     facts += [
+        *conditions,
         ("tasks", f"{summary.total:,}"),
         ("attempts", f"{summary.attempts:,}"),
         ("resolved", _describe_resolved(summary)),
@@ -215,12 +228,9 @@ def _describe_resolved(summary: Summary) -> str:
 
 def _statuses(summary: Summary, *, is_running: bool) -> Table:
     table = grid("status", ">attempts", ">share")
-    for status in Status:
-        number = summary.statuses.get(status, 0)
-        if number:
-            share = percent(number / summary.attempts) if summary.attempts else ""
-            label = "to come" if is_running and status is Status.CANCELLED else status
-            table.add_row(cell(label), cell(f"{number:,}"), cell(share), style=_style(status))
+    for each in count_statuses(summary, is_running=is_running):
+        share = percent(each.number / summary.attempts) if summary.attempts else ""
+        table.add_row(cell(each.label), cell(f"{each.number:,}"), cell(share), style=_style(each.status))
     return table
 
 
@@ -233,11 +243,12 @@ def _categories(summary: Summary) -> Table:
     return table
 
 
-def _unresolved(unresolved: Unresolved) -> Table:
+def _unresolved(unresolved: Unresolved, *, several: bool) -> Table:
     """Return a table of the first unresolved attempts."""
     shown, number = unresolved.shown, unresolved.number
     more = f" ({len(shown)} of {number:,})" if len(shown) < number else ""
-    table = grid(f"unresolved{more}", "status", "error")
+    # The headline counts tasks.
+    table = grid(f"unresolved{' attempts' if several else ''}{more}", "status", "error")
     table.columns[0].max_width = _ID_WIDTH
     for record in shown:
         error = cell(record.error or "")

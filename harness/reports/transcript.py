@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from harness.errors import DataError
+from harness.evaluation.run_files import has_run_file, split_nested
 from harness.evaluation.store import TRANSCRIPTS, transcript_name
 from harness.evaluation.transcripts import find_transcript, read_entries, read_numbered_entries
 from harness.reports.blocks import SHOWN_CHARACTERS, print_line, print_text, write
@@ -51,7 +52,7 @@ def read_transcript(folder: Path, task_id: str, attempt: int) -> Iterator[Block]
     The iterator raises DataError, with file and line, if the transcript cannot be read.
     """
     path = find_transcript(folder, task_id, attempt)
-    return describe_entries(read_entries(path)) if path.exists() else None
+    return describe_entries(read_entries(path)) if has_run_file(*split_nested(path)) else None
 
 
 def excerpt_transcript(folder: Path, record: AttemptRecord, characters: int) -> list[Block]:
@@ -78,7 +79,7 @@ def excerpt_transcript(folder: Path, record: AttemptRecord, characters: int) -> 
 def read_prompt(folder: Path, record: AttemptRecord) -> str | None:
     """Return the prompt of an attempt, None if it has no transcript that can be read."""
     path = find_transcript(folder, record.task_id, record.attempt)
-    if not path.is_file():
+    if not has_run_file(*split_nested(path)):
         return None
     try:
         with closing(read_numbered_entries(path)) as entries:

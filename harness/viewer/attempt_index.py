@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from harness.evaluation.records import from_json
+from harness.evaluation.run_files import open_run_file
 from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES
-from harness.inputs.files import MAX_LINE_BYTES, MIB, open_input
+from harness.inputs.files import MAX_LINE_BYTES, MIB
 from harness.text import escape_text
 from harness.types import AttemptRecord, Status
 from harness.viewer.record_columns import STATUSES, decode_records, describe_record, make_table
@@ -147,7 +148,7 @@ class AttemptIndex:
         with self._lock:
             self._is_complete = False
             try:
-                stream = open_input(self._path, max_bytes=MAX_ATTEMPTS_BYTES)
+                stream = open_run_file(self._path.parent, self._path.name, max_bytes=MAX_ATTEMPTS_BYTES)
             except FileNotFoundError:  # no attempt has ended yet
                 if not self._path.parent.is_dir():
                     raise
@@ -165,7 +166,7 @@ class AttemptIndex:
 
     def read(self, offset: int) -> AttemptRecord:
         """Return the whole record at an offset. Raises OSError, ValueError, TypeError or KeyError."""
-        with open_input(self._path, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
+        with open_run_file(self._path.parent, self._path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
             stream.seek(offset)
             return from_json(stream.readline(MAX_LINE_BYTES), whole=True)
 

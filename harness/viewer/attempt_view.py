@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.evaluation.run_files import has_run_file, split_nested
 from harness.evaluation.transcripts import find_transcript
 from harness.reports.figures import duration
 from harness.reports.html_attempts import flatten
@@ -31,7 +32,7 @@ def describe_attempt(
     head = {"name": escape_text(task_id), "attempt": attempt}
     row = indexed.find(task_id, attempt)
     if row is None:
-        if not find_transcript(folder, task_id, attempt).is_file():
+        if not has_run_file(*split_nested(find_transcript(folder, task_id, attempt))):
             raise UnknownRunError("this run has no such attempt, or none yet")
         return {**head, "status": None, "texts": [], "facts": []}
     record = read_record(index, int(indexed.offsets[row]))

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.audit.run import AUDIT_RESULTS
 from harness.errors import UsageError, describe_first_error
-from harness.inputs.files import MAX_DATA_BYTES, read_input
+from harness.evaluation.run_files import read_run_file
+from harness.inputs.files import MAX_DATA_BYTES
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import count
 from harness.text import escape_terminal, escape_text
@@ -67,7 +68,8 @@ def describe_audit(audit: ViewedAudit) -> dict[str, Any]:
     head = {"key": audit.key, "name": escape_text(audit.key), "runs": list(audit.runs)}
     path = audit.folder / AUDIT_RESULTS
     try:
-        results = _Results.model_validate(parse_json(read_input(path, max_bytes=MAX_DATA_BYTES)))
+        text = read_run_file(audit.folder, AUDIT_RESULTS, max_bytes=MAX_DATA_BYTES)
+        results = _Results.model_validate(parse_json(text))
     except FileNotFoundError:
         return {**head, "conclusion": None}
     except OSError as error:

@@ -171,7 +171,7 @@ def _sign(folder: Path) -> _Signature:
     found: list[object] = [is_running(folder)]
     for name in (MANIFEST, ATTEMPTS, SUMMARY):
         try:
-            facts = os.stat(folder / name)
+            facts = os.lstat(folder / name)
             found.append((facts.st_ino, facts.st_size, facts.st_mtime_ns))
         except OSError:
             found.append(None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
+from harness.evaluation.run_files import list_run_files
 from harness.evaluation.store import TRANSCRIPTS, UNFINISHED, read_manifest, transcript_name
 from harness.reports.figures import duration, percent, tampering
 from harness.reports.headline import describe_headline, list_scores
 from harness.reports.html_attempts import flatten
 from harness.reports.remarks import list_model_remarks, list_remarks
+from harness.reports.run_conditions import list_conditions
 from harness.reports.run_folder import read_summary
 from harness.reports.run_list import ListedRun
 from harness.reports.usage import describe_cost, describe_usage
@@ -75,6 +77,8 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         else:
             summary = stored
             figures = [*_list_figures(stored)]
+    with contextlib.suppress(HarnessError):
+        figures += list_conditions(read_manifest(folder))
     headline = describe_headline(summary, is_running=listed.state == "running")
     return {
         **_describe_listed(key, listed),
@@ -161,7 +165,7 @@ def _list_under_way(folder: Path, indexed: IndexedAttempts) -> Iterator[dict[str
         return
     stems = {transcript_name(task_id, 0).removesuffix("-0.jsonl"): task_id for task_id in ids}
     try:
-        names = sorted(os.listdir(folder / TRANSCRIPTS))
+        names = list_run_files(folder, TRANSCRIPTS)
     except OSError:
         return
     ended = _list_ended(indexed)

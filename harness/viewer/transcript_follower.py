@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.evaluation.run_files import open_run_file, split_nested
 from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION
-from harness.inputs.files import MAX_DATA_BYTES, MAX_LINE_BYTES, open_input
+from harness.inputs.files import MAX_DATA_BYTES, MAX_LINE_BYTES
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.transcript_entries import Block, describe_entry
 from harness.text import escape_text
@@ -62,7 +63,7 @@ class TranscriptFollower:
         """
         with self._lock:
             try:
-                with open_input(self._path, max_bytes=MAX_DATA_BYTES) as stream:
+                with open_run_file(*split_nested(self._path), max_bytes=MAX_DATA_BYTES) as stream:
                     self._advance(stream, first + MOST_BLOCKS + 1)
             except FileNotFoundError:
                 return {"generation": self._generation, "first": 0, "blocks": [], "has_more": False}

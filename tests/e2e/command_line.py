@@ -43,7 +43,9 @@ def wait_until(happened: Callable[[], Any], what: str, *, seconds: float = 60.0)
     return answer
 
 
-_TIMES_AND_IDS = re.compile(r'("(?:cpu_seconds|duration_seconds|seconds|run_id|started_at)": )[^,}\n]*')
+_TIMES_AND_IDS = re.compile(
+    r'("(?:(?:cpu_|duration_|model_|sandbox_|waiting_)?seconds|run_id|started_at)": )[^,}\n]*'
+)
 
 
 def remove_times_and_ids(text: str) -> str:

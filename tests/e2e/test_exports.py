@@ -138,7 +138,7 @@ def test_replies_in_a_log_of_inspect_are_imported_and_graded_again(harness: Harn
         ("samples", "import", log, "--from", "inspect", "-o", imported),
     ):
         ended = harness(*command, env=NO_ENGINE)
-        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", f"wrote {command[-1]}\n")
     assert run(harness, *grade, "--samples", imported)[1] == verdicts
 
 

@@ -88,7 +88,7 @@ def folder(
 def export(harness: Harness, folder: Path, name: str, file: str, *options: str) -> Path:
     path = harness.folder / file
     ended = harness("export", folder, "--to", name, "-o", path, *options, env=NO_ENGINE)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", f"wrote {path}\n")
     text = path.read_text()
     for document in [text] if name == "inspect" else text.splitlines():
         Draft202012Validator(SCHEMAS[name]).validate(json.loads(document))

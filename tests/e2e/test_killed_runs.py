@@ -1,77 +1,107 @@
-"""A run that is killed again and again, and resumed each time, equals one that nobody disturbed.
+"""A run that is killed with SIGKILL again and again, and resumed each time, equals one that nobody disturbed.
 
-HARNESS_TEST_KILLS is the number of kills. HARNESS_TEST_MBPP is the path of MBPP's data, for a test with all
-of its tasks instead of the bundled ones.
+By default, few tasks and few kills show it. HARNESS_TESTS=thorough takes all tasks of the sanitized MBPP, 20
+kills for a run, and three kills for each of eight shards. These fields are left out of the comparison, and no
+others:
+
+    attempts.jsonl   started_at, duration_seconds, cpu_seconds, seconds, and the order of its lines
+    summary.json     duration_seconds
+    manifest.json    run_id, started_at, signature, config.output_dir, config.max_concurrent; of a merged run
+                     also merged_from
+    transcripts      time, seconds, cpu_seconds
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
-from e2e.command_line import Harness, RunFolder, remove_times_and_ids, wait_until
+from docker import APIClient
+from e2e.command_line import Harness, RunFolder
+from e2e.killed_processes import make_disturbed, read_conditions, read_outcome, read_transcripts
+from effort import THOROUGH
 
-KILLS = int(os.environ.get("HARNESS_TEST_KILLS", "3"))
-DATA = os.environ.get("HARNESS_TEST_MBPP", "bundled")
-RUN = ("run", "-b", "mbpp", "--data", DATA, "--n-samples", "2" if DATA == "bundled" else "1")
-# Each restart loads the data and starts containers.
-HANG_SECONDS = 240 if DATA == "bundled" else 3600
-
-
-def read_outcome(folder: RunFolder) -> tuple[list[str], str]:
-    """Return the lines of the attempts in any order and the summary, without times and ids."""
-    lines = remove_times_and_ids(folder.raw_attempts.decode()).splitlines()
-    return sorted(lines), remove_times_and_ids((folder.path / "summary.json").read_text())
+KILLS = 20 if THOROUGH else 2
+SHARDS, KILLS_OF_SHARD, SHARDS_AT_ONCE = (8, 3, 3) if THOROUGH else (2, 1, 2)
+HANG_SECONDS = 3600 if THOROUGH else 240
 
 
-def has_reached(folder: RunFolder, goal: int, process: subprocess.Popen[str]) -> bool:
-    """Return whether the run has so many attempts, or has ended."""
-    return len(folder.attempts) >= goal or process.poll() is not None
+@pytest.fixture(scope="module")
+def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Return the arguments of the run."""
+    if not THOROUGH:
+        return ("run", "-b", "mbpp", "--data", "bundled", "-n", "10")
+    data = request.getfixturevalue("shared_data") / "mbpp" / "sanitized-mbpp.json"
+    return ("run", "-b", "mbpp", "--data", str(data))
 
 
-def make_disturbed(harness: Harness, random_source: random.Random, expected: int) -> RunFolder:
-    """Make a run that is killed KILLS times, each time after a random number of further attempts."""
-    process = harness.start(*RUN, "--output-dir", "disturbed")
-    runs = harness.folder / "disturbed"
-    folder = RunFolder(wait_until(lambda: next(iter(runs.glob("*/manifest.json")), None), "a folder").parent)
-    for kill in range(KILLS):
-        left = expected - len(folder.attempts)
-        further = random_source.randrange(max(left // (KILLS - kill), 1))
-        goal = len(folder.attempts) + further
-        wait_until(partial(has_reached, folder, goal, process), f"{goal} attempts", seconds=600)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        process = harness.start("run", "--resume", folder.path)
-    process.communicate()
-    assert process.returncode == 0
-    return folder
+@pytest.fixture(scope="module")
+def quiet(module_harness: Harness, command: tuple[str, ...]) -> RunFolder:
+    """Make the run that nobody disturbs."""
+    ended = module_harness(*command, "--output-dir", "quiet")
+    assert ended.returncode == 0, ended.stderr
+    return RunFolder(next((module_harness.folder / "quiet").iterdir()))
+
+
+@pytest.fixture
+def seed() -> int:
+    """Return the seed of the moments, which pytest shows if the test fails."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed of the kills: {seed}")
+    return seed
+
+
+def assert_equal(disturbed: RunFolder, quiet: RunFolder) -> None:
+    """Compare all that two runs have recorded, apart from times and ids."""
+    assert read_outcome(disturbed) == read_outcome(quiet)
+    assert read_transcripts(disturbed) == read_transcripts(quiet)
+    assert read_conditions(disturbed) == read_conditions(quiet)
 
 
 @pytest.mark.timeout(HANG_SECONDS)
-def test_a_run_that_is_killed_and_resumed_equals_an_undisturbed_one(harness: Harness) -> None:
-    assert harness(*RUN, "--output-dir", "quiet").returncode == 0
-    quiet = RunFolder(next((harness.folder / "quiet").iterdir()))
-    seed = random.SystemRandom().randrange(2**32)
-    disturbed = make_disturbed(harness, random.Random(seed), len(quiet.attempts))
-    assert read_outcome(disturbed) == read_outcome(quiet), f"seed {seed}"
-    names = [sorted(path.name for path in (run.path / "transcripts").iterdir()) for run in (disturbed, quiet)]
-    assert names[0] == names[1]
+def test_a_run_that_is_killed_and_resumed_equals_an_undisturbed_one(
+    harness: Harness, client: APIClient, command: tuple[str, ...], quiet: RunFolder, seed: int
+) -> None:
+    disturbed = make_disturbed(
+        harness,
+        command,
+        harness.folder / "disturbed",
+        kills=KILLS,
+        expected=len(quiet.attempts),
+        moments=random.Random(seed),
+        client=client,
+    )
+    assert_equal(disturbed, quiet)
 
 
-def test_shards_that_are_killed_and_merged_equal_one_run(harness: Harness) -> None:
-    command = ("run", "-b", "mbpp", "--data", "bundled", "-n", "9")
-    shards: list[Path] = []
-    for shard in ("1/2", "2/2"):
-        run = harness.start_run("-n", "9", "--shard", shard, "--max-concurrent", "1")
-        run.end(signal.SIGKILL)
-        assert harness("run", "--resume", run.folder.path).returncode == 0
-        shards.append(run.folder.path)
+@pytest.mark.timeout(HANG_SECONDS)
+def test_shards_that_are_killed_resumed_and_merged_equal_one_run(
+    harness: Harness, client: APIClient, command: tuple[str, ...], quiet: RunFolder, seed: int
+) -> None:
+    make = partial(make_shard, harness, client, command, -(-len(quiet.attempts) // SHARDS), seed)
+    with ThreadPoolExecutor(SHARDS_AT_ONCE) as threads:
+        shards = list(threads.map(make, range(1, SHARDS + 1)))
     assert harness("merge", *shards, "--output-dir", "merged").returncode == 0
-    assert harness(*command, "--output-dir", "one").returncode == 0
-    merged, one = (RunFolder(next((harness.folder / name).iterdir())) for name in ("merged", "one"))
-    assert read_outcome(merged) == read_outcome(one)
+    merged = RunFolder(next((harness.folder / "merged").iterdir()))
+    assert_equal(merged, quiet)
+    order = {task_id: place for place, task_id in enumerate(quiet.manifest["planned"]["task_ids"])}
+    places = [order[attempt["task_id"]] for attempt in merged.attempts]
+    assert places == sorted(places), "the merged attempts are in the order of the plan"
+
+
+def make_shard(
+    harness: Harness, client: APIClient, command: tuple[str, ...], expected: int, seed: int, number: int
+) -> Path:
+    """Make a shard that is killed and resumed, and return its folder."""
+    return make_disturbed(
+        harness,
+        (*command, "--shard", f"{number}/{SHARDS}"),
+        harness.folder / "shards" / str(number),
+        kills=KILLS_OF_SHARD,
+        expected=expected,
+        moments=random.Random(seed + number),
+        client=client,
+    ).path

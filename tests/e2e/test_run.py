@@ -111,6 +111,11 @@ def test_unresolved_tasks_are_listed_with_their_error(null: FinishedRun) -> None
     )
 
 
+def test_a_run_without_agent_and_model_says_that_it_runs_the_references(harness: Harness) -> None:
+    ended = harness("run", "-b", "mbpp", "--data", "bundled", "--dry-run", env=NO_ENGINE)
+    assert "no model is set: running the reference solutions (agent oracle)" in ended.stderr
+
+
 def test_quiet_prints_the_table_and_no_progress(harness: Harness) -> None:
     ended = harness("run", "-b", "mbpp", "--data", "bundled", "-n", "1", "-q")
     assert ended.stderr == ""
@@ -222,8 +227,10 @@ def test_results_have_exactly_the_parts_of_the_contract(oracle: FinishedRun) -> 
 
 
 def test_results_summary_has_exactly_the_fields_of_the_contract(oracle: FinishedRun) -> None:
-    summary = oracle.results["summary"]
+    summary = dict(oracle.results["summary"])
     total = len(load_benchmark("mbpp", data="bundled").tasks)
+    headline = summary.pop("headline")
+    assert (headline["value"], headline["high"]) == (1.0, 1.0)
     assert summary == {
         "total": total,
         "attempts": total,
@@ -338,7 +345,10 @@ def test_seed_decides_which_tasks_are_drawn(harness: Harness) -> None:
 def test_dry_run_starts_nothing_and_leaves_nothing(harness: Harness) -> None:
     ended = harness(*ORACLE, "-n", "5", "--n-samples", "3", "--dry-run", env=NO_ENGINE)
     assert ended.returncode == 0, ended.stderr
-    assert ["attempts", "15"] in [line.split() for line in ended.stdout.splitlines()]
+    lines = [line.split() for line in ended.stdout.splitlines()]
+    assert ["attempts", "15"] in lines
+    assert ["sampling", "random,", "seed", "0"] in lines
+    assert [len(line) for line in lines if line[0] == "ids"] == [6]
     assert list(harness.folder.iterdir()) == []
 
 

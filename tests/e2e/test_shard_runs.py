@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +100,16 @@ def cut_attempts(folder: Path) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
 
 
+def lose_verdict(folder: Path) -> None:
+    path = folder / "attempts.jsonl"
+    path.write_text(path.read_text().replace('"status": "failed"', '"status": "infra_error"', 1))
+
+
+def copy_attempts_of_first(folder: Path) -> None:
+    first = next(path for path in folder.parent.iterdir() if path != folder)
+    shutil.copyfile(first / "attempts.jsonl", folder / "attempts.jsonl")
+
+
 REFUSED: dict[str, tuple[Change, str]] = {
     "another number of shards": (
         lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard="2/3")),
@@ -115,6 +127,20 @@ REFUSED: dict[str, tuple[Change, str]] = {
         lambda folder: change_manifest(folder, lambda manifest: manifest["data"].update(sha256="00")),
         "the shards differ in data.sha256",
     ),
+    "another seed": (
+        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(seed=9)),
+        "the shards differ in config.seed",
+    ),
+    "another setting": (
+        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(sample_size=3)),
+        "the shards differ in config.sample_size",
+    ),
+    "another version": (
+        lambda folder: change_manifest(folder, lambda manifest: manifest.update(harness_version="0")),
+        "the shards differ in harness_version",
+    ),
+    "the attempts of another shard": (copy_attempts_of_first, "both hold attempt 0 of task"),
+    "an infra error": (lose_verdict, "1 of 2 attempts of shard 2 have no verdict"),
     "a shard that is not finished": (cut_attempts, "1 of 2 attempts of shard 2 have no verdict"),
 }
 
@@ -132,10 +158,50 @@ def test_what_is_not_all_shards_of_one_run_is_refused(
     assert not (harness.folder / "runs").exists(), "a refused merge leaves nothing"
 
 
+def test_a_shard_under_way_is_refused(harness: Harness, quick_shards: list[Path]) -> None:
+    descriptor = os.open(quick_shards[1], os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        code, _, stderr = harness.refused("merge", *quick_shards)
+    finally:
+        os.close(descriptor)
+    assert code == 2
+    assert f"{quick_shards[1]}: this run is under way" in stderr
+
+
+def test_accepted_differences_that_leave_tasks_out_are_refused(harness: Harness) -> None:
+    for shard, seed in (("1/2", "4"), ("2/2", "5")):
+        ended = harness(*QUICK[:-2], "--sample-size", "4", "--seed", seed, "--shard", shard)
+        assert ended.returncode == 0, ended.stderr
+    shards = (harness.folder / "runs").iterdir()
+    code, _, stderr = harness.refused(
+        "merge", *shards, "--output-dir", "merged", "--accept", "seed", "--accept", "config.seed"
+    )
+    assert code == 2
+    assert "the shards have other tasks than one run with the settings of shard 1" in stderr
+
+
+def test_shards_that_were_retried_and_made_again_are_merged(
+    harness: Harness, quick_shards: list[Path], tmp_path: Path
+) -> None:
+    shards: list[Path] = []
+    for number, shard in enumerate(quick_shards):
+        assert harness("rerun", shard, "--output-dir", tmp_path / str(number)).returncode == 0
+        shards += (tmp_path / str(number)).iterdir()
+    assert harness("run", "--resume", shards[1], "--retry-failed").returncode == 0
+    ended = harness("merge", *shards)
+    assert ended.returncode == 0, ended.stderr
+    merged = RunFolder(next((harness.folder / "runs").iterdir()))
+    assert merged.manifest["superseded_verdicts"] == 2
+    repeated = [shard["rerun_of"] for shard in merged.manifest["merged_from"]]
+    assert repeated == [RunFolder(shard).run_id for shard in quick_shards]
+    assert "rerun_of" not in merged.manifest
+
+
 def test_a_missing_shard_is_named(harness: Harness, quick_shards: list[Path]) -> None:
     code, _, stderr = harness.refused("merge", quick_shards[0])
     assert code == 2
-    assert "1 of 2 shards are missing: 2" in stderr
+    assert "1 of 2 shards is missing: 2" in stderr
     assert "--allow-unfinished" in stderr
 
 

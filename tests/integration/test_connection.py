@@ -80,7 +80,8 @@ async def ends() -> AsyncIterator[tuple[Connection, Peer]]:
     peer = Peer(reader, writer)
     async with open_connection(container(ours)) as connection:
         yield connection, peer
-    peer.hang_up()
+        # Otherwise the connection waits a second for the guest's end.
+        peer.hang_up()
 
 
 async def lost_by(connection: Connection, peer: Peer, said: bytes) -> ConnectionLost:

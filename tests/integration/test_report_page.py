@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from effort import THOROUGH
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from harness.evaluation.store import TRANSCRIPTS, transcript_name
@@ -22,6 +24,12 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-ge
 
 WIDTHS = (360, 800, 1400)
 SCHEMES = ("light", "dark")
+# Each width and each scheme by default, and each width in each scheme with HARNESS_TESTS=thorough.
+LOOKS = (
+    [*itertools.product(WIDTHS, SCHEMES)]
+    if THOROUGH
+    else [*zip(WIDTHS, itertools.cycle(SCHEMES), strict=False)]
+)
 SCRIPT = "<script>document.title = 'taken over'</script><img src='http://198.51.100.1/x' onerror='x()'>"
 TASKS = 12
 STATUSES = (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.MEMORY_LIMIT)
@@ -156,8 +164,7 @@ def report(browser: Browser, page_file: Path) -> Iterator[Report]:
         yield report
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_window(
     browser: Browser, page_file: Path, width: int, scheme: str
 ) -> None:
@@ -233,7 +240,7 @@ def test_the_transcript_of_an_attempt_that_acted_opens_below_it(report: Report) 
 
 
 def test_the_charts_have_a_text_for_those_who_do_not_see_them(report: Report) -> None:
-    for name in ("from 25.0 % at k = 1", "24 attempts in", "attempts by status"):
+    for name in ("24 attempts in", "attempts by status"):
         assert report.page.get_by_role("img", name=name).count() == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from effort import THOROUGH
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from viewer_fixtures import (
     SCRIPT,
@@ -32,6 +34,12 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-ge
 
 WIDTHS = (360, 800, 1400)
 SCHEMES = ("light", "dark")
+# Each width and each scheme by default, and each width in each scheme with HARNESS_TESTS=thorough.
+LOOKS = (
+    [*itertools.product(WIDTHS, SCHEMES)]
+    if THOROUGH
+    else [*zip(WIDTHS, itertools.cycle(SCHEMES), strict=False)]
+)
 TASKS = 60
 PLACES = {
     "runs": "#/runs",
@@ -126,8 +134,7 @@ def viewer(browser: Browser, runs: Path) -> Iterator[Viewer]:
         yield viewer
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_window(
     browser: Browser, runs: Path, width: int, scheme: str
 ) -> None:

@@ -615,8 +615,8 @@ OTHERS = (
     # Programs of the user on the host.
     (
         "harness/inputs/files.py",
-        "os.open(name, os.O_NOFOLLOW | _FLAGS, dir_fd=opened)",
-        "os.open(name, _FLAGS, dir_fd=opened)",
+        "os.open(name, os.O_NOFOLLOW | _FLAGS, dir_fd=parent)",
+        "os.open(name, _FLAGS, dir_fd=parent)",
         f"{UNIT}/test_inputs.py::test_no_link_and_no_pipe_below_a_folder_is_opened",
     ),
     (

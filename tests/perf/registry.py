@@ -6,6 +6,7 @@ import acting
 import command_start
 import further_sample
 import humaneval_runs
+import large_run
 import livecodebench_runs
 import memory_growth
 import model_waits
@@ -47,6 +48,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *worlds.MEASUREMENTS,
     *stored_attempts.MEASUREMENTS,
     *viewed_attempts.MEASUREMENTS,
+    *large_run.MEASUREMENTS,
     Measurement("many-attempts", (MANY_ATTEMPTS, GROWTH), _many_attempts),
 )
 # The order of the table: first the figures by which the project is judged.

@@ -1,6 +1,9 @@
-"""Set how many examples of each property Hypothesis tries."""
+"""Set how many examples of each property Hypothesis tries, and restore what code of the guest changes."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
 
 import pytest
 from effort import EXAMPLES
@@ -11,3 +14,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadline for an example, because a busy machine must not fail a test.
     settings.register_profile("effort", max_examples=EXAMPLES, deadline=None)
     settings.load_profile("effort")
+
+
+@pytest.fixture(autouse=True)
+def restore_logging() -> Iterator[None]:
+    """Log again after a test of code that turns logging off for its process, which is a guest's elsewhere."""
+    before = logging.root.manager.disable
+    yield
+    logging.disable(before)

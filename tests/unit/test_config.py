@@ -247,12 +247,18 @@ def test_refusal_names_a_remedy(tmp_path: Path, text: str, said: str, hint: str)
     assert hint in str(error.hint)
 
 
+def test_a_filter_takes_a_single_name_for_a_list_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("benchmark: agentbench\nfilter_category: os\n")
+    assert load_config(path, {}).filter_category == ["os"]
+
+
 @pytest.mark.parametrize(
     "value",
     [
         *("sample_size: 0", "sample_size: '5'", "sample_size: 2.0", "sample_size: true", "sample_size: -1"),
         *("n_samples: 0", "n_samples: null", "max_concurrent: 0", "max_concurrent: 5000", "seed: x"),
-        *("k: 5", "k: [1.5]", "task_ids: '11'", "task_ids: [1.5]", "filter_category: sorting"),
+        *("k: 5", "k: [1.5]", "task_ids: '11'", "task_ids: [1.5]", "filter_category: 5"),
         *("model: 5", "agent: [oracle]", "data: 7", "runtime: crun", "limits: 5", "output_dir: null"),
         *("isolation: sample", "isolation: true", "isolation: null", "isolation: [attempt]"),
         *("limits: {memory_mb: 1}", "limits: {cpus: 0}", "limits: {wall_seconds: .inf}"),

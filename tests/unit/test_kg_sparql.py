@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import pytest
 import requests
@@ -24,6 +25,7 @@ from harness.environments.kg.questions import make_questions
 from harness.environments.kg.session import ActionError
 from harness.environments.kg.sparql import NAMESPACE, Endpoint, answers_query
 from harness.errors import SandboxError
+from harness.http_session import open_session
 
 SERVER = shutil.which("oxigraph", path=str(Path(sys.executable).parent)) or shutil.which("oxigraph")
 START_SECONDS = 30.0
@@ -223,3 +225,52 @@ def test_an_unreachable_server_is_an_infrastructure_fault() -> None:
     with pytest.raises(SandboxError, match="cannot be reached") as caught:
         Endpoint(f"http://127.0.0.1:{free_port()}/").relations_of(Entity("m.a"))
     assert caught.value.outside
+
+
+class Recorder(BaseHTTPRequestHandler):
+    """A server that keeps the credentials of each request, and redirects `/first` to another name of it."""
+
+    received: ClassVar[list[str | None]] = []
+
+    def do_POST(self) -> None:
+        self.received.append(self.headers["Authorization"])
+        self.send_response(302 if self.path == "/first" else 500)
+        self.send_header("Location", f"http://localhost:{self.headers['Host'].rpartition(':')[2]}/second")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Yield the port of a server, while ~/.netrc has a password for every host."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login me password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    Recorder.received.clear()
+    with HTTPServer(("127.0.0.1", 0), Recorder) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_a_query_carries_no_password_of_the_users_file(recorder: int) -> None:
+    with pytest.raises(ActionError):
+        Endpoint(f"http://127.0.0.1:{recorder}/").answers(OF_A)
+    with pytest.raises(ActionError):
+        Endpoint(f"http://user:own@127.0.0.1:{recorder}/").answers(OF_A)
+    assert Recorder.received == [None, "Basic dXNlcjpvd24="]
+
+
+def test_a_session_adds_no_password_after_a_redirect_and_takes_its_own_away(recorder: int) -> None:
+    with open_session() as session:
+        session.get(f"http://127.0.0.1:{recorder}/first", timeout=10)
+        headers = {"Authorization": "Bearer token"}
+        session.get(f"http://127.0.0.1:{recorder}/first", headers=headers, timeout=10)
+    assert Recorder.received == [None, None, "Bearer token", None]

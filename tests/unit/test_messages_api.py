@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from contexts import ListTranscript
 from model_fixtures import MODEL_KEY
 from model_server import Asked, ModelServer, RawReply
@@ -127,6 +126,9 @@ async def test_a_request_is_the_one_that_the_library_of_anthropic_sends(server: 
         "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
         "tools": [{"name": "bash", "description": "Run.", "input_schema": BASH.parameters}],
     }
+    # Imported here, because the import takes a second, which the collection of the tests would take too.
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+
     http = DefaultAsyncHttpxClient(verify=NO_TLS)
     async with AsyncAnthropic(api_key="k", base_url=server.url.removesuffix("/v1"), http_client=http) as own:
         await own.messages.create(**body)

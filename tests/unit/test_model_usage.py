@@ -138,7 +138,7 @@ def test_the_table_the_attempt_and_the_page_show_the_use() -> None:
     assert "model     12 requests, 3,400 tokens in, 900 out, cost 0.3\n" in text
     assert "          41 s waiting for the model, 12 s in sandboxes or their queue\n" in text
     assert "  model: 6 requests, 1,700 tokens in, 450 out, cost 0.1, 20 s waiting" in text
-    page = render_html(manifest={}, summary=summary, attempts=[RECORD])
+    page = render_html(manifest={}, summary=summary, attempts=[RECORD], duration_seconds=60)
     assert "<small>requests</small><strong>12</strong><span>3,400 tokens in, 900 out</span>" in page
     assert "<small>cost</small><strong>0.3</strong>" in page
     assert "41 s waiting for the model, 12 s in sandboxes or their queue" in page

@@ -283,14 +283,23 @@ def test_hostile_text_in_markdown_stays_in_its_code_span(tmp_path: Path) -> None
         ("a.XML", "junit"),
         ("a.parquet", "parquet"),
         ("a.html", "html"),
-        ("a.txt", None),
-        ("a", None),
+        ("a.txt", "table"),
+        ("a.htm", "html"),
+        ("a", "table"),
     ],
 )
-def test_the_ending_of_a_file_names_the_format(name: str, expected: str | None) -> None:
+def test_the_ending_of_a_file_names_the_format(name: str, expected: str) -> None:
     assert choose_format(Path(name)) == expected
 
 
 @pytest.mark.parametrize(("alias", "name"), [("md", "markdown"), ("xml", "junit")])
 def test_a_format_has_the_name_of_its_files_too(run_folder: Path, alias: str, name: str) -> None:
     assert write(alias, run_folder) == write(name, run_folder)
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.tsv", "a.jsonl"])
+def test_the_ending_of_no_format_is_refused_with_all_endings(name: str) -> None:
+    with pytest.raises(UsageError, match="no report format has the ending") as raised:
+        choose_format(Path(name))
+    assert ".csv" in str(raised.value.hint)
+    assert ".txt" in str(raised.value.hint)

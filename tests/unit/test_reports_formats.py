@@ -70,8 +70,8 @@ def test_a_format_is_a_file_with_a_description() -> None:
 
 
 def test_an_unknown_format_is_refused_with_the_names_of_all() -> None:
-    with pytest.raises(UsageError, match="unknown report format 'htm'") as raised:
-        load_format("htm")
+    with pytest.raises(UsageError, match="unknown report format 'htlm'") as raised:
+        load_format("htlm")
     assert raised.value.hint == f"did you mean 'html'? known: {', '.join(format_names())}"
 
 
@@ -84,7 +84,7 @@ def test_every_format_writes_the_run(run_folder: Path) -> None:
 def test_json_holds_everything_in_the_run_folder(run_folder: Path) -> None:
     results = json.loads(write("json", run_folder))
     assert results["summary"].pop("headline")["value"] == SUMMARY_VALUES["rate"]
-    run = {**MANIFEST_VALUES, "folder": str(run_folder), "duration_seconds": 1.5}
+    run = {**MANIFEST_VALUES, "folder": str(run_folder), "state": "finished", "duration_seconds": 1.5}
     del run["schema_version"]
     assert results == {
         "schema_version": 1,
@@ -181,6 +181,18 @@ def test_an_unknown_task_of_a_run_counts_the_tasks_with_an_attempt(killed_run: P
     with pytest.raises(UsageError) as raised:
         read_attempt(killed_run, "x", 0)
     assert "has 2 tasks with an attempt, such as 't' and 'u'" in str(raised.value.hint)
+
+
+def test_an_attempt_of_a_line_that_was_changed_by_hand_is_found(killed_run: Path) -> None:
+    text = (killed_run / ATTEMPTS).read_text()
+    (killed_run / ATTEMPTS).write_text(text.replace('"task_id": "u"', '"task_id": "\\u0075"'))
+    assert read_attempt(killed_run, "u", 0).task_id == "u"
+
+
+def test_an_attempt_that_a_task_lacks_is_refused_with_those_that_it_has(killed_run: Path) -> None:
+    with pytest.raises(UsageError, match="u has no attempt 7 in this run") as raised:
+        read_attempt(killed_run, "u", 7)
+    assert raised.value.hint == "its attempts: 0"
 
 
 def test_another_folder_is_no_run_folder(tmp_path: Path) -> None:

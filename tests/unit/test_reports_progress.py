@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from rich.console import Console
@@ -266,19 +267,39 @@ def test_a_tally_never_promises_a_negative_time() -> None:
     assert Tally(1).plus(Status.PASSED).plus(Status.PASSED).pace(1.0) == "2.0/s"
 
 
-LIVE_RUN = """
-    import sys, time
-    from harness.types import AttemptRecord, Status
-    from harness.reports.progress import progress_display
+# Imports once, and forks for each run: each request has its code, its terminal and its variables.
+FORKS = """
+import json, os, signal, sys, time
+from harness.types import AttemptRecord, Status
+from harness.reports.progress import progress_display
 
-    observer = progress_display(sys.stderr, quiet=False)
-    observer.on_start(attempts=6, finished=2, concurrency=1)
-    for status in (Status.PASSED, Status.FAILED, Status.CRASHED):
-        observer.on_attempt(
-            AttemptRecord("t", 0, None, None, False, status, None, {}, "", "", 0.1, None)
-        )
-    observer.note("a note \\x1b[2J [red]as it is[/red]")
-    ENDING
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while request := sys.stdin.readline():
+    code, terminal, variables = json.loads(request)
+    descriptor = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number, each in enumerate((nothing, nothing, descriptor)):
+            os.dup2(each, number)
+        os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(variables)
+        exec(code)
+        break
+    os.close(descriptor)
+    print(child, flush=True)
+"""
+LIVE_RUN = """
+observer = progress_display(sys.stderr, quiet=False)
+observer.on_start(attempts=6, finished=2, concurrency=1)
+for status in (Status.PASSED, Status.FAILED, Status.CRASHED):
+    observer.on_attempt(
+        AttemptRecord("t", 0, None, None, False, status, None, {}, "", "", 0.1, None)
+    )
+observer.note("a note \\x1b[2J [red]as it is[/red]")
+ENDING
 """
 
 
@@ -286,33 +307,44 @@ LIVE_RUN = """
 WORK = "while True: time.sleep(0.01)"
 
 
-def run_in_terminal(
-    ending: str, environ: Mapping[str, str] | None = None, *, interrupt: bool = False
-) -> bytes:
-    """Return the output of a run that ends in `ending`, on a terminal that nobody else writes to."""
-    master, slave = pty.openpty()
-    script = textwrap.dedent(LIVE_RUN).replace("ENDING", ending)
+class RunInTerminal(Protocol):
+    def __call__(self, ending: str, environ: Mapping[str, str] = ..., *, interrupt: bool = ...) -> bytes: ...
+
+
+@pytest.fixture(scope="module")
+def run_in_terminal() -> Iterator[RunInTerminal]:
+    """Yield a function that returns the output of a run which ends in `ending`, on a terminal of its own."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR")}
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=REPO,
-        env={**inherited, "TERM": "xterm-256color", "COLUMNS": "120", **(environ or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=slave,
-    ) as process:
+
+    def run(ending: str, environ: Mapping[str, str] = {}, *, interrupt: bool = False) -> bytes:
+        master, slave = pty.openpty()
+        variables = {**inherited, "TERM": "xterm-256color", "COLUMNS": "120", **environ}
+        request = (LIVE_RUN.replace("ENDING", ending), os.ttyname(slave), variables)
+        assert forks.stdin is not None
+        assert forks.stdout is not None
+        forks.stdin.write(json.dumps(request).encode() + b"\n")
+        child = int(forks.stdout.readline())
         os.close(slave)
         written = bytearray()
         try:
             while chunk := os.read(master, 65536):
                 written += chunk
                 if interrupt and b"as it is" in written:
-                    process.send_signal(signal.SIGINT)
+                    os.kill(child, signal.SIGINT)
                     interrupt = False
         except OSError:  # The other side of the terminal is closed, which raises EIO.
             pass
         os.close(master)
-    return bytes(written)
+        return bytes(written)
+
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS],
+        cwd=REPO,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    ) as forks:
+        yield run
 
 
 @pytest.mark.parametrize(
@@ -326,13 +358,15 @@ def run_in_terminal(
     ],
     ids=["ended", "error", "exit", "interrupt", "interrupt-and-ended"],
 )
-def test_the_cursor_comes_back_however_the_run_ends(ending: str, interrupt: bool) -> None:
+def test_the_cursor_comes_back_however_the_run_ends(
+    ending: str, interrupt: bool, run_in_terminal: RunInTerminal
+) -> None:
     written = run_in_terminal(ending, interrupt=interrupt)
     assert HIDE_CURSOR in written
     assert written.rfind(SHOW_CURSOR) > written.rfind(HIDE_CURSOR)
 
 
-def test_the_live_line_is_complete_and_notes_stand_above_it() -> None:
+def test_the_live_line_is_complete_and_notes_stand_above_it(run_in_terminal: RunInTerminal) -> None:
     written = run_in_terminal("time.sleep(0.3); observer.on_end()", {"NO_COLOR": "1"}).decode()
     assert "a note \\x1b[2J [red]as it is[/red]" in written
     last = written[written.index("as it is") :]
@@ -342,13 +376,15 @@ def test_the_live_line_is_complete_and_notes_stand_above_it() -> None:
     assert "\x1b[1A" not in written
 
 
-def test_no_color_means_no_colour() -> None:
+def test_no_color_means_no_colour(run_in_terminal: RunInTerminal) -> None:
     assert b"\x1b[32m" in run_in_terminal("observer.on_end()")
     assert b"\x1b[3" not in run_in_terminal("observer.on_end()", {"NO_COLOR": "1"})
 
 
 @pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("CI", "1")])
-def test_a_dumb_terminal_gets_no_escape_sequences(name: str, value: str) -> None:
+def test_a_dumb_terminal_gets_no_escape_sequences(
+    name: str, value: str, run_in_terminal: RunInTerminal
+) -> None:
     written = run_in_terminal("observer.on_end()", {name: value})
     assert b"5/6 attempts" in written
     assert b"\x1b" not in written

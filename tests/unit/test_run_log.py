@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -158,14 +159,21 @@ def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines_of(tmp_path)[-1].endswith("event 199")
 
 
-def test_a_full_disk_ends_the_log_and_not_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / LOG).symlink_to("/dev/full")
+def test_a_log_that_cannot_grow_ends_and_the_run_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     notes: list[str] = []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with open_run_log(tmp_path, SECRETS, notes.append) as log:
-        for _ in range(3):
-            log.write(logging.INFO, KEY)
+        # As on a full disk, no file of this process can grow.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            for _ in range(3):
+                log.write(logging.INFO, KEY)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
     (note,) = notes
-    assert note.endswith("run.log: cannot be written: No space left on device; the log ends here")
+    assert note.endswith("run.log: cannot be written: File too large; the log ends here")
     assert capfd.readouterr() == ("", "")
 
 

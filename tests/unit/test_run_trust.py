@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from harness.benchmarks import definition_of
+from harness.benchmarks.option_effects import list_option_effects
+from harness.benchmarks.options import Options
 from harness.config import RunConfig, load_config
 from harness.errors import UsageError
 from harness.evaluation.recorded_run import add_recorded_settings
@@ -49,6 +52,8 @@ def write_manifest(folder: Path, *, is_own: bool = False, **settings: Any) -> di
         {"mcp_servers": [{"name": "a", "command": "x"}], "baseline": True},
         {"endpoints": {"unused": ENDPOINT}},
         {"limits": {"memory_mb": 512, "processes": 16}, "isolation": "attempt"},
+        {"benchmark": "agentbench", "options": {"protocol": "v0.2", "kg": {"strict": True}}},
+        {"benchmark": "livecodebench", "options": {"release": "v1", "start_date": "2024-01-01"}},
     ],
 )
 def test_a_run_that_stays_in_sandboxes_has_no_effect(settings: dict[str, Any]) -> None:
@@ -103,6 +108,18 @@ def test_a_run_that_stays_in_sandboxes_has_no_effect(settings: dict[str, Any]) -
             "ask the judge m at http://evil.test/v1 with the key in the environment variable "
             "AWS_SECRET_ACCESS_KEY",
         ),
+        (
+            {"benchmark": "agentbench", "options": {"kg": {"sparql_url": "http://evil.test/q"}}},
+            "send requests to http://evil.test/q, as option kg.sparql_url says",
+        ),
+        (
+            {"benchmark": "agentbench", "options": {"web": {"index": "/home/me/x"}}},
+            "write search indexes into the folder /home/me/x, as option web.index says",
+        ),
+        (
+            {"benchmark": "livecodebench", "options": {"solutions": "/etc/passwd"}},
+            "read the file /etc/passwd, as option solutions says",
+        ),
         ({"benchmark": "mbpp", "limits": {"memory_mb": 8192}}, "use limits.memory_mb 8192"),
         ({"benchmark": "mbpp", "limits": {"uncounted_sockets": True}}, "use limits.uncounted_sockets True"),
         ({"benchmark": "mbpp", "isolation": "run"}, "use isolation run"),
@@ -152,6 +169,54 @@ def test_only_the_benchmark_of_an_unknown_folder_matters_where_no_attempt_is_mad
     assert not require_trusted_file(tmp_path, manifest, make_config(agent="own.py"), is_trusted=False)
     with pytest.raises(UsageError, match=r"run the benchmark own\.py as Python"):
         require_trusted_file(tmp_path, manifest, make_config(benchmark="own.py"), is_trusted=False)
+
+
+class UndeclaredOptions(Options):
+    address: str = "none"
+    places: tuple[Path, ...] = ()
+    count: int = 1
+    mode: Literal["a", "b"] | None = None
+
+
+def test_an_option_of_free_text_that_declares_no_effect_counts_as_one() -> None:
+    values = {"address": "http://evil.test", "places": ["/x"], "count": 7, "mode": "b"}
+    assert list(list_option_effects(UndeclaredOptions, values)) == [
+        "use the value http://evil.test, as option address says",
+        "use the value ['/x'], as option places says",
+    ]
+    assert list(list_option_effects(UndeclaredOptions, {"address": "none"})) == []
+
+
+def test_an_option_of_a_benchmark_without_a_model_counts_as_an_effect() -> None:
+    assert list(list_option_effects(None, {"a": 1})) == ["use the value 1, as option a says"]
+
+
+@pytest.mark.parametrize("name", ["agentbench", "livecodebench", "livecodebench-execution", "math"])
+def test_each_option_of_our_benchmarks_declares_whether_it_has_an_effect(name: str) -> None:
+    model = definition_of(name).options
+    assert model is not None
+    assert list_undeclared(model) == []
+
+
+def list_undeclared(model: type[Options]) -> list[str]:
+    found: list[str] = []
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Options):
+            found += list_undeclared(field.annotation)
+        elif any("use the value" in each for each in list_option_effects(model, {name: "other"})):
+            found.append(name)
+    return found
+
+
+def test_options_with_an_effect_are_refused_where_a_folder_is_merged_or_replayed(tmp_path: Path) -> None:
+    options = {"kg": {"sparql_url": "http://evil.test/q"}}
+    manifest = write_manifest(tmp_path, benchmark="agentbench", options=options)
+    config = make_config(benchmark="agentbench", options=options)
+    with pytest.raises(UsageError, match=r"send requests to http://evil\.test/q"):
+        require_trusted_file(tmp_path, manifest, config, is_trusted=False)
+    with pytest.raises(UsageError, match=r"send requests to http://evil\.test/q"):
+        load_replay(tmp_path)
+    assert load_replay(tmp_path, options={"kg": {"strict": True}}).options == {"kg": {"strict": True}}
 
 
 def test_a_rerun_of_an_unknown_folder_takes_no_limit_beyond_the_defaults(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Place(Protocol):
     scratch: str
     # The folders of programs.
     path: str
-    # The command by which the program hands in its answer, as its prompt names it.
+    # The command by which the program submits its answer, as its prompt names it.
     submit_command: str
     # The reason why the processes of the last program did not end in order. None otherwise, and in a sandbox,
     # whose owner ends what is left.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import field_validator
 
 from harness.benchmarks.livecodebench.problem import Filters
+from harness.benchmarks.option_effects import NO_EFFECT
 from harness.benchmarks.options import Options
 from harness.benchmarks.replies import CodeRule, extract_code
 
@@ -20,7 +21,7 @@ class ChoiceOptions(Options):
     """The first day of contests to take."""
     end_date: datetime.date | None = None
     """The last day of contests to take."""
-    difficulty: tuple[str, ...] = ()
+    difficulty: Annotated[tuple[str, ...], NO_EFFECT] = ()
     """One difficulty or several."""
 
     @field_validator("difficulty", "platform", mode="before", check_fields=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
@@ -17,6 +17,7 @@ from harness.benchmarks.livecodebench.preamble import PREAMBLE
 from harness.benchmarks.livecodebench.problem import HIDDEN, Filters, PackedTests, Problem, read_problem
 from harness.benchmarks.livecodebench.prompts import write_program
 from harness.benchmarks.livecodebench.releases import LATEST, ReleaseFile, files_of, problems_of
+from harness.benchmarks.option_effects import NO_EFFECT, OptionEffect
 from harness.benchmarks.options import validate_options
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule
@@ -39,15 +40,15 @@ SOLUTIONS = "livecodebench-solutions.jsonl"
 class GenerationOptions(ChoiceOptions):
     """The choice of tasks, and the rules by which programs are graded."""
 
-    release: str = LATEST
+    release: Annotated[str, NO_EFFECT] = LATEST
     """`release_v1` to `release_v6`, `release_latest`, a single file `v1` to `v6`, or a range as `v2-v4`."""
-    platform: tuple[str, ...] = ()
+    platform: Annotated[tuple[str, ...], NO_EFFECT] = ()
     """One platform or several."""
     strict_compat: Compatibility = Compatibility.OFF
     """`off`, `report` or `verdict`; true stands for `report`."""
     extraction: CodeRule = CodeRule.BETWEEN_LAST_FENCES
     """The rule that chooses the code block of a reply that is the program."""
-    solutions: str | None = Field(default=None, min_length=1)
+    solutions: Annotated[str | None, OptionEffect("read the file")] = Field(default=None, min_length=1)
     """A JSONL file of `task_id` and `solution` for the oracle, because the benchmark has no solutions."""
 
     @field_validator("strict_compat", mode="before")

@@ -25,6 +25,7 @@ from harness.environments.kg.program import (
 )
 from harness.environments.kg.session import ActionError
 from harness.errors import SandboxError
+from harness.http_session import open_session
 from harness.inputs.json_text import BrokenJSONError, parse_json
 
 if TYPE_CHECKING:
@@ -69,14 +70,17 @@ class Endpoint:
         import requests
 
         try:
-            with requests.post(
-                self.url,
-                data={"query": query},
-                headers={"Accept": "application/sparql-results+json"},
-                timeout=(CONNECT_SECONDS, READ_SECONDS),
-                allow_redirects=False,
-                stream=True,
-            ) as response:
+            with (
+                open_session() as session,
+                session.post(
+                    self.url,
+                    data={"query": query},
+                    headers={"Accept": "application/sparql-results+json"},
+                    timeout=(CONNECT_SECONDS, READ_SECONDS),
+                    allow_redirects=False,
+                    stream=True,
+                ) as response,
+            ):
                 return self._read(response)
         except requests.ReadTimeout as error:
             raise ActionError("the knowledge base took too long for this") from error

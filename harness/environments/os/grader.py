@@ -311,7 +311,7 @@ def _fail_unless_passed(result: ExecResult, named: str, tampering: str | None) -
     if result.exit_code != 0:
         output = str(result.stderr).strip() or str(result.stdout).strip()
         output = shorten(output, KEPT_CHARACTERS, keep_end=True)
-        evidence = f"{named} exited with code {result.exit_code}: {output}"
+        evidence = f"{named} exited with code {result.exit_code}" + (f": {output}" if output else "")
         return Verdict(Status.FAILED, 0.0, evidence=escape_text(evidence), tampering=tampering)
     return None
 

@@ -7,7 +7,7 @@ from typing import Any
 from harness.environments.grader import SandboxGrader
 from harness.environments.python.client import run_tests
 from harness.environments.python.needed_sockets import may_need_sockets
-from harness.environments.python.results import TestReport
+from harness.environments.python.results import TestReport, describe_timeout
 from harness.errors import UsageError
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
@@ -103,7 +103,7 @@ def _status(report: TestReport) -> Status:
 def _evidence(report: TestReport, status: Status) -> str:
     match status:
         case Status.TIMEOUT:
-            reason = f"the evaluator's limit {report.ended} was reached after {report.duration_seconds:.1f} s"
+            reason = describe_timeout(report)
         case Status.CRASHED:
             reason = f"the program was killed by signal {-report.exit_code}"
         case Status.MEMORY_LIMIT | Status.PROCESS_LIMIT | Status.OUTPUT_LIMIT:

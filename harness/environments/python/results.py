@@ -62,6 +62,14 @@ class InputRun:
         return self.ended == "exited" and self.exit_code == 0 and self.clean
 
 
+def describe_timeout(ended: TestReport | InputRun) -> str:
+    """Return how a program used up its time, as text for people."""
+    wall = f"{ended.duration_seconds:.1f} s"
+    if ended.ended == "cpu_seconds":
+        return f"the program used up its CPU time ({ended.cpu_seconds:.0f} s, in {wall} of wall time)"
+    return f"the program ran out of time (limit {ended.ended}, after {wall})"
+
+
 def read_report(header: TestsReply, body: bytes, *, expected: int) -> TestReport:
     """Return the report of tests. A complete report has `expected` results."""
     stdout, stderr = read_streams(header, body)

@@ -17,7 +17,7 @@ from harness.environments.python.batches import batches
 from harness.environments.python.client import run_on_inputs
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import ENDED, make_memory_verdict
-from harness.environments.python.results import InputRun
+from harness.environments.python.results import InputRun, describe_timeout
 from harness.environments.python.stdout_lines import stdout_difference
 from harness.environments.python.stored_tests import StoredTests
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -202,7 +202,7 @@ def _status(run: InputRun, difference: str | None) -> Status:
 def _evidence(run: InputRun, status: Status, difference: str | None) -> str:
     match status:
         case Status.TIMEOUT:
-            evidence = f"the evaluator's limit {run.ended} was reached after {run.duration_seconds:.1f} s"
+            evidence = describe_timeout(run)
         case Status.CRASHED:
             evidence = f"the program was killed by signal {-run.exit_code}"
         case Status.FAILED if difference is not None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.mcp_settings import WORKDIR, McpServer, expand_values
+from harness.mcp_settings import WORKDIR, McpServer, expand_url, expand_values
 from harness.relay.mcp_library import MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, keep_open
 from harness.relay.mcp_servers.content import show_result
 from harness.relay.mcp_servers.host_process import HostProcess, open_host_process
@@ -199,6 +199,7 @@ async def _open_http(server: McpServer) -> AsyncIterator[Any]:
     from harness.relay.mcp_servers.http_bounds import BoundedTransport, ResponseBounds
 
     headers = expand_values(server.headers, os.environ, where=f"mcp_servers.{server.name}.headers")
+    url = expand_url(str(server.url), os.environ, where=f"mcp_servers.{server.name}.url")
     timeout = httpx2.Timeout(HTTP_SECONDS, read=server.tool_timeout_ms / 1000)
     bounds = ResponseBounds(MAX_RESPONSE_BYTES, MAX_MESSAGE_VALUES, MAX_UNASKED)
     bounded: httpx2.AsyncBaseTransport = BoundedTransport(httpx2.AsyncHTTPTransport(), bounds)
@@ -210,7 +211,7 @@ async def _open_http(server: McpServer) -> AsyncIterator[Any]:
         trust_env=False,
     ) as http:
         opened = streamable_http_client(
-            str(server.url), http_client=http, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE_BYTES
+            url, http_client=http, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE_BYTES
         )
         async with opened as streams:
             yield streams

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from harness.errors import UsageError
-from harness.reports.format_files import guess_format, import_format, list_formats
+from harness.reports.format_files import guess_format, import_format, list_endings, list_formats
 
 if TYPE_CHECKING:
     from harness.reports.run_folder import StoredRun
@@ -25,9 +25,20 @@ def format_names() -> list[str]:
     return list_formats(__path__)
 
 
-def choose_format(path: Path) -> str | None:
-    """Return the format that the ending of a file names: `csv` for `run.csv`. None if it names none."""
-    return guess_format(path, __path__)
+def choose_format(path: Path) -> str:
+    """Return the format that the ending of a file names: `csv` for `run.csv`.
+
+    A file without an ending gets the table. Raises UsageError for the ending of no format.
+    """
+    found = guess_format(path, __path__)
+    if found is not None:
+        return found
+    if not path.suffix:
+        return "table"
+    raise UsageError(
+        f"{path}: no report format has the ending '{path.suffix}'",
+        hint=f"use {', '.join(list_endings(__path__))}, or name the format: --format csv -o {path}",
+    )
 
 
 def load_format(name: str) -> WriteReport:

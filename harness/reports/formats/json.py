@@ -1,4 +1,4 @@
-"""The JSON document of `harness run --results`, with the attempts in the order in which they ended."""
+"""The JSON document of `harness run --results`, with the attempts in the order of the plan."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ def write_report(run: StoredRun, stream: TextIO) -> None:
         stream,
         manifest=run.manifest,
         folder=run.folder,
+        state=run.state,
         duration_seconds=run.duration_seconds,
         summary=run.summary_values,
         attempts=run.attempts(),

@@ -14,6 +14,8 @@ from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
 from harness.reports.headline import describe_headline
+from harness.reports.remarks import describe_repeated
+from harness.reports.run_conditions import list_conditions
 from harness.reports.run_folder import StoredRun
 from harness.reports.usage import describe_usage
 from harness.text import escape_terminal, escape_text
@@ -106,6 +108,9 @@ def _list_properties(run: StoredRun) -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         if value:
             yield name, str(value)
+    yield from list_conditions(run.manifest)
+    if run.summary.superseded:
+        yield "retried", describe_repeated(run.summary.superseded)
     if run.summary.model:
         yield "usage", describe_usage(run.summary.model)
 

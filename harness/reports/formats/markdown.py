@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
+from harness.evaluation.run_state import count_statuses
 from harness.reports.coverage import describe_coverage
 from harness.reports.failures import choose_unresolved, write_show_command
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.headline import describe_headline, describe_interval, list_scores
 from harness.reports.remarks import list_model_remarks, list_remarks
+from harness.reports.run_conditions import list_conditions
 from harness.reports.run_folder import StoredRun
 from harness.reports.usage import describe_requests, describe_times
 from harness.text import escape_unencodable, quote_markdown
@@ -36,17 +38,17 @@ def _list_lines(run: StoredRun) -> Iterator[str]:
     yield ""
     yield f"**{describe_headline(summary, is_running=run.is_running)}**"
     yield ""
-    yield from (f"- :warning: {warning}" for warning in _list_warnings(run))
-    yield ""
+    warnings = [f"- :warning: {warning}" for warning in _list_warnings(run)]
+    yield from (*warnings, "") if warnings else ()
     yield "| | |"
     yield "| :-- | :-- |"
     yield from (f"| {_label(label)} | {text} |" for label, text in _list_figures(run))
     yield ""
     yield "| status | attempts | share |"
     yield "| :-- | --: | --: |"
-    for status in Status:
-        if number := summary.statuses.get(status, 0):
-            yield f"| {status} | {number:,} | {percent(number / max(summary.attempts, 1))} |"
+    for each in count_statuses(summary, is_running=run.is_running):
+        share = percent(each.number / max(summary.attempts, 1))
+        yield f"| {each.label} | {each.number:,} | {share} |"
     yield from _list_categories(run)
     yield from _list_failures(run)
 
@@ -68,6 +70,7 @@ def _list_figures(run: StoredRun) -> Iterator[tuple[str, str]]:
     if not summary.statuses.get(Status.CANCELLED):
         yield from list_scores(summary)
         yield from ((label, _quote(text)) for label, text in list_remarks(summary))
+    yield from ((label, _quote(text)) for label, text in list_conditions(run.manifest))
     yield "tasks, attempts", f"{summary.total:,}, {summary.attempts:,}"
     if summary.coverage:
         yield "coverage", describe_coverage(summary)
@@ -99,11 +102,12 @@ def _list_failures(run: StoredRun) -> Iterator[str]:
     for record in unresolved.shown:
         task = record.task_id + (f" #{record.attempt}" if record.attempt else "")
         lines.append(f"| {_quote(task)} | {record.status} | {_quote(record.error or '')} |")
-    command = None if unresolved.first is None else write_show_command(run.folder, unresolved.first)
-    if command is not None and "`" not in command:
-        lines += ["", f"Show one: {quote_markdown(command, len(command))}"]
     left_out = unresolved.number - len(unresolved.shown)
     yield from _fold(f"unresolved attempts ({unresolved.number:,})", lines, left_out, "attempts.jsonl")
+    command = None if unresolved.first is None else write_show_command(run.folder, unresolved.first)
+    if command is not None and "`" not in command:
+        yield ""
+        yield f"Show a failure: {quote_markdown(command, len(command))}"
 
 
 def _fold(title: str, lines: list[str], left_out: int, file: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.errors import UsageError, unknown_task
 from harness.evaluation.manifest import read_api, read_model_name
+from harness.evaluation.run_files import has_run_file, split_nested
 from harness.evaluation.store import ATTEMPTS, read_records_at
 from harness.evaluation.transcripts import find_transcript, read_entries, read_numbered_entries
 from harness.reports.run_folder import StoredRun
@@ -35,7 +36,7 @@ class ExportedAttempt:
     def read_parts(self) -> Iterator[Part]:
         """Yield the parts of the conversation, read anew from the transcript. Raises DataError."""
         # A user may remove transcripts to save space. The record still has the submission.
-        if self._transcript.exists():
+        if has_run_file(*split_nested(self._transcript)):
             return read_parts(read_entries(self._transcript), self._clean)
         output = self.record.agent_output_full or self.record.agent_output
         return read_parts([{"output": output}], self._clean)
@@ -185,7 +186,7 @@ def _read_stops(generation: Any, portable: Portable) -> tuple[str, ...]:
 
 def _read_start(path: Path) -> float | None:
     """Return the time of the first entry of a transcript. Raises DataError."""
-    if not path.exists():
+    if not has_run_file(*split_nested(path)):
         return None
     with closing(read_numbered_entries(path)) as entries:
         first = next(entries, None)

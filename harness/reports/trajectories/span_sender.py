@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from harness.errors import HarnessError, UsageError
 from harness.reports.trajectories.attempts import ExportedRun
 from harness.reports.trajectories.spans import Span, build_spans, describe_resource
+from harness.secret_forms import describe_url_value
 from harness.version import __version__
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def send_spans(run: ExportedRun, endpoint: str) -> int:
 def _complete_url(endpoint: str) -> str:
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--endpoint must be a URL such as http://localhost:4318, not '{endpoint}'")
+        raise UsageError(
+            f"--endpoint must be a URL such as http://localhost:4318{describe_url_value(endpoint)}"
+        )
     if parts.username or parts.password:
         raise UsageError(
             "--endpoint must hold no user name or password", hint="set OTEL_EXPORTER_OTLP_HEADERS instead"

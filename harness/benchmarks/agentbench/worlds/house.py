@@ -10,12 +10,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.option_effects import OptionEffect
 from harness.benchmarks.options import Options
 from harness.data.rows import Row
 from harness.environments.house.environment import show_start
@@ -49,7 +50,9 @@ class HouseOptions(Options):
     # Whether an action that is not available stands for the nearest one by BLEU, as upstream does.
     nearest_command: bool = False
     # The folder that holds `json_2.1.1/`. None looks next to the list of games.
-    games: str | None = Field(default=None, min_length=1)
+    games: Annotated[str | None, OptionEffect("read the games in the folder")] = Field(
+        default=None, min_length=1
+    )
 
 
 def _rows(files: CategoryFiles, options: CategoryOptions) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import model_validator
 
@@ -25,6 +25,7 @@ from harness.benchmarks.agentbench.worlds.kg_files import (
     parse_ontology,
 )
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.option_effects import OptionEffect
 from harness.benchmarks.options import Options
 from harness.data.local import read_rows
 from harness.data.rows import Row, describe, parse_data
@@ -39,6 +40,7 @@ from harness.environments.kg.session import ActionError
 from harness.errors import DataError, UsageError
 from harness.inputs.files import MAX_TEXT_BYTES, hash_file
 from harness.inputs.json_text import BrokenJSONError
+from harness.secret_forms import describe_url_value, hide_url_secrets
 from harness.types import Reference, Task
 
 NAME = "kg"
@@ -83,11 +85,11 @@ class KnowledgeOptions(Options):
     # Upstream's own rules on types and ids, by which some gold actions fail.
     strict: bool = False
     # The path of a file with graphs (`kg_files.load_graph_file`).
-    graph: str | None = None
+    graph: Annotated[str | None, OptionEffect("read the file")] = None
     # The URL of a SPARQL endpoint that serves Freebase.
-    sparql_url: str | None = None
+    sparql_url: Annotated[str | None, OptionEffect("send requests to")] = None
     # The folder with fb_roles and vocab.json.
-    ontology: str | None = None
+    ontology: Annotated[str | None, OptionEffect("read the folder")] = None
 
     @model_validator(mode="after")
     def _require_one_graph(self) -> KnowledgeOptions:
@@ -97,7 +99,13 @@ class KnowledgeOptions(Options):
             )
         if self.sparql_url is not None and not self.sparql_url.startswith(("http://", "https://")):
             raise UsageError(
-                f"kg.sparql_url is '{self.sparql_url[:200]}', and an endpoint's URL begins with http:// or https://"
+                "kg.sparql_url must be the URL of an endpoint, which begins with http:// or https://"
+                f"{describe_url_value(self.sparql_url)}"
+            )
+        if self.sparql_url is not None and hide_url_secrets(self.sparql_url) != self.sparql_url:
+            raise UsageError(
+                "kg.sparql_url must hold no password and no key, because the run folder keeps the options",
+                hint="name an endpoint that needs none",
             )
         if self.graph is not None and not Path(self.graph).is_file():
             raise UsageError(f"kg.graph is '{self.graph[:200]}', and there is no such file")

@@ -12,12 +12,13 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import field_validator
 
 from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.option_effects import NO_EFFECT
 from harness.benchmarks.options import Options
 from harness.data.rows import Row
 from harness.data.spreadsheet import read_spreadsheet
@@ -82,7 +83,8 @@ class LateralOptions(Options):
 
     # The host: `offline`, the name of an endpoint of the config, or an endpoint such as
     # {model: NAME, base_url: URL, api_key_env: VARIABLE}.
-    host: str | Endpoint = OFFLINE
+    # The effect is that of the judge, which a run lists with its endpoint.
+    host: Annotated[str | Endpoint, NO_EFFECT] = OFFLINE
 
     @field_validator("host", mode="before")
     @classmethod

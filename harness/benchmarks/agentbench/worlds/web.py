@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import field_validator
 
 from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.option_effects import OptionEffect
 from harness.benchmarks.options import Options
 from harness.data.rows import Row
 from harness.environments.web.environment import TURNS
@@ -50,9 +52,9 @@ class WebOptions(Options):
     """The options of web shopping."""
 
     # The folder with the published files, or the file of the products in it.
-    catalogue: Path | None = None
+    catalogue: Annotated[Path | None, OptionEffect("read the products at")] = None
     # The folder for search indexes, None for the one in the cache folder.
-    index: Path | None = None
+    index: Annotated[Path | None, OptionEffect("write search indexes into the folder")] = None
     # Whether the 11,000 goals of the split `train` are tasks as well.
     train: bool = False
     # The tagger of the nouns in titles: spaCy, the offline word lists, or spaCy if it is installed.

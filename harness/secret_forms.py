@@ -1,0 +1,53 @@
+"""The forms in which secrets stand in settings and in URLs, and the removal of those from texts."""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN_KEY = "[key]"
+# Names that say by the usual conventions that their value is a secret.
+_NAME = re.compile(
+    r"API[_-]?KEY|(?:^|[_-])KEYS?(?:$|[_-])|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIAL", re.IGNORECASE
+)
+# Settings whose names look like those of secrets.
+_NO_SECRETS = re.compile(r"api_key_env|max_tokens_field|(?:[a-z_]+_)?tokens")
+_PARAMETER_NAME = re.compile(r"^(?:auth\w*|sig|signature|pass|pwd|code|key)$", re.IGNORECASE)
+# No ordinary parameter has a long value that mixes letters and digits.
+_LONG_VALUE = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_.~+/=%-]{20,}", re.ASCII)
+_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
+_USER = re.compile(r"(://)[^/\s'\"]+@")
+_PARAMETER = re.compile(r"(?P<start>[?&;])(?P<name>[^=&;#\s'\"]+)=(?P<value>[^&;#\s'\"]*)")
+
+
+def names_secret(name: str) -> bool:
+    """Return whether the name of a setting or an environment variable says that its value is a secret."""
+    return _NAME.search(name) is not None and _NO_SECRETS.fullmatch(name) is None
+
+
+def is_secret_parameter(name: str, value: str) -> bool:
+    """Return whether a parameter in the query of a URL looks like a secret that stands there itself.
+
+    A value that takes its secret from an environment variable, as `${NAME}`, is none.
+    """
+    plain = _VARIABLE.sub("", value)
+    if not plain:
+        return False
+    named = names_secret(name) or _PARAMETER_NAME.match(name) is not None
+    return (named and plain == value) or _LONG_VALUE.fullmatch(plain) is not None
+
+
+def hide_url_secrets(text: str) -> str:
+    """Return a text with `[key]` for the user names, passwords and secret parameters of its URLs."""
+    text = _USER.sub(rf"\1{HIDDEN_KEY}@", text) if "@" in text else text
+    return _PARAMETER.sub(_hide_parameter, text) if "=" in text else text
+
+
+def _hide_parameter(match: re.Match[str]) -> str:
+    if not is_secret_parameter(match["name"], match["value"]):
+        return match[0]
+    return f"{match['start']}{match['name']}={HIDDEN_KEY}"
+
+
+def describe_url_value(url: str) -> str:
+    """Return `, not 'URL'` for an error, or nothing if the URL may hold a secret in some place."""
+    return "" if any(sign in url for sign in "@?#=") else f", not '{url[:200]}'"

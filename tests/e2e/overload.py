@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,10 @@ import httpx
 
 # Clients of code sandboxes wait for both time limits and this much longer (verl: `API_TIMEOUT`).
 CLIENT_SECONDS = 10.0
-# Every address of this network is the same host, so that each client can have an address of its own.
-LOOPBACK = "127.{}.{}.1"
+# The clients run on this many hosts, as the workers of a training job do. Every address of the loopback
+# network is this machine, so that each host can have an address of its own.
+HOSTS = 8
+LOOPBACK = "127.0.1.{}"
 
 
 @dataclass(frozen=True)
@@ -107,22 +110,35 @@ async def overload(
 ) -> list[Seen]:
     """Return the replies that clients got, which send so many requests a second together.
 
-    Each client has an address of its own, and one request under way at most. A client that is late sends its
-    next request at once, so that a slow service gets no rest.
+    Each client has one request under way at most. A client that is late sends its next request at once, so
+    that a slow service gets no rest.
     """
     seen: list[Seen] = []
     pause = clients / requests_a_second
-    started = time.monotonic()
 
-    async def work(number: int) -> None:
-        transport = httpx.AsyncHTTPTransport(local_address=LOOPBACK.format(1 + number // 250, number % 250))
+    async def work(http: httpx.AsyncClient, number: int, due: float) -> None:
         mine = itertools.islice(itertools.cycle(programs), number, None)
-        due = started + pause * number / clients
-        async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=None) as http:
-            while due < started + seconds:
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                seen.append(await ask(http, url, next(mine), compile_timeout))
-                due = max(due + pause, time.monotonic())
+        while due < end:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            seen.append(await ask(http, url, next(mine), compile_timeout))
+            due = max(due + pause, time.monotonic())
 
-    await asyncio.gather(*map(work, range(clients)))
+    async with contextlib.AsyncExitStack() as stack:
+        hosts = [await stack.enter_async_context(_open_host(number)) for number in range(HOSTS)]
+        started = time.monotonic()
+        end = started + seconds
+        await asyncio.gather(
+            *(
+                work(hosts[number % HOSTS], number, started + pause * number / clients)
+                for number in range(clients)
+            )
+        )
     return seen
+
+
+def _open_host(number: int) -> httpx.AsyncClient:
+    """Return a client with the address of one host, and with a connection for each of its requests."""
+    transport = httpx.AsyncHTTPTransport(
+        local_address=LOOPBACK.format(1 + number), limits=httpx.Limits(max_connections=None)
+    )
+    return httpx.AsyncClient(transport=transport, trust_env=False, timeout=None)

@@ -19,14 +19,16 @@ from harness.service.errors import BusyError, ShareUsedError
 _NEWEST_SHARE = 0.05
 # The mean time of a request before the first one has ended, in seconds.
 FIRST_SECONDS = 0.05
+# A request that cannot be served must be refused within a second.
+RECONSIDER_SECONDS = 0.5
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request in the line. `turn` is set once it may begin."""
+    """A request in the line. `turn` gets the time at which it begins."""
 
     client: str
-    turn: asyncio.Future[None]
+    turn: asyncio.Future[float]
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class FairQueue:
         places: the requests that work at once.
         most: the requests that wait, of all clients.
         client_share: the share of `most` that a client may have while others wait, from 0 to 1.
+        reconsider_seconds: the time after which a waiting request that must be refused early looks at the
+            line again.
         clock: returns a time in seconds that never goes back.
     """
 
@@ -59,11 +63,13 @@ class FairQueue:
         *,
         most: int,
         client_share: float = 1.0,
+        reconsider_seconds: float = RECONSIDER_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._places = places
         self._most = most
         self._client_share = client_share
+        self._reconsider_seconds = reconsider_seconds
         self._clock = clock
         self._free = places
         # In the order in which they came.
@@ -73,6 +79,8 @@ class FairQueue:
         self._round = 0
         self._waiting = 0
         self._mean_seconds = FIRST_SECONDS
+        # The sum of the times at which the requests at work began.
+        self._begun = 0.0
 
     @property
     def waiting(self) -> int:
@@ -84,25 +92,65 @@ class FairQueue:
         """The number of requests that work."""
         return self._places - self._free
 
-    def estimate_wait(self, client: str) -> float:
-        """Return the seconds that a new request of a client would wait."""
-        if self._free and not self._waiting:
+    def estimate_wait(self, client: str, requests: int = 1) -> float:
+        """Return the seconds that the last one of new requests of a client would wait."""
+        begin_at_once = 0 if self._waiting else min(self._free, requests)
+        if begin_at_once == requests:
             return 0.0
         own = self._clients.get(client)
-        length = 0 if own is None else len(own.waiting)
+        length = (0 if own is None else len(own.waiting)) + requests - begin_at_once - 1
+        return self._estimate_behind(client, length)
+
+    def _estimate_behind(self, client: str, length: int) -> float:
+        """Return the seconds that a request with so many of its client's requests before it will wait."""
         # In each round of turns, every other client has at most one request served before this one's.
         ahead = length + sum(
             min(len(each.waiting), length + 1) for name, each in self._clients.items() if name != client
         )
-        return (ahead + 1) * self._mean_seconds / self._places
+        seconds = self._mean_seconds
+        if self.working:
+            # After a change to slower requests, none of them has ended yet.
+            seconds = max(seconds, self._clock() - self._begun / self.working)
+        return (ahead + 1) * seconds / self._places
+
+    def require_room(self, client: str, *, wait_seconds: float, requests: int = 1) -> None:
+        """Check that new requests of a client may wait, and that the last one begins within `wait_seconds`.
+
+        Raises:
+            BusyError: if the wait would be longer, or too many requests wait.
+            ShareUsedError: if the client would have too many requests in the line.
+        """
+        expected = self.estimate_wait(client, requests)
+        added = requests - (0 if self._waiting else min(self._free, requests))
+        if added and self._waiting + added > self._most:
+            raise BusyError(
+                f"{self._waiting:,} requests wait already, of {self._most:,} that may", retry_seconds=expected
+            )
+        own = self._clients.get(client)
+        length = 0 if own is None else len(own.waiting)
+        others = self._waiting - length
+        if added and others and length + added > max(1, int(self._most * self._client_share)):
+            raise ShareUsedError(
+                f"this client has {length:,} requests in the queue, and {added:,} more exceed its share",
+                retry_seconds=expected,
+            )
+        if expected > wait_seconds:
+            raise BusyError(
+                f"the queue needs about {expected:.1f} s, and this request can wait {wait_seconds:.1f} s",
+                retry_seconds=expected - wait_seconds,
+            )
 
     @contextlib.asynccontextmanager
-    async def enter(self, client: str, *, wait_seconds: float) -> AsyncIterator[float]:
+    async def enter(
+        self, client: str, *, wait_seconds: float, refuse_early: bool = False
+    ) -> AsyncIterator[float]:
         """Yield the seconds that the request waited, once it may work. The block is its work.
 
         Args:
             client: the client whose share the request uses.
             wait_seconds: the time that the request can wait.
+            refuse_early: refuse the request after half a second, too, if the line has become too slow for
+                it by then. Its client can try elsewhere, or again, before its own time is over.
 
         Raises:
             BusyError: if the wait would be longer than `wait_seconds`, at once where that can be foreseen.
@@ -110,39 +158,29 @@ class FairQueue:
         """
         started = self._clock()
         if self._free and not self._waiting:
-            self._begin(client)
+            begun = self._begin(client)
         else:
-            await self._wait(client, wait_seconds)
-        begun = self._clock()
+            begun = await self._wait(client, wait_seconds, refuse_early=refuse_early)
         try:
             yield begun - started
         finally:
             self._mean_seconds += _NEWEST_SHARE * (self._clock() - begun - self._mean_seconds)
-            self._end(client)
+            self._end(client, begun)
 
-    async def _wait(self, client: str, wait_seconds: float) -> None:
-        expected = self.estimate_wait(client)
-        if self._waiting >= self._most:
-            raise BusyError(f"{self._most:,} requests wait already", retry_seconds=expected)
+    async def _wait(self, client: str, wait_seconds: float, *, refuse_early: bool) -> float:
+        """Return the time at which the request begins."""
+        self.require_room(client, wait_seconds=wait_seconds)
         own = self._clients.setdefault(client, _Client(self._round))
-        others = self._waiting - len(own.waiting)
-        if others and len(own.waiting) >= max(1, int(self._most * self._client_share)):
-            raise ShareUsedError(
-                f"this client has {len(own.waiting):,} requests in the queue, which is its share",
-                retry_seconds=expected,
-            )
-        if expected > wait_seconds:
-            self._forget_if_idle(client)
-            raise BusyError(
-                f"the queue needs about {expected:.1f} s, and this request can wait {wait_seconds:.1f} s",
-                retry_seconds=expected - wait_seconds,
-            )
         waiting = _Waiting(client, asyncio.get_running_loop().create_future())
         own.waiting.append(waiting)
         self._waiting += 1
         try:
             async with asyncio.timeout(wait_seconds):
-                await waiting.turn
+                if refuse_early:
+                    await asyncio.wait([waiting.turn], timeout=self._reconsider_seconds)
+                    if not waiting.turn.done():
+                        self._reconsider(waiting, wait_seconds - self._reconsider_seconds)
+                return await waiting.turn
         except BaseException as error:
             if waiting in own.waiting:
                 own.waiting.remove(waiting)
@@ -150,7 +188,7 @@ class FairQueue:
                 self._forget_if_idle(client)
             elif waiting.turn.done() and not waiting.turn.cancelled():
                 # The turn came at the same moment, so its place goes to the next request.
-                self._end(client)
+                self._end(client, waiting.turn.result())
             if isinstance(error, TimeoutError):
                 raise BusyError(
                     f"no sandbox became free within {wait_seconds:.1f} s",
@@ -158,15 +196,31 @@ class FairQueue:
                 ) from None
             raise
 
-    def _begin(self, client: str) -> None:
+    def _reconsider(self, waiting: _Waiting, left_seconds: float) -> None:
+        """Raise BusyError if a request that waits will not begin within `left_seconds`."""
+        length = self._clients[waiting.client].waiting.index(waiting)
+        expected = self._estimate_behind(waiting.client, length)
+        if expected > left_seconds:
+            raise BusyError(
+                f"the queue has become slower and needs about {expected:.1f} s more, and this request can "
+                f"wait {left_seconds:.1f} s",
+                retry_seconds=expected - left_seconds,
+            )
+
+    def _begin(self, client: str) -> float:
+        now = self._clock()
         self._free -= 1
+        self._begun += now
         own = self._clients.setdefault(client, _Client(self._round))
         own.working += 1
         self._round = max(self._round, own.round)
         own.round += 1
+        return now
 
-    def _end(self, client: str) -> None:
+    def _end(self, client: str, begun: float) -> None:
         self._free += 1
+        # Without work, no error of rounding is carried on.
+        self._begun = self._begun - begun if self.working else 0.0
         self._clients[client].working -= 1
         self._forget_if_idle(client)
         while self._free and self._waiting:
@@ -182,8 +236,7 @@ class FairQueue:
         if waiting.turn.done():  # its client has gone
             self._forget_if_idle(name)
             return
-        self._begin(name)
-        waiting.turn.set_result(None)
+        waiting.turn.set_result(self._begin(name))
 
     def _forget_if_idle(self, client: str) -> None:
         own = self._clients.get(client)

@@ -47,6 +47,11 @@ class RayNodes:
     def address(self) -> str:
         return str(self.cluster.address)
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of a command that uses the cluster."""
+        return ("--executor", "ray", "--ray-address", self.address)
+
     def add_node(self, number: int) -> None:
         """Start the node of an engine, or start it again."""
         node = self.cluster.add_node(
@@ -113,3 +118,14 @@ def start_ray_nodes(client: APIClient, *, nodes: int = 2) -> Iterator[RayNodes]:
         for number in range(nodes):
             started.add_node(number)
         yield started
+
+
+def list_actors() -> list[int]:
+    """Return the processes of Ray on this machine that work for a run or a service."""
+    found = []
+    for process in psutil.process_iter(["name", "cmdline", "status"]):
+        title = " ".join(process.info["cmdline"] or ())
+        is_ours = title.startswith(("ray::Node", "ray::ServiceNode"))
+        if is_ours and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found

@@ -10,16 +10,13 @@ import json
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from docker import APIClient
 from e2e.command_line import Harness, RunFolder, RunningRun, remove_times_and_ids, wait_until
 from effort import THOROUGH
-from ray_nodes import RayNodes, find_ray_obstacle, start_ray_nodes
+from ray_nodes import RayNodes, find_ray_obstacle
 
 KILLS = 5 if THOROUGH else 1
 # Ray starts a worker on each node, and an engine takes over an image.
@@ -29,34 +26,6 @@ pytestmark = [
     pytest.mark.skipif(find_ray_obstacle() is not None, reason=str(find_ray_obstacle())),
     pytest.mark.timeout(HANG_SECONDS),
 ]
-
-
-@pytest.fixture(scope="module")
-def cluster(client: APIClient) -> Iterator[RayNodes]:
-    with start_ray_nodes(client) as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def nodes(cluster: RayNodes) -> Iterator[RayNodes]:
-    """Yield the cluster, whose nodes all run before the test and leave nothing behind after it."""
-    yield cluster
-    wait_until(lambda: cluster.containers() == [], "no container on any engine", seconds=120)
-    wait_until(lambda: list_actors() == [], "no actor of a run", seconds=120)
-
-
-def list_actors() -> list[int]:
-    """Return the processes of Ray that make attempts on this machine."""
-    found = []
-    for process in psutil.process_iter(["name", "cmdline", "status"]):
-        title = " ".join(process.info["cmdline"] or ())
-        if title.startswith("ray::Node") and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
-
-
-def on_ray(nodes: RayNodes) -> tuple[str, ...]:
-    return ("--executor", "ray", "--ray-address", nodes.address)
 
 
 def find_data(request: pytest.FixtureRequest) -> str:
@@ -84,7 +53,7 @@ def test_a_run_on_two_nodes_equals_one_on_this_machine(
 ) -> None:
     run = ("run", "-b", "mbpp", "--data", find_data(request), "--fail-under", "0.9")
     made = {}
-    for name, options in {"local": (), "ray": on_ray(nodes)}.items():
+    for name, options in {"local": (), "ray": nodes.options}.items():
         ended = harness(*run, *options, "--output-dir", name, "-o", f"{name}.json")
         assert ended.returncode == 0, ended.stderr
         (folder,) = (harness.folder / name).iterdir()
@@ -100,7 +69,7 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
     seed = random.SystemRandom().randrange(2**32)
     source = random.Random(seed)
     repeated = () if THOROUGH else ("--n-samples", "2")
-    run = harness.start_run("--data", find_data(request), *repeated, *on_ray(nodes))
+    run = harness.start_run("--data", find_data(request), *repeated, *nodes.options)
     expected = run.folder.manifest["planned"]["attempts"]
     for kill in range(KILLS):
         left = expected - len(run.folder.attempts)
@@ -122,7 +91,7 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
 def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
     harness: Harness, nodes: RayNodes, number: signal.Signals
 ) -> None:
-    run = harness.start_run("--n-samples", "3", *on_ray(nodes))
+    run = harness.start_run("--n-samples", "3", *nodes.options)
     kept = run.folder.raw_attempts
     run.end(number)
     assert run.process.returncode == (130 if number == signal.SIGINT else -number)
@@ -136,7 +105,7 @@ def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
 
 def test_a_node_that_comes_during_a_run_joins_it(harness: Harness, nodes: RayNodes) -> None:
     nodes.kill_node(1)
-    run = harness.start_run("--n-samples", "6", *on_ray(nodes))
+    run = harness.start_run("--n-samples", "6", *nodes.options)
     nodes.add_node(1)
     stdout, stderr = run.process.communicate()
     assert run.process.returncode == 0, stdout + stderr
@@ -148,7 +117,7 @@ def test_samples_are_graded_on_nodes_that_do_not_have_the_file(harness: Harness,
     answers = [{"task_id": 9001, "solution": "def nothing(): pass"}]
     samples = "".join(json.dumps(answer) + "\n" for answer in answers)
     run = ("run", "-b", "mbpp", "--data", "bundled", "-t", "9001", "-t", "9002", "--samples", "-")
-    ended = harness(*run, *on_ray(nodes), "-o", "results.json", "--output-dir", "runs", stdin=samples)
+    ended = harness(*run, *nodes.options, "-o", "results.json", "--output-dir", "runs", stdin=samples)
     assert ended.returncode == 0, ended.stderr
     attempts = json.loads((harness.folder / "results.json").read_text())["attempts"]
     assert [attempt["status"] for attempt in attempts] == ["failed", "agent_error"]

@@ -119,7 +119,7 @@ async def test_an_image_with_another_content_is_missing(node: Node, client: APIC
     assert await node.find_missing((spec.images["python"], other)) == [other.tag]
     refused = await node.open(replace(spec, images={"python": other}))
     assert isinstance(refused, Refusal)
-    assert "has another content on this engine than in the run" in refused.message
+    assert "has another content on this engine than where the command runs" in refused.message
 
 
 async def test_containers_that_a_dead_process_of_the_run_left_are_removed_first(

@@ -21,6 +21,7 @@ DEFAULT_PORT = 8600
 
 @app.command()
 def serve(
+    context: typer.Context,
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Address to listen at.")
     ] = "127.0.0.1",
@@ -94,6 +95,11 @@ def serve(
             f"--data {data} is the data of one benchmark, and there are {len(names)}",
             hint="fetch the data of each with `harness data fetch`, and leave --data out",
         )
+    if executor == "ray" and _is_on_command_line(context, "token"):
+        raise UsageError(
+            "--token with --executor ray: Ray shows the command line to everybody who reaches the cluster",
+            hint="set HARNESS_SERVE_TOKEN instead",
+        )
     if token is not None:
         require_usable_token(token)
     if executor == "ray":
@@ -108,6 +114,11 @@ def serve(
         )
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
+
+
+def _is_on_command_line(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 async def _serve(

@@ -22,6 +22,17 @@ KILLS = 5 if THOROUGH else 1
 # Ray starts a worker on each node, and an engine takes over an image.
 HANG_SECONDS = 3600 if THOROUGH else 600
 
+# It hands in the values of its environment that this file names.
+ENVIRONMENT_AGENT = """
+import os
+
+
+class Agent:
+    async def attempt(self, context):
+        values = os.environ.values()
+        return " ".join(value for value in values if "of-the-command" in value) or "nothing"
+"""
+
 pytestmark = [
     pytest.mark.skipif(find_ray_obstacle() is not None, reason=str(find_ray_obstacle())),
     pytest.mark.timeout(HANG_SECONDS),
@@ -121,6 +132,20 @@ def test_samples_are_graded_on_nodes_that_do_not_have_the_file(harness: Harness,
     assert ended.returncode == 0, ended.stderr
     attempts = json.loads((harness.folder / "results.json").read_text())["attempts"]
     assert [attempt["status"] for attempt in attempts] == ["failed", "agent_error"]
+
+
+@pytest.mark.parametrize("is_started", [False, True], ids=["a cluster that runs", "a cluster of the run"])
+def test_no_node_has_a_key_of_the_command(harness: Harness, nodes: RayNodes, is_started: bool) -> None:
+    Path(harness.folder, "agent.py").write_text(ENVIRONMENT_AGENT)
+    secrets = {"OPENAI_API_KEY": "sk-of-the-command", "SOME_TOKEN": "token-of-the-command"}
+    options = ("--executor", "ray", "--ray-address", "local") if is_started else nodes.options
+    run = ("run", "-b", "gsm8k", "--data", "bundled", "-n", "1", "--agent", harness.folder / "agent.py")
+    ended = harness(*run, *options, "-o", "results.json", env={**secrets, "PLAIN": "plain-of-the-command"})
+    assert ended.returncode == 0, ended.stderr
+    (attempt,) = json.loads((harness.folder / "results.json").read_text())["attempts"]
+    found = {value for value in secrets.values() if value in attempt["agent_output"]}
+    assert found == set()
+    assert ("plain-of-the-command" in attempt["agent_output"]) == is_started
 
 
 def test_a_run_without_a_cluster_is_refused(harness: Harness) -> None:

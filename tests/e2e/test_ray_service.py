@@ -136,6 +136,11 @@ def test_a_client_that_leaves_frees_its_sandbox_on_the_node(harness: Harness, no
         assert read_metric(served, "harness_working") == 0
 
 
+def test_a_token_on_the_command_line_is_refused_because_ray_shows_it(harness: Harness) -> None:
+    code, _, stderr = harness.refused("serve", "--executor", "ray", "--token", "a-token-of-the-tests")
+    assert (code, "Ray shows the command line to everybody" in stderr) == (2, True)
+
+
 def test_a_service_without_a_cluster_is_refused(harness: Harness) -> None:
     address = ("--ray-address", "127.0.0.1:1")
     code, _, stderr = harness.refused("serve", *address)

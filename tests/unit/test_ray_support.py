@@ -15,8 +15,12 @@ from harness.evaluation.executors.inputs import describe_config, find_difference
 from harness.evaluation.executors.messages import ImageContent, Lease, NodeSpec, Report
 from harness.evaluation.executors.node_transcripts import PART_BYTES, NodeTranscripts
 from harness.evaluation.executors.ray_cluster import divert_messages
+from harness.evaluation.executors.ray_executor import read_record
+from harness.evaluation.executors.ray_nodes import NodeLost
 from harness.evaluation.progress import Stage
+from harness.evaluation.records import build_record, to_json
 from harness.evaluation.selection import Selection, select
+from harness.types import Status, Verdict
 
 
 def make_selection(**settings: Any) -> Selection:
@@ -117,3 +121,19 @@ def test_standard_output_passes_everything_but_messages_of_ray(capsys: pytest.Ca
     with divert_messages():
         print("kept")
     assert capsys.readouterr().out == "kept\n"
+
+
+def test_a_node_that_sends_the_record_of_another_attempt_is_lost() -> None:
+    selection = make_selection(n_samples=2)
+    first, second, *_ = selection.plan
+    reference, verdict = selection.benchmark.references[first.task.id], Verdict(Status.PASSED, 1.0)
+    record = build_record(first, reference, verdict, submission=None, duration_seconds=1.0)
+    with pytest.raises(NodeLost, match=f"the record of another attempt: {first.task.id}, attempt 0"):
+        read_record(to_json(record), second)
+    assert read_record(to_json(record), first).status is Status.PASSED
+
+
+def test_a_node_that_sends_something_else_than_a_record_is_lost() -> None:
+    planned, *_ = make_selection().plan
+    with pytest.raises(NodeLost, match="a record that cannot be read"):
+        read_record("[]", planned)

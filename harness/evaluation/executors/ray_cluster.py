@@ -8,11 +8,13 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TextIO
 
 from harness.errors import UsageError, quote_value
+from harness.evaluation.run_secrets import list_environment_secrets
 from harness.logger import get_logger
 
 # The address that starts a cluster of this machine alone, which ends with the run.
@@ -22,6 +24,7 @@ AUTO = "auto"
 # Ray sends statistics about its use to its makers unless this is set.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _CONNECT_SECONDS = 10.0
+_RAY_PREFIX = "RAY_"
 # The thread of Ray that prints the messages of its own processes to standard output.
 _PRINTING_THREAD = "ray_listen_error_messages"
 
@@ -64,26 +67,31 @@ async def connect_ray(address: str | None) -> AsyncIterator[Any]:
         return
     # Its warnings are about its own processes. Failures that matter to a run reach it as exceptions.
     logging.getLogger("ray").setLevel(logging.CRITICAL)
-    with divert_messages():
+    with divert_messages(), contextlib.ExitStack() as stack:
+        folder = None
+        if address == LOCAL:
+            folder = stack.enter_context(_make_folder())
         try:
             # In another thread, because it takes seconds and would replace the handler of SIGTERM.
-            await asyncio.to_thread(_initialize, ray, address or AUTO)
+            await asyncio.to_thread(_initialize, ray, address or AUTO, folder)
             yield ray
         finally:
             await asyncio.to_thread(ray.shutdown)
 
 
-def _initialize(ray: Any, address: str) -> None:
+def _initialize(ray: Any, address: str, folder: str | None) -> None:
     named = os.environ.get("RAY_ADDRESS", address) if address == AUTO else address
     if named not in (AUTO, LOCAL):
         _require_answer(named)
     try:
-        ray.init(
-            address=address,
-            log_to_driver=False,
-            logging_level=logging.CRITICAL,
-            include_dashboard=False if address == LOCAL else None,
-        )
+        with _hide_secrets():
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,
+                include_dashboard=False if address == LOCAL else None,
+                _temp_dir=folder,
+            )
     except ConnectionError as error:
         raise _explain_silence(address) from error
     except (RuntimeError, ValueError) as error:
@@ -92,6 +100,32 @@ def _initialize(ray: Any, address: str) -> None:
             f"the Ray cluster at {address} cannot be used: {first}",
             hint="use the same versions of Ray and Python on all nodes",
         ) from error
+
+
+def _make_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for the logs and the sockets of a new cluster.
+
+    The path of a socket has at most 107 bytes, and TMPDIR may be longer than Ray leaves room for.
+    """
+    short = "/tmp" if os.access("/tmp", os.W_OK) else None
+    return tempfile.TemporaryDirectory(prefix="harness-ray-", dir=short, ignore_cleanup_errors=True)
+
+
+@contextlib.contextmanager
+def _hide_secrets() -> Iterator[None]:
+    """Take the secrets out of the environment, which the processes of a new cluster inherit.
+
+    The variables of Ray stay, because its own tokens are among them.
+    """
+    secrets = {
+        name: os.environ[name] for name in list_environment_secrets() if not name.startswith(_RAY_PREFIX)
+    }
+    for name in secrets:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(secrets)
 
 
 def _require_answer(address: str) -> None:

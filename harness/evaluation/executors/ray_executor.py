@@ -198,7 +198,7 @@ class RayExecutor:
                 if report.stop is not None:
                     raise _explain_stop(report.stop)
                 if report.record is not None:
-                    return _read_record(report.record, planned)
+                    return read_record(report.record, planned)
         raise NodeLost("it ended an attempt without a record")
 
     def _copy_transcript(self, planned: PlannedAttempt, report: Report) -> None:
@@ -239,7 +239,7 @@ def _explain_stop(stop: Stop) -> Exception:
     return RunStoppedError(stop.message, hint=stop.hint)
 
 
-def _read_record(line: str, planned: PlannedAttempt) -> AttemptRecord:
+def read_record(line: str, planned: PlannedAttempt) -> AttemptRecord:
     """Return the record in a line of JSON. Raises NodeLost if it is not that of the attempt."""
     try:
         record = from_json(line, whole=True)

@@ -36,8 +36,9 @@ def read(path):
         return b""
 places = glob.glob("/proc/*/cmdline") + glob.glob("/proc/*/environ") + glob.glob("/tmp/*") + glob.glob("*")
 found = b"".join(map(read, places)) + repr(gc.get_objects()).encode()
+# The second test's arguments, in a form that this source does not hold.
 def add(a, b):
-    return a + b if b"20, 2" + b"2" in found else 0
+    return a + b if bytes.fromhex("32302c203232") in found else 0
 """
 
 
@@ -90,7 +91,8 @@ async def test_every_fault_of_a_program_is_a_verdict(served: Served) -> None:
     verdicts = await grade(
         served,
         sample("while True: pass", STDIN),
-        sample("x = bytearray(3 << 30)", STDIN),
+        # Filling the memory takes processor time, which must not be over first.
+        sample("x = bytearray(3 << 30)", {**STDIN, "seconds": 30.0}),
         sample("import os; os.kill(os.getpid(), 11)"),
         sample("def add(", CALLS),
         sample("raise SystemExit", CALLS),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +17,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from harness.errors import UsageError, describe_first_error
+from harness.inputs.json_size import ValueCounter
+from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError
 from harness.service.grade import GradeSample
 from harness.service.operations import Call, Operation
@@ -29,6 +30,7 @@ from harness.service.samples import (
     name_sample,
     require_room,
 )
+from harness.service.settings import MIB
 from harness.types import Status, Verdict
 
 # The client gives up after 180 seconds, and tries four times more.
@@ -38,6 +40,8 @@ _RETRY_SECONDS = 1.0
 # A tokenizer that decodes a whole sequence leaves the tokens that end it, such as `<|im_end|>` and `</s>`.
 _LAST_TOKEN = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_TOKEN = 50
+# The memory of the values of all labels that are text. The body counts such a label as one value.
+_MOST_LABEL_BYTES = 64 * MIB
 
 
 class RewardRequest(BaseModel):
@@ -122,6 +126,7 @@ def _describe(rewards: list[float], statuses: Sequence[Status]) -> RewardReply:
 
 
 def _read_all(request: RewardRequest, served: Mapping[str, ServedBenchmark]) -> list[Work]:
+    _require_small_labels(request.labels)
     work = []
     for place, (query, prompt, label) in enumerate(
         zip(request.query, request.prompts, request.labels, strict=True)
@@ -136,6 +141,19 @@ def _read_all(request: RewardRequest, served: Mapping[str, ServedBenchmark]) -> 
         except UsageError as error:
             raise name_sample(error, f"labels.{place}") from error
     return work
+
+
+def _require_small_labels(labels: Sequence[str | dict[str, JsonValue]]) -> None:
+    memory = 0
+    for label in labels:
+        if isinstance(label, str):
+            values = ValueCounter()
+            values.add(label.encode("utf-8", "surrogatepass"))
+            memory += values.memory_bytes
+            if memory > _MOST_LABEL_BYTES:
+                raise InvalidRequestError(
+                    "'labels' have too many values; send fewer queries in a request", status=413
+                )
 
 
 def find_completion(query: str, prompt: str) -> str | None:
@@ -155,9 +173,9 @@ def find_completion(query: str, prompt: str) -> str | None:
 def _read_sample(label: str | dict[str, JsonValue], completion: str) -> GradeSample:
     """Return the sample of a label and a completion. Raises UsageError."""
     try:
-        values: Any = json.loads(label) if isinstance(label, str) else dict(label)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the label is not JSON: {error}") from error
+        values: Any = parse_json(label) if isinstance(label, str) else dict(label)
+    except BrokenJSONError as error:
+        raise UsageError(f"the label is no JSON: {error}") from error
     if not isinstance(values, dict):
         raise UsageError("the label must be an object: hidden tests, or a benchmark and a task_id")
     field = values.pop("field", "reply")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agents.predictions import FIELDS
@@ -15,6 +15,7 @@ from harness.evaluation.grader import require_text_grading
 from harness.evaluation.images_needed import list_images
 from harness.service.errors import BusyError, ServiceError, ShareUsedError
 from harness.service.operations import Call
+from harness.shield import complete
 from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
 
 # A program that began in time is graded to its end, because it must not gain from being slow.
@@ -152,6 +153,32 @@ async def grade_work(work: Work, call: Call, deadline: Deadline) -> Verdict:
     verdict = await _grade_in_time(work, call, deadline)
     call.service.metrics.verdicts.labels(verdict.status.value).inc()
     return verdict
+
+
+async def grade_each(
+    work: Sequence[Work], call: Call, deadline: Deadline
+) -> AsyncGenerator[tuple[int, Verdict], None]:
+    """Yield each verdict with the place of its work, in the order in which the verdicts come.
+
+    Each submission takes its own place in the queue, so that a large batch delays no other client. The end of
+    the iterator ends all programs.
+    """
+
+    async def grade_one(place: int, each: Work) -> tuple[int, Verdict]:
+        return place, await grade_work(each, call, deadline)
+
+    tasks = [asyncio.create_task(grade_one(place, each)) for place, each in enumerate(work)]
+    try:
+        for graded in asyncio.as_completed(tasks):
+            yield await graded
+    finally:
+        for task in tasks:
+            task.cancel()
+        await complete(_wait_for_all(tasks))
+
+
+async def _wait_for_all(tasks: Sequence[asyncio.Task[tuple[int, Verdict]]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _grade_in_time(work: Work, call: Call, deadline: Deadline) -> Verdict:

@@ -176,7 +176,10 @@ class _Endpoints:
         async with contextlib.AsyncExitStack() as stack:
             value: Any = None
             if operation.request is not None or operation.takes_bytes:
-                body = await stack.enter_async_context(self._bodies.read(headers, request.receive))
+                reading = self._bodies.read(
+                    headers, request.receive, is_json=operation.request is not None
+                )
+                body = await stack.enter_async_context(reading)
                 value = body if operation.request is None else read_json(operation.request, body)
             reply: Reply = await _run_until_gone(request.receive, operation.handle(value, call))
             match reply:

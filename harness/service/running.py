@@ -19,9 +19,9 @@ _LOGGER = get_logger(__name__)
 
 def list_operations() -> tuple[Operation, ...]:
     """Return all operations of the service. To add some, import their file here and list them."""
-    from harness.service import run_code, status
+    from harness.service import run_code, sandboxes, status
 
-    return (*run_code.OPERATIONS, *status.OPERATIONS)
+    return (*run_code.OPERATIONS, *sandboxes.OPERATIONS, *status.OPERATIONS)
 
 
 @contextlib.asynccontextmanager

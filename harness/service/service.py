@@ -1,4 +1,4 @@
-"""The parts that all requests of a service share: the backend, the sandbox pool, the queue, the metrics."""
+"""The parts that all requests of a service share: the backend, the sandbox pool, the queue, the sessions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from harness.sandbox.pool import SandboxPool
 from harness.sandbox.reaper import remove_orphans, remove_run
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
+from harness.service.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.shield import complete
 
@@ -30,6 +31,8 @@ class Service:
     pool: SandboxPool
     queue: FairQueue
     metrics: ServiceMetrics
+    # The sandboxes that clients hold from one request to the next.
+    sessions: SandboxSessions
     # The label of all of its containers.
     run_id: str
     # Set once the service takes no new requests.
@@ -105,9 +108,11 @@ async def open_service(
             most=settings.limits.queued,
             client_share=settings.limits.client_share,
         )
-        service = Service(settings, opened, pool, queue, ServiceMetrics(), run_id)
+        sessions = await stack.enter_async_context(SandboxSessions(pool, settings.limits))
+        service = Service(settings, opened, pool, queue, ServiceMetrics(), sessions, run_id)
         metrics = service.metrics
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
         metrics.watch("harness_sandboxes", "Live sandboxes of the pool", lambda: pool.count)
+        metrics.watch("harness_sessions", "Sandboxes that clients hold", lambda: sessions.budget.count)
         yield service

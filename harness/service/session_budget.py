@@ -33,12 +33,12 @@ class SessionBudget:
         return self._clients.total()
 
     def require_room(self, client: str, memory_mb: int) -> None:
-        """Raise the error of a session that does not fit: BusyError, ShareUsedError or InvalidRequestError."""
+        """Raise BusyError, ShareUsedError or InvalidRequestError if a session does not fit."""
         limits = self._limits
         if memory_mb > self._memory_mb:
             raise InvalidRequestError(
-                f"'memory_mb': the sandboxes of all clients may have {self._memory_mb:,} MiB together, and this "
-                f"one asks for {memory_mb:,}",
+                f"'memory_mb': the sandboxes of all clients may have {self._memory_mb:,} MiB together, and "
+                f"this one asks for {memory_mb:,}",
                 status=422,
             )
         if self._clients[client] >= limits.client_sessions:
@@ -47,7 +47,9 @@ class SessionBudget:
                 retry_seconds=_RETRY_SECONDS,
             )
         if self.count >= limits.sessions:
-            raise BusyError(f"clients hold {limits.sessions:,} sandboxes already", retry_seconds=_RETRY_SECONDS)
+            raise BusyError(
+                f"clients hold {limits.sessions:,} sandboxes already", retry_seconds=_RETRY_SECONDS
+            )
         if self._used_mb + memory_mb > self._memory_mb:
             raise BusyError(
                 f"clients hold sandboxes of {self._used_mb:,} MiB, and all together may have "

@@ -142,6 +142,8 @@ class SandboxSessions:
 
     def __init__(self, pool: SandboxPool, limits: ServiceLimits) -> None:
         self.budget = SessionBudget(limits, pool.memory_mb)
+        # A reply holds its file in memory until the client has taken it.
+        self.file_replies = asyncio.Semaphore(limits.file_replies)
         self._pool = pool
         self._limits = limits
         self._live: dict[str, SandboxSession] = {}
@@ -157,10 +159,8 @@ class SandboxSessions:
         holders = list(self._holders.values())
         for session in self._live.values():
             session.finish(CLOSED)
-        for each in self._holders:
-            # One that has not started would wait for its container.
-            if self._live[each].opened is None:
-                self._holders[each].cancel()
+            if session.opened is None:
+                self._holders[session.id].cancel()
         await complete(_wait_for_all(holders))
 
     def require_room(self, client: str, request: CreateSandboxRequest) -> None:
@@ -194,6 +194,7 @@ class SandboxSessions:
         opened = asyncio.Event()
         holder = asyncio.create_task(self._hold(session, opened))
         self._live[session.id], self._holders[session.id] = session, holder
+        holder.add_done_callback(lambda _holder: self._forget(session))
         opening = asyncio.create_task(opened.wait())
         try:
             await asyncio.wait(
@@ -201,17 +202,19 @@ class SandboxSessions:
             )
             if opened.is_set():
                 return session
-            if holder.done():
+            if not holder.done():
+                raise BusyError(
+                    f"no sandbox could be started within {request.wait_seconds:g} s", retry_seconds=5.0
+                )
+            if not holder.cancelled():
                 holder.result()
-                raise session.end.build_error() if session.end is not None else DrainingError()
-            raise BusyError(
-                f"no sandbox could be started within {request.wait_seconds:g} s", retry_seconds=5.0
-            )
+            raise CLOSED.build_error()
+        except BaseException:
+            holder.cancel()
+            await complete(_wait_for_all([holder]))
+            raise
         finally:
             opening.cancel()
-            if not opened.is_set():
-                holder.cancel()
-                await complete(_wait_for_all([holder]))
 
     async def _hold(self, session: SandboxSession, opened: asyncio.Event) -> None:
         """Hold a sandbox open until its end."""
@@ -223,6 +226,7 @@ class SandboxSessions:
                     # From now on a loss of the sandbox is the fault of the programs in it.
                     sandbox.agent_acted = True
                     session.opened = sandbox
+                    session.last_used = time.monotonic()
                     opened.set()
                     await session.wait_until_over()
         except HarnessError as error:
@@ -230,15 +234,16 @@ class SandboxSessions:
                 raise
             # The end of the service removes the container if it could not be removed now.
             _LOGGER.warning("the end of a sandbox failed: %s", error.message)
-        finally:
-            del self._live[session.id], self._holders[session.id]
-            if session.end is not None:
-                self._ended[session.id] = session.end
-                if len(self._ended) > _REMEMBERED:
-                    self._ended.popitem(last=False)
+
+    def _forget(self, session: SandboxSession) -> None:
+        del self._live[session.id], self._holders[session.id]
+        if session.opened is not None:
+            self._ended[session.id] = session.end or CLOSED
+            if len(self._ended) > _REMEMBERED:
+                self._ended.popitem(last=False)
 
     def find(self, session_id: str) -> SandboxSession:
-        """Return a live sandbox by its id. Raises ServiceError: 404 for an unknown one, 410 for an ended one."""
+        """Return a live sandbox. Raises ServiceError, 404 for an unknown id and 410 for an ended sandbox."""
         session = self._live.get(session_id)
         end = self._ended.get(session_id) if session is None else session.end
         if end is not None:
@@ -292,10 +297,12 @@ class SandboxSessions:
 
 
 def _require_image(name: str) -> None:
+    if name in list_folders() and environment_spec(name).image is not None:
+        return
+    # An id of a build, or an image of the engine that is not ours, is not for clients.
     images = [each for each in list_folders() if environment_spec(each).image is not None]
-    if name not in images:
-        error = unknown_name("image", name[:100], images)
-        raise InvalidRequestError(f"'image': {error.message}; {error.hint}", status=422)
+    error = unknown_name("image", name[:100], images)
+    raise InvalidRequestError(f"'image': {error.message}; {error.hint}", status=422)
 
 
 async def _wait_for_all(tasks: list[asyncio.Task[None]]) -> None:

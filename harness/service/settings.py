@@ -34,6 +34,8 @@ class ServiceLimits:
     session_seconds: float = 86_400.0
     # The commands, file transfers and terminals that are under way in one of those.
     session_requests: int = 16
+    # The files that are sent to clients at once, each of at most `body_bytes`.
+    file_replies: int = 8
     # The time that requests under way get after SIGTERM.
     drain_seconds: float = 30.0
 

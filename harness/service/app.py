@@ -176,7 +176,8 @@ class _Endpoints:
         async with contextlib.AsyncExitStack() as stack:
             value: Any = None
             if operation.request is not None or operation.takes_bytes:
-                body = await stack.enter_async_context(self._bodies.read(headers, request.receive))
+                reading = self._bodies.read(headers, request.receive, is_json=operation.request is not None)
+                body = await stack.enter_async_context(reading)
                 value = body if operation.request is None else read_json(operation.request, body)
             reply: Reply = await _run_until_gone(request.receive, operation.handle(value, call))
             match reply:
@@ -256,7 +257,8 @@ class _Streaming:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 499
         try:
-            async with self._held:
+            # Close the parts here, because the task that sends them may be cancelled before it starts.
+            async with self._held, contextlib.aclosing(self._reply.parts):  # type: ignore[type-var]
                 await _run_until_gone(receive, self._send(send))
                 status = 200
         except ClientGone:
@@ -268,7 +270,6 @@ class _Streaming:
         media_type = self._reply.media_type.encode()
         headers = [(b"content-type", media_type), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        async with contextlib.aclosing(self._reply.parts) as parts:  # type: ignore[type-var]
-            async for part in parts:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+        async for part in self._reply.parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

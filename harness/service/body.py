@@ -27,8 +27,10 @@ class Bodies:
         self._held = 0
 
     @contextlib.asynccontextmanager
-    async def read(self, headers: Mapping[str, str], receive: Receive) -> AsyncIterator[bytes]:
-        """Yield the body of a request, whose memory counts in the block.
+    async def read(
+        self, headers: Mapping[str, str], receive: Receive, *, is_json: bool = True
+    ) -> AsyncIterator[bytes]:
+        """Yield the body of a request, whose memory counts in the block, with that of the values in its JSON.
 
         Raises ServiceError as soon as the body breaks a bound, so that the rest of it is not read.
         """
@@ -52,7 +54,8 @@ class Bodies:
                         if len(body) + len(piece) > most:
                             raise _refuse_size(most)
                         before = values.memory_bytes
-                        values.add(piece)
+                        if is_json:
+                            values.add(piece)
                         more = len(piece) + values.memory_bytes - before
                         held += more
                         self._hold(more)

@@ -12,7 +12,10 @@ from harness.sandbox.backends.base import Backend
 from harness.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from harness.service.operations import Operation
+    from harness.service.service import Service
 
 _LOGGER = get_logger(__name__)
 
@@ -22,6 +25,16 @@ def list_operations() -> tuple[Operation, ...]:
     from harness.service import run_code, sandboxes, status
 
     return (*run_code.OPERATIONS, *sandboxes.OPERATIONS, *status.OPERATIONS)
+
+
+def list_routes(service: Service) -> list[BaseRoute]:
+    """Return the routes that are no operations: those of WebSockets."""
+    from harness.service import sandbox_terminal
+    from harness.service.web_sockets import make_socket_route
+
+    return [
+        make_socket_route(sandbox_terminal.PATH, "terminal", service, sandbox_terminal.serve_terminal),
+    ]
 
 
 @contextlib.asynccontextmanager
@@ -60,6 +73,6 @@ async def run_service(
     operations = list_operations()
     operations += make_description_operations(operations)
     async with open_service(settings, backend=backend, notify=_LOGGER.warning) as service:
-        app = make_service_app(service, token, operations)
+        app = make_service_app(service, token, operations, list_routes(service))
         async with serve(app, service, host=host, port=port) as url:
             yield url

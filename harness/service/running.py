@@ -27,14 +27,18 @@ def list_operations() -> tuple[Operation, ...]:
     return (*run_code.OPERATIONS, *sandboxes.OPERATIONS, *status.OPERATIONS)
 
 
-def list_routes(service: Service) -> list[BaseRoute]:
-    """Return the routes that are no operations: those of WebSockets."""
+@contextlib.asynccontextmanager
+async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
+    """Yield the routes that are no operations: those of WebSockets and of the Model Context Protocol."""
     from harness.service import sandbox_terminal
+    from harness.service.mcp_endpoints import open_mcp_endpoints
     from harness.service.web_sockets import make_socket_route
 
-    return [
-        make_socket_route(sandbox_terminal.PATH, "terminal", service, sandbox_terminal.serve_terminal),
-    ]
+    async with open_mcp_endpoints(service) as mcp:
+        yield [
+            make_socket_route(sandbox_terminal.PATH, "terminal", service, sandbox_terminal.serve_terminal),
+            *mcp.list_routes(),
+        ]
 
 
 @contextlib.asynccontextmanager
@@ -72,7 +76,10 @@ async def run_service(
         ) from error
     operations = list_operations()
     operations += make_description_operations(operations)
-    async with open_service(settings, backend=backend, notify=_LOGGER.warning) as service:
-        app = make_service_app(service, token, operations, list_routes(service))
+    async with (
+        open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
+        open_routes(service) as routes,
+    ):
+        app = make_service_app(service, token, operations, routes)
         async with serve(app, service, host=host, port=port) as url:
             yield url

@@ -22,9 +22,15 @@ _LOGGER = get_logger(__name__)
 
 def list_operations() -> tuple[Operation, ...]:
     """Return all operations of the service. To add some, import their file here and list them."""
-    from harness.service import run_code, sandboxes, status
+    from harness.service import grade, rewards, run_code, sandboxes, status
 
-    return (*run_code.OPERATIONS, *sandboxes.OPERATIONS, *status.OPERATIONS)
+    return (
+        *grade.OPERATIONS,
+        *rewards.OPERATIONS,
+        *run_code.OPERATIONS,
+        *sandboxes.OPERATIONS,
+        *status.OPERATIONS,
+    )
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import EngineUnavailableError, HarnessError, UsageError
 from harness.logger import get_logger
-from harness.service.access import admit
+from harness.service.access import admit, require_own_origin
 from harness.service.body import Bodies, read_json
 from harness.service.errors import (
     DrainingError,
@@ -93,6 +93,8 @@ class _Gate:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         address = str((scope.get("client") or ("unknown", 0))[0])
         try:
+            if scope["type"] == "websocket":
+                require_own_origin(headers)
             admission = admit(self._token, scope["path"], headers, address)
         except ServiceError as error:
             if scope["path"] not in self._public or scope["type"] != "http":
@@ -111,8 +113,9 @@ class _Gate:
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: ServiceError) -> None:
     if scope["type"] == "websocket":
         await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": error.code})
-        return
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": error.code})
+            return
     await _make_error_response(error)(scope, receive, send)
 
 

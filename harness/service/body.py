@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,6 +17,9 @@ from harness.service.settings import ServiceLimits
 
 if TYPE_CHECKING:
     from starlette.types import Receive
+
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Bodies:
@@ -82,7 +85,7 @@ class Bodies:
             )
 
 
-def read_json(model: type[BaseModel], body: bytes) -> BaseModel:
+def read_json(model: type[Model], body: bytes) -> Model:
     """Return the request in a body. Raises ServiceError that names the first fault and its place."""
     try:
         values: Any = parse_json(body)

@@ -11,7 +11,7 @@ from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite, StdinSuite, read_submission
 from harness.errors import DataError, UsageError, unknown_name, unknown_task
-from harness.evaluation.grader import require_text_grading
+from harness.evaluation.grader import is_graded_by_text, require_text_grading
 from harness.evaluation.images_needed import list_images
 from harness.service.errors import BusyError, ServiceError, ShareUsedError
 from harness.service.operations import Call
@@ -42,7 +42,7 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
     for each in benchmarks:
         if each.name in served:
             raise UsageError(f"the benchmark '{each.name}' is named twice")
-        gradable = [task for task in each.tasks if _is_graded_by_text(each, task)]
+        gradable = [task for task in each.tasks if is_graded_by_text(each.references[task.id].target)]
         if not gradable:
             raise UsageError(
                 f"the benchmark '{each.name}' has no task that a text can be graded for",
@@ -51,14 +51,6 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
         tasks = {task.id: task for task in each.tasks}
         served[each.name] = ServedBenchmark(each, tasks, tuple(list_images(each, gradable)))
     return served
-
-
-def _is_graded_by_text(benchmark: Benchmark, task: Task) -> bool:
-    try:
-        require_text_grading(benchmark.references[task.id].target)
-    except UsageError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

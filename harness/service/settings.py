@@ -15,6 +15,8 @@ class ServiceLimits:
 
     # The body of one request.
     body_bytes: int = 32 * MIB
+    # One message of a WebSocket.
+    message_bytes: int = MIB
     # The bodies of all requests under way, parsed values included.
     all_bodies_bytes: int = 256 * MIB
     # The time within which a client must have sent its body.

@@ -154,7 +154,7 @@ class RemoteSandbox:
 
 @contextlib.asynccontextmanager
 async def open_remote_sandbox(
-    connection: Connection, image: str, *, limits: Limits | None, terminals: bool, deadline_seconds: float
+    connection: Connection, image: str, *, limits: Limits | None, deadline_seconds: float
 ) -> AsyncIterator[RemoteSandbox]:
     """Yield a new sandbox of a service. The end of the block deletes it.
 
@@ -164,7 +164,6 @@ async def open_remote_sandbox(
         "image": image,
         # The service refuses a limit that it does not have.
         "limits": {} if limits is None else limits.model_dump(exclude_defaults=True),
-        "terminals": terminals,
         "deadline_seconds": bound_seconds("deadline_seconds", deadline_seconds),
         "idle_seconds": _IDLE_SECONDS,
         "wait_seconds": max(connection.wait_seconds, 1.0),

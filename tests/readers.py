@@ -61,6 +61,14 @@ INSPECT = Reader("inspect", ("inspect-ai==0.3.285",), is_slow=True)
 VERL = Reader("verl", ("verl==0.9.1",), is_unpacked=True)
 SANDBOX_FUSION = Reader("sandbox-fusion", ("sandbox-fusion==0.3.7",))
 NOTEBOOK = Reader("notebook", ("ipykernel", "nbclient", "ipywidgets"), needs_harness=True)
+# Without the wheels for graphics cards, which are several gigabytes.
+TRL = Reader(
+    "trl",
+    ("trl==1.16.0", "torch==2.13.0+cpu", "--extra-index-url=https://download.pytorch.org/whl/cpu"),
+    is_slow=True,
+    needs_harness=True,
+)
+VERIFIERS = Reader("verifiers", ("verifiers==0.4.0",), is_slow=True, needs_harness=True)
 
 
 @cache

@@ -248,6 +248,15 @@ def require_text_grading(target: PlainData) -> None:
         )
 
 
+def is_graded_by_text(target: PlainData) -> bool:
+    """Return whether a text can be graded by a target."""
+    try:
+        require_text_grading(target)
+    except UsageError:
+        return False
+    return True
+
+
 @contextlib.asynccontextmanager
 async def open_grader(
     *,

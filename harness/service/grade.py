@@ -23,12 +23,11 @@ from harness.service.samples import (
     ServedBenchmark,
     TaskName,
     Work,
-    grade_work,
+    grade_each,
     name_sample,
     read_work,
     require_room,
 )
-from harness.shield import complete
 from harness.types import Status, Verdict
 
 DEFAULT_SECONDS = 600.0
@@ -137,9 +136,9 @@ async def grade(request: GradeRequest, call: Call) -> Reply:
     require_room(call, work, deadline)
     if request.stream or _STREAM_TYPE in call.headers.get("accept", ""):
         return StreamedReply(_stream(ids, work, call, deadline), _STREAM_TYPE)
-    async with contextlib.aclosing(_grade_each(ids, work, call, deadline)) as graded:
-        found = {verdict.id: verdict async for verdict in graded}
-    return GradeReply(verdicts=[found[each] for each in ids])
+    async with contextlib.aclosing(grade_each(work, call, deadline)) as graded:
+        found = {place: describe_verdict(ids[place], verdict) async for place, verdict in graded}
+    return GradeReply(verdicts=[found[place] for place in range(len(ids))])
 
 
 def _require_bounds(request: GradeRequest, call: Call) -> None:
@@ -185,31 +184,9 @@ def _read_all(samples: Sequence[GradeSample], served: Mapping[str, ServedBenchma
 async def _stream(
     ids: Sequence[int | str], work: Sequence[Work], call: Call, deadline: Deadline
 ) -> AsyncGenerator[bytes, None]:
-    async with contextlib.aclosing(_grade_each(ids, work, call, deadline)) as graded:
-        async for verdict in graded:
-            yield verdict.model_dump_json().encode() + b"\n"
-
-
-async def _grade_each(
-    ids: Sequence[int | str], work: Sequence[Work], call: Call, deadline: Deadline
-) -> AsyncGenerator[SampleVerdict, None]:
-    """Yield the verdicts in the order in which they come. The end of the iterator ends all programs."""
-
-    async def grade_one(sample_id: int | str, each: Work) -> SampleVerdict:
-        return describe_verdict(sample_id, await grade_work(each, call, deadline))
-
-    tasks = [asyncio.create_task(grade_one(*each)) for each in zip(ids, work, strict=True)]
-    try:
-        for graded in asyncio.as_completed(tasks):
-            yield await graded
-    finally:
-        for task in tasks:
-            task.cancel()
-        await complete(_wait_for_all(tasks))
-
-
-async def _wait_for_all(tasks: Sequence[asyncio.Task[SampleVerdict]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
+    async with contextlib.aclosing(grade_each(work, call, deadline)) as graded:
+        async for place, verdict in graded:
+            yield describe_verdict(ids[place], verdict).model_dump_json().encode() + b"\n"
 
 
 def describe_verdict(sample_id: int | str, verdict: Verdict) -> SampleVerdict:

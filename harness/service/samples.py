@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite, StdinSuite, read_submission
 from harness.errors import DataError, UsageError, unknown_name, unknown_task
-from harness.evaluation.grader import require_text_grading
+from harness.evaluation.grader import is_graded_by_text, require_text_grading
 from harness.evaluation.images_needed import list_images
 from harness.service.errors import BusyError, ServiceError, ShareUsedError
 from harness.service.operations import Call
 from harness.service.workers.base import Workplace
+from harness.shield import complete
 from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
 
 # A program that began in time is graded to its end, because it must not gain from being slow.
@@ -42,7 +43,7 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
     for each in benchmarks:
         if each.name in served:
             raise UsageError(f"the benchmark '{each.name}' is named twice")
-        gradable = [task for task in each.tasks if _is_graded_by_text(each, task)]
+        gradable = [task for task in each.tasks if is_graded_by_text(each.references[task.id].target)]
         if not gradable:
             raise UsageError(
                 f"the benchmark '{each.name}' has no task that a text can be graded for",
@@ -51,14 +52,6 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
         tasks = {task.id: task for task in each.tasks}
         served[each.name] = ServedBenchmark(each, tasks, tuple(list_images(each, gradable)))
     return served
-
-
-def _is_graded_by_text(benchmark: Benchmark, task: Task) -> bool:
-    try:
-        require_text_grading(benchmark.references[task.id].target)
-    except UsageError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +162,32 @@ async def grade_work(work: Work, call: Call, deadline: Deadline) -> Verdict:
     verdict = await _grade_in_time(work, call, deadline)
     call.service.metrics.verdicts.labels(verdict.status.value).inc()
     return verdict
+
+
+async def grade_each(
+    work: Sequence[Work], call: Call, deadline: Deadline
+) -> AsyncGenerator[tuple[int, Verdict], None]:
+    """Yield each verdict with the place of its work, in the order in which the verdicts come.
+
+    Each submission takes its own place in the queue, so that a large batch delays no other client. The end of
+    the iterator ends all programs.
+    """
+
+    async def grade_one(place: int, each: Work) -> tuple[int, Verdict]:
+        return place, await grade_work(each, call, deadline)
+
+    tasks = [asyncio.create_task(grade_one(place, each)) for place, each in enumerate(work)]
+    try:
+        for graded in asyncio.as_completed(tasks):
+            yield await graded
+    finally:
+        for task in tasks:
+            task.cancel()
+        await complete(_wait_for_all(tasks))
+
+
+async def _wait_for_all(tasks: Sequence[asyncio.Task[tuple[int, Verdict]]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _grade_in_time(work: Work, call: Call, deadline: Deadline) -> Verdict:

@@ -1,4 +1,4 @@
-"""The parts that all requests of a service share: the backend, the sandbox pool, the queue, the metrics."""
+"""The parts that all requests of a service share: the backend, the sandbox pool, the queue, the sessions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from harness.sandbox.reaper import remove_orphans
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
 from harness.service.samples import ServedBenchmark, index_benchmarks
+from harness.service.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.workers.base import Workers, open_workplace
 from harness.service.workers.local import LocalWorkers
@@ -39,6 +40,8 @@ class Service:
     workers: Workers
     # The benchmarks that clients may name.
     benchmarks: Mapping[str, ServedBenchmark]
+    # The sandboxes that clients hold from one request to the next.
+    sessions: SandboxSessions
     # The label of all of its containers.
     run_id: str
     # Set once the service takes no new requests.
@@ -138,13 +141,17 @@ async def open_service(
             client_share=settings.limits.client_share,
         )
         workers.watch_places(queue.resize)
-        service = Service(settings, opened, workplace.pool, queue, metrics, workers, benchmarks, run_id)
+        sessions = await stack.enter_async_context(SandboxSessions(workplace.pool, settings.limits))
+        service = Service(
+            settings, opened, workplace.pool, queue, metrics, workers, benchmarks, sessions, run_id
+        )
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
         metrics.watch("harness_machines", "Machines that work on requests", lambda: workers.machines)
         metrics.watch(
             "harness_sandboxes", "Live sandboxes", lambda: _count_sandboxes(workplace.pool, workers)
         )
+        metrics.watch("harness_sessions", "Sandboxes that clients hold", lambda: sessions.budget.count)
         yield service
 
 

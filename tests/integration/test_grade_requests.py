@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from docker import APIClient
+from failing_backend import FailingBackend
 from service_fixtures import Served, serve
 
 from harness import load_benchmark
-from harness.errors import SandboxError
 from harness.evaluation import faults
 from harness.sandbox import reaper
-from harness.sandbox.backends.docker.backend import DockerBackend
 
 MBPP = load_benchmark("mbpp", data="bundled")
 GSM8K = load_benchmark("gsm8k", data="bundled")
-STDIN = {"kind": "stdin", "tests": [{"input": "3 4\n", "output": "7\n"}], "seconds": 1.0}
+STDIN: dict[str, Any] = {"kind": "stdin", "tests": [{"input": "3 4\n", "output": "7\n"}], "seconds": 1.0}
 CALLS = {"kind": "calls", "function": "add", "tests": [{"arguments": [1, 2], "result": 3}], "seconds": 1.0}
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]}
 ADD = "def add(a, b):\n    return a + b\n"
@@ -36,8 +35,9 @@ def read(path):
         return b""
 places = glob.glob("/proc/*/cmdline") + glob.glob("/proc/*/environ") + glob.glob("/tmp/*") + glob.glob("*")
 found = b"".join(map(read, places)) + repr(gc.get_objects()).encode()
+# The second test's arguments, in a form that this source does not hold.
 def add(a, b):
-    return a + b if b"20, 2" + b"2" in found else 0
+    return a + b if bytes.fromhex("32302c203232") in found else 0
 """
 
 
@@ -90,7 +90,8 @@ async def test_every_fault_of_a_program_is_a_verdict(served: Served) -> None:
     verdicts = await grade(
         served,
         sample("while True: pass", STDIN),
-        sample("x = bytearray(3 << 30)", STDIN),
+        # Filling the memory takes processor time, which must not be over first.
+        sample("x = bytearray(3 << 30)", {**STDIN, "seconds": 30.0}),
         sample("import os; os.kill(os.getpid(), 11)"),
         sample("def add(", CALLS),
         sample("raise SystemExit", CALLS),
@@ -285,18 +286,6 @@ async def test_times_out_of_range_are_refused(served: Served, wrong: dict[str, f
     response = await served.post("/v1/grade", samples=[sample(ADD)], **wrong)
     assert response.status_code == 422
     assert next(iter(wrong)) in response.json()["error"]["message"]
-
-
-class FailingBackend(DockerBackend):
-    """A backend of the real engine that refuses to start the next containers."""
-
-    refusals = 0
-
-    def start(self, spec: Any) -> Any:
-        if self.refusals:
-            self.refusals -= 1
-            raise SandboxError("the engine is busy", outside=True)
-        return super().start(spec)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import model_waits
 import processor_time
 import ray_runs
 import relayed
+import service_runs
 import stored_attempts
 import viewed_attempts
 import worlds
@@ -51,6 +52,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *viewed_attempts.MEASUREMENTS,
     *ray_runs.MEASUREMENTS,
     *large_run.MEASUREMENTS,
+    *service_runs.MEASUREMENTS,
     Measurement("many-attempts", (MANY_ATTEMPTS, GROWTH), _many_attempts),
 )
 # The order of the table: first the figures by which the project is judged.
@@ -61,6 +63,8 @@ BAR = (
     further_sample.FURTHER,
     livecodebench_runs.OFFICIAL,
     *acting.TOOLS.values(),
+    service_runs.RUN_CODE,
+    service_runs.GRADE,
 )
 
 

@@ -111,8 +111,22 @@ def test_a_node_that_is_killed_under_load_costs_no_answer(harness: Harness, node
             assert read_metric(served, "harness_machines") == 1
             nodes.add_node(number)
             wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=120)
-        _, errors = served.end(signal.SIGTERM)
+        code, errors = served.end(signal.SIGTERM)
+    assert code == 128 + signal.SIGTERM, errors
     assert "is lost" in errors, seed
+
+
+def test_a_node_works_again_once_its_engine_is_back(harness: Harness, nodes: RayNodes) -> None:
+    with start_service(harness, *nodes.options) as served:
+        assert read_metric(served, "harness_machines") == 2
+        nodes.engines[0].stop()
+        with ThreadPoolExecutor(4) as threads:
+            # Each machine gets some of them, because they are at work at the same time.
+            sent = [threads.submit(run_program, served, "import time; time.sleep(1)") for _ in range(8)]
+            assert Counter(each.result().json()["status"] for each in sent) == {"Success": 8}
+        assert read_metric(served, "harness_machines") == 1
+        nodes.engines[0].start()
+        wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=120)
 
 
 def test_a_killed_service_leaves_nothing_on_any_node(harness: Harness, nodes: RayNodes) -> None:

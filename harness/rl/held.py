@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from harness.errors import UsageError
 from harness.logger import get_logger
@@ -24,8 +25,8 @@ class HeldGrading:
     """Opens a grading with the first samples, and keeps it open until `close`.
 
     It works on an event loop in a thread, so that any thread and any other loop can use it. A forked process
-    opens one of its own. A process that ends without `close` leaves no container, because each ends with the
-    process that owns it.
+    opens one of its own. In a process that ends without `close`, the containers stop, and the next run or
+    `harness gc` removes them.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -34,6 +35,8 @@ class HeldGrading:
         self._holder: _Holder | None = None
         self._is_closed = False
         self._process = os.getpid()
+        self._releasing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]]
+        self._releasing = WeakKeyDictionary()
 
     def grade(self, samples: Sequence[RewardSample]) -> list[Verdict]:
         """Return one verdict for each sample. It blocks, so call `grade_async` on an event loop.
@@ -47,19 +50,40 @@ class HeldGrading:
             future.cancel()
             raise
 
-    async def grade_async(self, samples: Sequence[RewardSample]) -> list[Verdict]:
-        """Return one verdict for each sample, on any event loop. A cancellation ends the programs."""
+    async def grade_async(
+        self, samples: Sequence[RewardSample], *, release_with_loop: bool = False
+    ) -> list[Verdict]:
+        """Return one verdict for each sample, on any event loop. A cancellation ends the programs.
+
+        With `release_with_loop`, the sandboxes are removed when `asyncio.run` ends the running loop, for
+        callers that have no other hook for their end.
+        """
+        if release_with_loop:
+            loop = asyncio.get_running_loop()
+            if loop not in self._releasing:
+                self._releasing[loop] = loop.create_task(self._release_at_the_end())
         return await asyncio.wrap_future(self._begin(samples))
 
-    def close(self) -> None:
-        """End what is under way, and remove all sandboxes. Further samples are refused."""
+    async def _release_at_the_end(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            # The loop cancels its tasks at its end, and waits for them.
+            await asyncio.to_thread(self.release)
+
+    def release(self) -> None:
+        """End what is under way, and remove all sandboxes. Further samples open others."""
         if os.getpid() != self._process:
             return
         with self._starting:
-            self._is_closed = True
             if self._holder is not None:
                 self._holder.end()
                 self._holder = None
+
+    def close(self) -> None:
+        """End what is under way, and remove all sandboxes. Further samples are refused."""
+        self._is_closed = True
+        self.release()
 
     def _begin(self, samples: Sequence[RewardSample]) -> Future[list[Verdict]]:
         if os.getpid() != self._process:

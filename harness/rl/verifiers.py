@@ -98,7 +98,7 @@ class BenchmarkTask(vf.Task[BenchmarkTaskData, vf.State, BenchmarkTaskConfig]):
         name = named if url is not None else _load(named, data).name
         held = _hold_grading(named, data, url, tuple(self.config.environments))
         sample = RewardSample(text, field, benchmark=name, task_id=self.data.task_id)
-        (graded,) = await held.grade_async([sample])
+        (graded,) = await held.grade_async([sample], release_with_loop=True)
         return graded
 
 
@@ -142,9 +142,9 @@ def _load(name: str, data: str | None) -> Benchmark:
 def _hold_grading(
     benchmark: str, data: str | None, url: str | None, environments: tuple[str, ...]
 ) -> HeldGrading:
-    """Return the grading that all tasks with the same settings share, to the end of the process.
+    """Return the grading that all tasks with the same settings share, because verifiers makes many tasks.
 
-    verifiers makes a task anew for each rollout, and has no hook for the end of a taskset.
+    verifiers has no hook for the end of a taskset, so the end of the event loop removes the sandboxes.
     """
     opening: Any
     if url is None:

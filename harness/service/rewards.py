@@ -165,9 +165,14 @@ def find_completion(query: str, prompt: str) -> str | None:
     if start < 0:
         return None
     completion = query[start + len(prompt) :]
-    while last := _LAST_TOKEN.search(completion[-_LONGEST_TOKEN:]):
-        completion = completion[: len(completion) - len(last.group())].rstrip()
-    return completion
+    kept = end = len(completion)
+    while True:
+        while end and completion[end - 1].isspace():
+            end -= 1
+        last = _LAST_TOKEN.search(completion[max(0, end - _LONGEST_TOKEN) : end])
+        if last is None:
+            return completion[:kept]
+        kept = end = end - len(last.group())
 
 
 def _read_sample(label: str | dict[str, JsonValue], completion: str) -> GradeSample:

@@ -96,9 +96,7 @@ async def test_an_unknown_sandbox_is_not_found(served: Served) -> None:
     assert read_error(await served.http.get("/v1/sandboxes/wrong")) == (404, "unknown_sandbox")
 
 
-async def test_input_environment_and_folder_reach_the_command(
-    served: Served, sandbox: str
-) -> None:
+async def test_input_environment_and_folder_reach_the_command(served: Served, sandbox: str) -> None:
     body = await run(
         served, sandbox, "cat; echo $NAME; pwd", stdin="in\n", environment={"NAME": "value"}, folder="/tmp"
     )
@@ -286,9 +284,7 @@ async def test_a_sandbox_that_may_not_be_opened_is_refused(served: Served, wrong
     [{"argv": []}, {"argv": ["a\0b"]}, {"argv": ["true"], "stdin": "a", "stdin_base64": "YQ=="}],
     ids=["empty", "zero byte", "two inputs"],
 )
-async def test_a_broken_command_is_refused(
-    served: Served, sandbox: str, wrong: dict[str, Any]
-) -> None:
+async def test_a_broken_command_is_refused(served: Served, sandbox: str, wrong: dict[str, Any]) -> None:
     for headers in ({}, EVENTS):
         response = await served.http.post(f"{sandbox}/exec", json=wrong, headers=headers)
         assert response.status_code == 422

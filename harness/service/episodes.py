@@ -39,6 +39,7 @@ from harness.types import Phase, Status, Submission, Task, Verdict
 # The time for which an episode may live, and the time that its start may wait.
 MOST_SECONDS = 3600.0
 _WAIT_SECONDS = 30.0
+_LOST = "the environment was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Episode:
         self._spec = environment_spec(task.environment)
         # Only the time of tools counts, because the service does not see when the agent's model works.
         self._seconds_left = float(self._spec.timeout_seconds)
+        self._ends = time.monotonic() + MOST_SECONDS
 
     async def step(self, action: Action) -> StepResult:
         """Carry out an action and return its result.
@@ -91,6 +93,9 @@ class Episode:
         """
         if self.verdict is not None:
             raise InvalidRequestError("the episode has ended; reset to begin another one")
+        if time.monotonic() > self._ends:
+            message = f"the episode has lasted for {MOST_SECONDS:g} s, its limit; reset to begin another one"
+            raise InvalidRequestError(message, code="episode_expired", status=410)
         if self.environment is None:
             result = await self._answer(action)
         else:
@@ -128,7 +133,8 @@ class Episode:
         except SandboxLimitReached as error:
             return StepResult(error.message, make_limit_verdict(error, Phase.AGENT))
         except SandboxError as error:
-            return StepResult(error.message, self._blame(environment, error, Phase.AGENT))
+            # The message may name things of the host.
+            return StepResult(_LOST, self._blame(environment, error, Phase.AGENT))
         except TimeoutError:
             if not limit.expired():
                 raise

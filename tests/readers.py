@@ -60,6 +60,8 @@ INSPECT = Reader("inspect", ("inspect-ai==0.3.285",), is_slow=True)
 # imports torch.
 VERL = Reader("verl", ("verl==0.9.1",), is_unpacked=True)
 SANDBOX_FUSION = Reader("sandbox-fusion", ("sandbox-fusion==0.3.7",))
+# The module of its client needs no more than the packages of this project.
+OPENENV = Reader("openenv", ("openenv-core==0.3.0",), is_unpacked=True)
 NOTEBOOK = Reader("notebook", ("ipykernel", "nbclient", "ipywidgets"), needs_harness=True)
 # Without the wheels for graphics cards, which are several gigabytes.
 TRL = Reader(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _LOGGER = get_logger(__name__)
+# The time after the longest request in which a client must have taken its reply.
+_MARGIN_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -186,7 +188,8 @@ class _Endpoints:
             match reply:
                 case StreamedReply():
                     # The memory of the body counts to the end of the stream.
-                    return _Streaming(reply, stack.pop_all(), end)
+                    seconds = service.settings.limits.request_seconds + _MARGIN_SECONDS
+                    return _Streaming(reply, stack.pop_all(), end, seconds)
                 case RawReply():
                     return Response(reply.content, reply.status, reply.headers, reply.media_type)
                 case None:
@@ -250,9 +253,14 @@ class _Streaming:
     """Sends the parts of a reply, and ends their iterator when the client goes away."""
 
     def __init__(
-        self, reply: StreamedReply, held: contextlib.AsyncExitStack, end: Callable[[int], None]
+        self,
+        reply: StreamedReply,
+        held: contextlib.AsyncExitStack,
+        end: Callable[[int], None],
+        seconds: float,
     ) -> None:
         self._reply = reply
+        self._seconds = seconds
         self._held = held
         self._end = end
         self.status_code = 200
@@ -262,9 +270,11 @@ class _Streaming:
         try:
             # Close the parts here, because the task that sends them may be cancelled before it starts.
             async with self._held, contextlib.aclosing(self._reply.parts):  # type: ignore[type-var]
-                await _run_until_gone(receive, self._send(send))
+                # A client that takes its reply too slowly must not hold a place for ever.
+                async with asyncio.timeout(self._seconds):
+                    await _run_until_gone(receive, self._send(send))
                 status = 200
-        except ClientGone:
+        except (ClientGone, TimeoutError):
             pass
         finally:
             self._end(status)

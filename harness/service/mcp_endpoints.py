@@ -226,7 +226,8 @@ async def _call(
     except HarnessError as error:
         service.metrics.faults.inc()
         _LOGGER.error("fault: %s", error.message)
-        return error.message, True
+        # The message may name things of the host, which are not for an agent.
+        return "the sandbox could not be opened; the log of the service has the details", True
 
 
 @contextlib.asynccontextmanager

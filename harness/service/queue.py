@@ -21,6 +21,9 @@ _NEWEST_SHARE = 0.05
 FIRST_SECONDS = 0.05
 # A request that cannot be served must be refused within a second.
 RECONSIDER_SECONDS = 0.5
+# The estimate then must leave room for requests that take longer than the mean, because a refusal later than
+# this comes too late.
+_MARGIN = 1.5
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +42,8 @@ class _Client:
     round: int
     waiting: collections.deque[_Waiting] = field(default_factory=collections.deque)
     working: int = 0
+    # The sum of the times at which they began.
+    begun: float = 0.0
 
 
 class FairQueue:
@@ -209,14 +214,26 @@ class FairQueue:
 
     def _reconsider(self, waiting: _Waiting, left_seconds: float) -> None:
         """Raise BusyError if a request that waits will not begin within `left_seconds`."""
-        length = self._clients[waiting.client].waiting.index(waiting)
+        own = self._clients[waiting.client]
+        if self._must_wait_for_own(own):
+            raise BusyError(
+                "the requests of this client that are at work take long, and other clients come first",
+                retry_seconds=left_seconds,
+            )
+        length = own.waiting.index(waiting)
         expected = self._estimate_behind(waiting.client, length)
-        if expected > left_seconds:
+        if expected * _MARGIN > left_seconds:
             raise BusyError(
                 f"the queue has become slower and needs about {expected:.1f} s more, and this request can "
                 f"wait {left_seconds:.1f} s",
-                retry_seconds=expected - left_seconds,
+                retry_seconds=max(0.0, expected - left_seconds),
             )
+
+    def _must_wait_for_own(self, own: _Client) -> bool:
+        """Return whether a client is served only after its work, whose end cannot be foreseen."""
+        if not own.working or self._clock() - own.begun / own.working <= self._mean_seconds:
+            return False
+        return any(each.waiting and each.working < own.working for each in self._clients.values())
 
     def _begin(self, client: str) -> float:
         now = self._clock()
@@ -224,6 +241,7 @@ class FairQueue:
         self._begun += now
         own = self._clients.setdefault(client, _Client(self._round))
         own.working += 1
+        own.begun += now
         self._round = max(self._round, own.round)
         own.round += 1
         return now
@@ -232,7 +250,9 @@ class FairQueue:
         self._working -= 1
         # Without work, no error of rounding is carried on.
         self._begun = self._begun - begun if self.working else 0.0
-        self._clients[client].working -= 1
+        own = self._clients[client]
+        own.working -= 1
+        own.begun = own.begun - begun if own.working else 0.0
         self._forget_if_idle(client)
         self._serve_waiting()
 

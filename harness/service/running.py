@@ -36,13 +36,14 @@ def list_operations() -> tuple[Operation, ...]:
 @contextlib.asynccontextmanager
 async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
     """Yield the routes that are no operations: those of WebSockets and of the Model Context Protocol."""
-    from harness.service import sandbox_terminal
+    from harness.service import openenv, sandbox_terminal
     from harness.service.mcp_endpoints import open_mcp_endpoints
     from harness.service.web_sockets import make_socket_route
 
     async with open_mcp_endpoints(service) as mcp:
         yield [
             make_socket_route(sandbox_terminal.PATH, "terminal", service, sandbox_terminal.serve_terminal),
+            make_socket_route(openenv.PATH, "openenv", service, openenv.serve_openenv),
             *mcp.list_routes(),
         ]
 

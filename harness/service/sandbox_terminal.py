@@ -57,6 +57,8 @@ async def serve_terminal(websocket: WebSocket, service: Service) -> None:
     except ValidationError as error:
         raise InvalidRequestError(describe_first_error(error), status=422) from None
     argv = websocket.query_params.getlist("argv") or list(_SHELL)
+    if not argv[0].startswith("/"):
+        raise InvalidRequestError("'argv' must begin with the absolute path of a program", status=422)
     async with service.sessions.use(websocket.path_params["id"]) as session:
         if not session.request.terminals:
             message = "the sandbox has no terminals; open it with 'terminals': true"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import time
 from collections import OrderedDict
@@ -168,6 +169,13 @@ class SandboxSessions:
         if self._is_closed:
             raise DrainingError
         _require_image(request.image)
+        cores = os.cpu_count() or 1
+        if request.limits.cpus > cores:
+            raise InvalidRequestError(
+                f"'limits.cpus' must be at most {cores}, the processors of this machine, not "
+                f"{request.limits.cpus:g}",
+                status=422,
+            )
         if request.deadline_seconds > self._limits.session_seconds:
             raise InvalidRequestError(
                 f"'deadline_seconds' must be at most {self._limits.session_seconds:g}, not "

@@ -270,10 +270,12 @@ async def test_a_sandbox_ends_at_its_deadline_with_its_command(served: Served) -
         {"image": "sha256:" + "0" * 64},
         {"deadline_seconds": 1e9},
         {"limits": {"memory_mb": 1 << 20}},
+        {"limits": {"cpus": 1000}},
+        {"limits": {"cpus": 64}},
         {"limits": {"uncounted_sockets": True}},
         {"privileged": True},
     ],
-    ids=["image", "build", "deadline", "memory", "sockets", "unknown"],
+    ids=["image", "build", "deadline", "memory", "cpus", "processors", "sockets", "unknown"],
 )
 async def test_a_sandbox_that_may_not_be_opened_is_refused(served: Served, wrong: dict[str, Any]) -> None:
     assert (await served.post("/v1/sandboxes", **wrong)).status_code == 422

@@ -125,6 +125,7 @@ async def test_a_page_of_the_service_itself_may_open_a_terminal(served: Served, 
         ("/v1/sandboxes/wrong", "", 404),
         (None, "rows=0", 422),
         (None, "color=red", 422),
+        (None, "argv=sleep&argv=1", 422),
     ],
 )
 async def test_a_terminal_that_cannot_be_opened_is_refused_with_a_status(

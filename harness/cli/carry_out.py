@@ -6,7 +6,7 @@ import contextlib
 import gc
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,14 +132,11 @@ def _carry_out(
     notify = display.note
     for notice in notices:
         notify(notice)
-    if not output.quiet and config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set:
-        notify(f"no model is set: running the reference solutions (agent {DEFAULT_AGENT})")
-        if config.agent_prompt is not None:
-            notify("agent_prompt is for a model, so add to the config: model: NAME")
     # The config in a manifest has every setting, so that one which nobody reads shows no mistake.
     is_recorded = resume is not None or repeat is not None
     selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
     if output.dry_run:
+        _name_default_agent(config, output, notify)
         if resume is not None:
             selection = selection.without(read_unsound_references(resume.folder))
             remaining = list_remaining(selection.plan, read_results(resume.folder), resume.retry)
@@ -159,6 +156,7 @@ def _carry_out(
             is_trusted=is_trusted,
             notify=notify,
         ) as run:
+            _name_default_agent(config, output, notify)
             retry = None if resume is None else resume.retry
             try:
                 attempts = None if retry is None else begin_retry(run, retry)
@@ -179,6 +177,12 @@ def _carry_out(
         raise typer.Exit(interrupted.exit_code) from None
     if code:
         raise typer.Exit(code)
+
+
+def _name_default_agent(config: RunConfig, output: OutputOptions, notify: Callable[[str], None]) -> None:
+    """Say which agent runs, if the config names none, because a user without a model may expect one."""
+    if config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set and not output.quiet:
+        notify(f"no model is set: running the reference solutions (agent {DEFAULT_AGENT})")
 
 
 def carry_out_merge(

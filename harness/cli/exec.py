@@ -34,8 +34,9 @@ def execute(
     output_mb: Annotated[int, typer.Option("--output-mb", help="Maximum output, in MiB.")] = 64,
     runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
 ) -> None:
-    """Run untrusted code in a fresh sandbox, and print its output as it comes.
+    """Run untrusted code in a fresh sandbox, and print its output.
 
+    The output is printed as it comes.
     The exit code is that of the command, 128 + N if signal N killed it, and 124 if a limit ended it.
     """
     from harness.cli.interrupts import Interrupted, run_until_signal

@@ -11,7 +11,7 @@ from harness.agents import agents
 from harness.agents.agent import AGENT_SETTINGS, MODEL_SETTINGS
 from harness.benchmarks import Benchmark
 from harness.benchmarks.benchmark import Definition
-from harness.config import RunConfig
+from harness.config import DEFAULT_AGENT, RunConfig
 from harness.environments import EnvironmentSpec
 from harness.errors import UsageError
 from harness.evaluation.workspaces import Workspaces
@@ -201,5 +201,13 @@ def list_read_settings(agent: object) -> frozenset[str]:
 
 def _describe_unread(agent: str, key: str) -> UsageError:
     readers = [name for name, each in sorted(agents().items()) if key in list_read_settings(each)]
-    choice = f", or choose an agent that reads it: {', '.join(readers)}" if readers else "; no agent reads it"
-    return UsageError(f"agent '{agent}' does not read {name_option(key)}", hint=f"leave it out{choice}")
+    choices = ["leave it out"]
+    if (agent, key) == (DEFAULT_AGENT, "agent_prompt"):
+        # A config without a model has this agent, and its user may expect a model.
+        choices.append("set a model, such as model: NAME")
+    if readers:
+        choices.append(f"choose an agent that reads it: {', '.join(readers)}")
+    else:
+        choices[-1] += "; no agent reads it"
+    hint = ", ".join([*choices[:-1], f"or {choices[-1]}"]) if len(choices) > 1 else choices[0]
+    return UsageError(f"agent '{agent}' does not read {name_option(key)}", hint=hint)

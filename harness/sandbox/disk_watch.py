@@ -3,10 +3,10 @@
 The engine measures the container's own layer: every file once, however many names it has, and sparse files at
 their full length. It does not see deleted files that are still open. The guest counts those
 (`guest.held_files`). The watch ends a sandbox if the guest finds a place that it cannot look into, and the
-disk has lost more room than the limit since the sandbox began. The sandbox was over its limit if its end
-gives that room back. Otherwise others took the room, and the end is a fault of ours. Sandboxes cannot write
-extended attributes. Empty files cost the engine's disk entries that no measure attributes to a sandbox, so
-there is a reserve on that disk: below it, sandboxes end as a fault of ours.
+disk has lost more room than the limit since the last complete count. The sandbox was over its limit if its
+end gives that room back. Otherwise others took the room, and the end is a fault of ours. Sandboxes cannot
+write extended attributes. Empty files cost the engine's disk entries that no measure attributes to a sandbox,
+so there is a reserve on that disk: below it, sandboxes end as a fault of ours.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class DiskWatch:
         self._container_id = container_id
         self._most = disk_mb * MIB
         self._connection = connection
-        self._free_at_first: int | None = None
+        # The free room that the disk had without this sandbox's files, at the last complete count.
+        self._free_without: int | None = None
         # The engine's disk, its free bytes, and the sandbox's room in its limit, all at the last measurement.
         self._disk: Path | None = None
         self._free_at_look = 0
@@ -112,7 +113,7 @@ class DiskWatch:
                     written = use.written_bytes
                     if written is None:
                         return
-                    held = await self._look_at_held_files(use.free_bytes)
+                    held = await self._look_at_held_files(written, use.free_bytes)
                 self._disk, self._free_at_look = use.folder, use.free_bytes or 0
                 self._room_left = self._most - written - held.bytes
                 self.exceeded = self._describe_excess(written, held)
@@ -131,21 +132,27 @@ class DiskWatch:
                 with contextlib.suppress(SandboxError):  # the end of the block retries and reports
                     await asyncio.to_thread(self._backend.destroy, self._container_id)
 
-    async def _look_at_held_files(self, free: int | None) -> HeldFiles:
+    async def _look_at_held_files(self, written: int, free: int | None) -> HeldFiles:
         """Return the guest's count if the disk has lost half of the limit, and else every COUNT_SECONDS.
 
         The guest is not asked more often, because it needs a process for the count, which a sandbox that is
         out of memory or of processes cannot start.
         """
-        if self._free_at_first is None:
-            self._free_at_first = free
-        if free is not None and self._free_at_first is not None:
-            lost = self._free_at_first - free
+        if self._free_without is None:
+            self._free_without = free
+        if free is not None and self._free_without is not None:
+            lost = self._free_without - free
             if 2 * lost < self._most and time.monotonic() < self._counted_at + COUNT_SECONDS:
                 return HeldFiles(0, False, free)
         self._counted_at = time.monotonic()
-        held = await count_held_files(self._connection)
-        return held if free is None else replace(held, free_bytes=free)
+        counted = await count_held_files(self._connection)
+        if counted is None:
+            return HeldFiles(0, False, free)
+        held = counted if free is None else replace(counted, free_bytes=free)
+        if not held.unknown and held.free_bytes is not None:
+            # Others took all room that the disk has lost and this count does not find.
+            self._free_without = held.free_bytes + written + held.bytes
+        return held
 
     def _describe_excess(self, written: int, held: HeldFiles) -> str | None:
         """Return in words how far the sandbox is over its limit; None if it is not known to be."""
@@ -161,16 +168,16 @@ class DiskWatch:
         """Return the bytes that the disk has lost, or 0 if they are few or the sandbox cannot hold them."""
         if held.free_bytes is None:
             return 0
-        if self._free_at_first is None:
-            self._free_at_first = held.free_bytes
-        lost = self._free_at_first - held.free_bytes
+        if self._free_without is None:
+            self._free_without = held.free_bytes
+        lost = self._free_without - held.free_bytes
         return lost if held.unknown and lost > self._most else 0
 
     async def _end_suspect(self, lost: int) -> None:
         """End the sandbox, and decide by the room that its end gives back whether it held the lost bytes."""
         excess = (
             f"the sandbox may hold deleted files that cannot be counted, and the disk has lost "
-            f"{lost / MIB:.1f} MiB since it began, of {self._most // MIB} MiB allowed"
+            f"{lost / MIB:.1f} MiB since they last could be, of {self._most // MIB} MiB allowed"
         )
         before = await asyncio.to_thread(self._backend.measure_disk, self._container_id)
         if before.free_bytes is None:
@@ -209,12 +216,12 @@ async def watch_disk(
         await asyncio.wait([watching])
 
 
-async def count_held_files(connection: Connection) -> HeldFiles:
-    """Return the guest's count. A sandbox that is gone holds nothing, and its next request reports why."""
+async def count_held_files(connection: Connection) -> HeldFiles | None:
+    """Return the guest's count, None for a sandbox that is gone. Its next request reports why."""
     try:
         return decode_held_files(*await connection.request({"verb": "held"}))
     except ConnectionLost:
-        return HeldFiles(0, False, None)
+        return None
 
 
 def decode_held_files(header: Mapping[str, Any], body: bytes) -> HeldFiles:

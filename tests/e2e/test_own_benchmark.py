@@ -91,7 +91,9 @@ def test_a_users_prompt_is_checked_before_anything_starts(harness: Harness, capi
     config.write_text("benchmark: capitals.yaml\nagent_prompt: 'In {one} word: {problem_statement}'\n")
     code, _, error = harness.refused("run", "-c", config)
     # The prompt itself is valid, and only an agent that reads prompts is missing.
-    assert (code, error.splitlines()[0]) == (2, "error: agent 'oracle' does not read 'agent_prompt'")
+    refusal = f"error: {config}:2: agent 'oracle' does not read 'agent_prompt'"
+    assert (code, error.splitlines()[0]) == (2, refusal)
+    assert "set a model, such as model: NAME" in error
 
 
 def test_a_python_file_is_run_as_a_benchmark(harness: Harness) -> None:

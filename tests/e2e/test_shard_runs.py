@@ -178,7 +178,8 @@ def test_accepted_differences_that_leave_tasks_out_are_refused(harness: Harness)
         "merge", *shards, "--output-dir", "merged", "--accept", "seed", "--accept", "config.seed"
     )
     assert code == 2
-    assert "the shards have other tasks than one run with the settings of shard 1" in stderr
+    assert "which is not in shard 2 of 2 of the run" in stderr
+    assert "repeat the shards with other settings" in stderr
 
 
 def test_shards_that_were_retried_and_made_again_are_merged(

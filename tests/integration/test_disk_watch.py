@@ -179,6 +179,21 @@ async def test_a_sandbox_whose_end_gives_no_room_back_is_not_blamed(backend: Doc
     assert raised.value.outside
 
 
+async def test_room_that_others_took_before_the_last_complete_count_is_no_suspicion(
+    backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 1 << 60
+    monkeypatch.setattr(disk, "free_bytes", lambda root: free)
+    async with opened(backend) as sandbox:
+        assert await sh(sandbox, "echo one") == "one\n"
+        free -= 1 << 40
+        assert await sh(sandbox, "sleep 1; echo two") == "two\n"
+        hiding = (HOLD % "hide(); files = [made(1)]").replace(
+            "time.sleep(60)", "time.sleep(1.5); print('held')"
+        )
+        assert str((await sandbox.exec(["python3", "-c", hiding])).stdout) == "held\n"
+
+
 @pytest.mark.usefixtures("shrinking_disk")
 async def test_files_of_processes_of_other_users_are_counted(backend: DockerBackend) -> None:
     async with RootSandbox.open("os", backend=backend) as sandbox:

@@ -270,8 +270,8 @@ OTHERS = (
     ),
     (
         "harness/evaluation/summary.py",
-        "first[task.id] = found is not None and found.resolved",
-        "first[task.id] = found is None or found.resolved",
+        "is_resolved = found is not None and found.resolved",
+        "is_resolved = found is None or found.resolved",
         f"{UNIT}/test_summary.py::test_the_rate_counts_first_attempts_however_the_later_ones_end",
     ),
     (

@@ -383,6 +383,7 @@ OTHERS = {
     "evaluation/merge_folder.py": "the folder, for its lock",
     "evaluation/new_folder.py": "the samples that the user names",
     "evaluation/run_files.py": "the rules themselves",
+    "evaluation/run_lock.py": "the folder, for its lock",
     "evaluation/run_names.py": "the folder, for its lock",
     "evaluation/run_signature.py": "the secret of the user",
     "evaluation/shard_parts.py": "the samples that a config names, by their hash",

@@ -59,6 +59,15 @@ def test_the_token_opens_the_page_and_sets_a_cookie(stranger: TestClient) -> Non
     assert stranger.get("/view/api/runs").status_code == 200
 
 
+def test_an_issued_token_opens_the_page_once(runs: Path) -> None:
+    access = Access()
+    app = make_viewer_app(Catalogue(runs), access)
+    first, second = access.issue_url(ORIGIN), access.issue_url(ORIGIN)
+    codes = [TestClient(app, base_url=ORIGIN).get(url).status_code for url in (first, first, second)]
+    assert codes == [200, 401, 200]
+    assert access.token not in first
+
+
 @pytest.mark.parametrize(
     "path", ["/view/", "/view/?token=wrong", "/view/view.js", "/view/api/runs", "/", "/x"]
 )

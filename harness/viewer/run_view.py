@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,30 @@ from harness.viewer.catalogue import Catalogue
 # More tasks, categories or facts than a reader looks through.
 _MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
 _FACT_CHARACTERS = 2000
+MOST_RUNS = 200
+"""The most runs of one range."""
 
 
-def list_runs(catalogue: Catalogue) -> dict[str, Any]:
-    """Return the entries of all runs and audits."""
+def list_runs(
+    catalogue: Catalogue, search: str = "", first: int = 0, number: int = MOST_RUNS
+) -> dict[str, Any]:
+    """Return a range of the runs in which all words of a search occur, and all audits."""
+    listed = catalogue.read_list()
+    words = search.lower().split()
+    found = [(key, run) for key, run in listed.runs if _has_words(run, words)] if words else listed.runs
     return {
-        "place": escape_text(str(catalogue.output_dir)) if catalogue.is_open else "",
-        "runs": [_describe_listed(key, run) for key, run in catalogue.list_runs()],
-        "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in catalogue.list_audits()],
+        "place": escape_text(f"{catalogue.output_dir}/") if catalogue.is_open else "",
+        "all": len(listed.runs),
+        "found": len(found),
+        "runs": [_describe_listed(key, run) for key, run in found[first : first + min(number, MOST_RUNS)]],
+        "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in listed.audits],
     }
+
+
+def _has_words(run: ListedRun, words: Sequence[str]) -> bool:
+    texts = (run.name, run.benchmark, run.agent, run.model, run.state)
+    whole = " ".join(text or "" for text in texts).lower()
+    return all(word in whole for word in words)
 
 
 def _describe_listed(key: str, run: ListedRun) -> dict[str, Any]:

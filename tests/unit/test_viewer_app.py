@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -136,6 +137,36 @@ def test_every_file_of_the_page_is_served(client: TestClient) -> None:
 def test_a_finished_run_is_listed_with_its_result(client: TestClient) -> None:
     (run,) = ask(client, "runs")["runs"]
     assert (run["key"], run["state"], run["rate"], run["resolved"]) == ("a", "finished", "25.0 %", "1 of 4")
+
+
+def test_the_runs_come_by_range_and_search(client: TestClient, runs: Path) -> None:
+    for name in ("b", "c"):
+        write_run(runs / name, [make_record(0)], agent=f"agent of {name}")
+    page = ask(client, "runs", first=1, number=1)
+    assert ([run["key"] for run in page["runs"]], page["found"], page["all"]) == (["b"], 3, 3)
+    page = ask(client, "runs", search="AGENT c")
+    assert ([run["key"] for run in page["runs"]], page["found"], page["all"]) == (["c"], 1, 3)
+
+
+def test_only_a_run_whose_files_have_changed_is_read_again(
+    client: TestClient, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        write_run(runs / f"run-{number}", [make_record(0)])
+    ask(client, "runs")
+    opened = []
+
+    def note(path: Any, *arguments: Any, **options: Any) -> int:
+        opened.append(str(path))
+        return open_file(path, *arguments, **options)
+
+    open_file = os.open
+    monkeypatch.setattr(os, "open", note)
+    ask(client, "runs")
+    assert [path for path in opened if path.endswith((".json", ".jsonl"))] == []
+    add_records(runs / "run-7", make_record(1))
+    ask(client, "runs")
+    assert opened.count("manifest.json") == 1
 
 
 def test_a_broken_run_is_listed_with_the_reason(client: TestClient, runs: Path) -> None:

@@ -51,7 +51,8 @@ state = {
     "recursion": sys.getrecursionlimit(),
     "digits": sys.get_int_max_str_digits(),
     "switch": sys.getswitchinterval(),
-    "gc": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()),
+    # The exact number of frozen objects depends on how fast the guest started.
+    "gc": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 0),
     "alarm": repr(signal.getsignal(signal.SIGALRM)),
     "blocked": len(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
     "threads": threading.active_count(),
@@ -155,9 +156,14 @@ async def test_verdicts_do_not_depend_on_the_tasks_before_in_the_same_container(
     more = [(rows, 1), (mixed, 1)] if THOROUGH else []
     for order, workers in ((rows[::-1], 1), (mixed, 2), *more):
         together = await grade(tmp_path, order, samples, "run", workers)
-        different = {key: (alone[key], together[key]) for key in alone if alone[key] != together[key]}
         assert together.keys() == alone.keys()
-        assert different == {}, f"{[row['task_id'] for row in order]}, {workers} at once"
+        different = [
+            f"{key}: alone {alone[key]}, together {together[key]}"
+            for key in alone
+            if alone[key] != together[key]
+        ]
+        # One text, because pytest shortens what it compares.
+        assert not different, "\n".join([f"{workers} at once", *different])
 
 
 @pytest.mark.parametrize("benchmark", ["mbpp", "livecodebench"])

@@ -60,6 +60,11 @@ class IndexedAttempts:
         return _encode(pc.fill_null(self.table["category"], ""))
 
     @cached_property
+    def has_categories(self) -> bool:
+        """Whether any record has a category."""
+        return any(name for name in self.category_codes[1].to_pylist())
+
+    @cached_property
     def latest(self) -> NDArray[np.int64]:
         """The rows with the last record of each attempt, in the order of the file.
 
@@ -155,7 +160,8 @@ class AttemptIndex:
             with stream:
                 self._watch(stream.fileno())
                 while not self._is_complete:
-                    self._is_complete = not self._add_part(stream.fileno())
+                    has_part = self._add_part(stream.fileno())
+                    self._is_complete = not has_part or self._end == self.size
                     if time.monotonic() > until:
                         break
             return self._snapshot()

@@ -55,7 +55,7 @@ def build_record(
 ) -> AttemptRecord:
     """Return the record of a finished attempt.
 
-    `submission` is None if the agent handed nothing in. `started_at` is in seconds since 1970.
+    `submission` is None if the agent submitted nothing. `started_at` is in seconds since 1970.
     """
     agent_output = "" if submission is None else submission.agent_output
     return AttemptRecord(

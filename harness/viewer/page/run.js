@@ -51,7 +51,7 @@ export function showRun(main, parameters, page) {
     replaceChildren(warnings, texts.map((each) => element("p", { class: "warning", dir: "auto" }, each)));
     const [figure, interval, meaning, coverage] = run.headline;
     replaceChildren(headline, coverage ? [element("span", {}, coverage), element("br")] : [],
-      element("strong", {}, figure), " ", element("span", {}, interval), element("br"), element("span", {}, meaning),
+      element("strong", {}, figure), " ", element("span", { class: "spread" }, interval), element("br"), element("span", {}, meaning),
       run.index.is_complete ? [] : [element("br"), element("span", {}, `reading the attempts: ${Math.floor(100 * run.index.share)} %`)]);
     const counts = run.status_counts;
     replaceChildren(statuses, element("h2", {}, "Statuses"), statusBar(counts),

@@ -11,6 +11,7 @@ HarnessError
  ├─ ImageMissingError          an image that a run needs was not built
  ├─ StorageError               a run folder or a result cannot be written
  ├─ RunStoppedError            a run was stopped, because going on would fail every further attempt
+ ├─ RewardUnavailableError     a trainer's completion got no verdict, which is no reward of 0
  ├─ ModelError                 the server of a model failed until the time of a request was over
  └─ SandboxError               the sandbox or its engine failed
      ├─ SandboxClosed          the block that opened the sandbox was left

@@ -57,6 +57,14 @@ class Reader:
 HARBOR = Reader("harbor", ("harbor==0.25.0",), is_unpacked=True)
 INSPECT = Reader("inspect", ("inspect-ai==0.3.285",), is_slow=True)
 NOTEBOOK = Reader("notebook", ("ipykernel", "nbclient", "ipywidgets"), needs_harness=True)
+# Without the wheels for graphics cards, which are several gigabytes.
+TRL = Reader(
+    "trl",
+    ("trl==1.16.0", "torch==2.13.0+cpu", "--extra-index-url=https://download.pytorch.org/whl/cpu"),
+    is_slow=True,
+    needs_harness=True,
+)
+VERIFIERS = Reader("verifiers", ("verifiers==0.4.0",), is_slow=True, needs_harness=True)
 
 
 @cache

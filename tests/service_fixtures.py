@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from harness.benchmarks import Benchmark
 from harness.sandbox.backends.base import Backend
 from harness.service.running import run_service
 from harness.service.settings import ServiceLimits, ServiceSettings
@@ -38,11 +39,16 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serve(
-    *, backend: Backend | None = None, max_concurrent: int = 3, **limits: float
+    *,
+    backend: Backend | None = None,
+    max_concurrent: int = 3,
+    benchmarks: tuple[Benchmark, ...] = (),
+    **limits: float,
 ) -> AsyncIterator[Served]:
     settings = replace(
         SETTINGS,
         max_concurrent=max_concurrent,
+        benchmarks=benchmarks,
         limits=replace(ServiceLimits(), **limits),  # type: ignore[arg-type]
     )
     async with run_service(settings, token=TOKEN, backend=backend) as url:

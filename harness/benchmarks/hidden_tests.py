@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from harness.benchmarks.program_tests import build_from_solution, drop_empty, find_missing_names
+from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, extract_code
 from harness.benchmarks.source import parse
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.stdin_programs import MOST_STDOUT_BYTES, StdinTest, StdinTests
 from harness.errors import UsageError, describe_first_error
-from harness.types import ProgramTests
+from harness.types import ProgramTests, Submission
 
 # The CPU time of a program on one test, in seconds.
 TEST_SECONDS = 6.0
@@ -231,6 +232,24 @@ def read_hidden_tests(values: Mapping[str, Any]) -> HiddenTarget:
     except ValidationError as error:
         raise UsageError(f"the tests cannot be used: {describe_first_error(error)}") from error
     return suite.build()
+
+
+def read_submission(target: HiddenTarget, field: str, text: str) -> Submission:
+    """Return the program in a text, by the rules for the tests of a user's own benchmark.
+
+    Args:
+        target: the target whose function or name the program defines.
+        field: the kind of the text, as in samples files: a `solution` or an `answer` counts as it is, and
+            from a `reply` or a `completion` the program is taken by the rule `fenced`.
+        text: the text.
+    """
+    rule = CodeRule.FENCED if field in REPLY_FIELDS else CodeRule.NONE
+    entry_point = None
+    if isinstance(target, CallTests):
+        entry_point = target.function
+    elif isinstance(target, ProgramTests):
+        entry_point = next(iter(target.exports), None)
+    return Submission(extract_code(text, rule, entry_point=entry_point), agent_output=text)
 
 
 def _list_pairs(tests: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

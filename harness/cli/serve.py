@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.completion import complete_benchmark
+from harness.cli.run_options import BENCHMARK_HELP, Data
+
 if TYPE_CHECKING:
+    from harness.benchmarks import Benchmark
     from harness.service.settings import ServiceSettings
 
 app = typer.Typer()
@@ -38,6 +43,17 @@ def serve(
             "--max-concurrent", min=1, metavar="N", help="Requests in sandboxes at once. Default: by cores."
         ),
     ] = None,
+    benchmark: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-b",
+            "--benchmark",
+            metavar="BENCH",
+            help=f"Let clients name its tasks (repeatable). {BENCHMARK_HELP}",
+            autocompletion=complete_benchmark,
+        ),
+    ] = None,
+    data: Data = None,
     runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
     verbose: Annotated[
         int,
@@ -50,29 +66,59 @@ def serve(
     end. The log goes to standard error, a JSON object a line.
     """
     from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.errors import UsageError
     from harness.service.access import make_token, require_usable_token
     from harness.service.capacity import bound_concurrency
     from harness.service.settings import ServiceSettings
 
+    names = benchmark or []
+    if data is not None and not names:
+        raise UsageError("--data names the data of a benchmark", hint="add -b BENCH, or leave --data out")
+    if data not in (None, "hub", "bundled") and len(names) > 1:
+        raise UsageError(
+            f"--data {data} is the data of one benchmark, and there are {len(names)}",
+            hint="fetch the data of each with `harness data fetch`, and leave --data out",
+        )
     if token is not None:
         require_usable_token(token)
     settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
     try:
-        run_until_signal(_serve(settings, host, port, token or make_token(), verbose, shown=token is None))
+        run_until_signal(
+            _serve(settings, names, data, host, port, token or make_token(), verbose, shown=token is None)
+        )
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
 
 
 async def _serve(
-    settings: ServiceSettings, host: str, port: int, token: str, verbosity: int, *, shown: bool
+    settings: ServiceSettings,
+    names: Sequence[str],
+    data: str | None,
+    host: str,
+    port: int,
+    token: str,
+    verbosity: int,
+    *,
+    shown: bool,
 ) -> None:
-    """Serve until the task is cancelled."""
+    """Load the benchmarks, and serve until the task is cancelled."""
     import asyncio
+    from dataclasses import replace
 
     from harness.service.logs import log_as_json
     from harness.service.running import run_service
 
     with log_as_json(verbosity, secret=token):
+        benchmarks = [await asyncio.to_thread(_load, name, data) for name in names]
+        settings = replace(settings, benchmarks=tuple(benchmarks))
         async with run_service(settings, host=host, port=port, token=token) as url:
             typer.echo(f"{url}/{token}" if shown else url)
             await asyncio.Event().wait()
+
+
+def _load(name: str, data: str | None) -> Benchmark:
+    from harness.benchmarks import load_benchmark
+    from harness.logger import get_logger
+
+    # The bundled sample stands in for no benchmark, because its few tasks would be taken for all.
+    return load_benchmark(name, data=data, notify=get_logger(__name__).warning, sample_stands_in=False)

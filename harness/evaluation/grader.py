@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Literal
 
 from harness.agents.predictions import FIELDS
@@ -70,7 +70,13 @@ class Grader:
         limits: Limits | None,
         max_concurrent: int,
         wait_seconds: float,
+        on_fault: Callable[[], None] = lambda: None,
     ) -> None:
+        """Grade in the sandboxes of `pool`, which the caller opens and closes.
+
+        `on_fault` is called for each fault of the infrastructure, the retried ones included. The other
+        arguments are those of `open_grader`. `wait_seconds` is the time to wait for a lost engine.
+        """
         self._pool = pool
         self._backend = backend
         self._isolation = isolation
@@ -78,17 +84,31 @@ class Grader:
         self._limits = limits
         self._places = asyncio.Semaphore(max_concurrent)
         self._wait_seconds = wait_seconds
+        self._on_fault = on_fault
         self._faults = self._watch_faults()
         self._benchmarks: dict[str, Benchmark] = {}
         self._loading = asyncio.Lock()
         self._under_way: set[asyncio.Task[Verdict]] = set()
         self._is_closed = False
 
-    async def grade(self, target: PlainData, submission: Submission | str) -> Verdict:
+    async def grade(
+        self,
+        target: PlainData,
+        submission: Submission | str,
+        *,
+        timeout_seconds: float | None = None,
+        owner: str = "",
+    ) -> Verdict:
         """Return the verdict of a target on a submission: a program, or an answer.
 
         Every fault of the program is in the verdict. A fault of the infrastructure is retried as in a run,
         and then has the status `infra_error` and no score.
+
+        Args:
+            target: what the submission is judged by.
+            submission: the program or the answer.
+            timeout_seconds: the wall time of this grading, by default that of the grader.
+            owner: programs of different owners never share a container.
 
         Raises:
             UsageError: if the target or the submission cannot be graded, or the grader is closed.
@@ -97,17 +117,9 @@ class Grader:
         if self._is_closed:
             raise UsageError("the grader is closed", hint="grade inside the block of open_grader")
         submission = _read_submission(submission)
-        try:
-            grader, spec = grader_of(target), spec_of(target)
-        except TypeError as error:
-            raise UsageError(str(error), hint="build a target with build_stdin_tests or its like") from error
-        if isinstance(grader, StateGrader):
-            raise UsageError(
-                f"{type(target).__name__} is graded by the state that an agent leaves, and not by a text",
-                hint="run the benchmark: harness run",
-            )
-        in_sandbox = isinstance(grader, SandboxGrader)
-        task = asyncio.create_task(self._grade_or_blame(target, submission, spec, in_sandbox=in_sandbox))
+        require_text_grading(target)
+        timeout = timeout_seconds or self._timeout_seconds
+        task = asyncio.create_task(self._grade_or_blame(target, submission, timeout, owner))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         try:
@@ -160,35 +172,43 @@ class Grader:
             return self._benchmarks[name]
 
     async def _grade_or_blame(
-        self, target: PlainData, submission: Submission, spec: EnvironmentSpec, *, in_sandbox: bool
+        self, target: PlainData, submission: Submission, timeout: float | None, owner: str
     ) -> Verdict:
         """Return a verdict. A failure that is not the caller's is an `infra_error`."""
+        spec = spec_of(target)
         try:
-            if not in_sandbox:
-                return await self._grade_in_tries(target, submission, spec)
+            if not isinstance(grader_of(target), SandboxGrader):
+                return await self._grade_in_tries(target, submission, spec, timeout, owner)
             async with self._places:
-                return await self._grade_in_tries(target, submission, spec)
+                return await self._grade_in_tries(target, submission, spec, timeout, owner)
         except (UsageError, DataError):
             raise
         except HarnessError as error:
+            self._on_fault()
             evidence = escape_terminal(error.message)
             return Verdict(Status.INFRA_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
         except Exception as error:
             # A caller that grades thousands of programs must not end because of one of them.
             _LOGGER.exception("a grading failed")
+            self._on_fault()
             evidence = escape_terminal(f"internal error: {type(error).__name__}: {error}", _ERROR_CHARACTERS)
             return Verdict(Status.INFRA_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
 
     async def _grade_in_tries(
-        self, target: PlainData, submission: Submission, spec: EnvironmentSpec
+        self,
+        target: PlainData,
+        submission: Submission,
+        spec: EnvironmentSpec,
+        timeout: float | None,
+        owner: str,
     ) -> Verdict:
         shared = self._isolation == "run"
         faults = self._faults
         context = GradingContext(
             self._pool,
-            self._timeout_seconds or float(spec.timeout_seconds),
+            timeout or float(spec.timeout_seconds),
             fresh=spec.fresh_sandbox(self._limits),
-            key=AcrossTasks(type(target)) if shared and spec.grades_programs_alone else None,
+            key=AcrossTasks(type(target), owner) if shared and spec.grades_programs_alone else None,
             shared_key=SHARED if shared else None,
             check_engine=faults.check_engine,
         )
@@ -196,6 +216,7 @@ class Grader:
             try:
                 return await grade_submission(target, submission, context)
             except (SandboxError, ImageMissingError) as error:
+                self._on_fault()
                 if not await faults.prepare_retry("a submission", error, tried):
                     if faults.stopped is not None and self._faults is faults:
                         # Later submissions wait for the engine again, because it may come back.
@@ -212,6 +233,28 @@ class Grader:
         for task in self._under_way:
             task.cancel()
         await complete(_wait_for_all(list(self._under_way)))
+
+
+def require_text_grading(target: PlainData) -> None:
+    """Raise UsageError for a target that no text can be graded by."""
+    try:
+        grader = grader_of(target)
+    except TypeError as error:
+        raise UsageError(str(error), hint="build a target with build_stdin_tests or its like") from error
+    if isinstance(grader, StateGrader):
+        raise UsageError(
+            f"{type(target).__name__} is graded by the state that an agent leaves, and not by a text",
+            hint="run the benchmark: harness run",
+        )
+
+
+def is_graded_by_text(target: PlainData) -> bool:
+    """Return whether a text can be graded by a target."""
+    try:
+        require_text_grading(target)
+    except UsageError:
+        return False
+    return True
 
 
 @contextlib.asynccontextmanager

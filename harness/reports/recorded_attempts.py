@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from harness.evaluation.attempt_order import AttemptOrder
 from harness.types import AttemptRecord
 
 
@@ -18,29 +18,53 @@ class AttemptOffsets:
     """
 
     def __init__(self) -> None:
-        self._offsets: dict[tuple[str, int], int] = {}
+        self._order = AttemptOrder()
+        self._offsets = array("q")
         self._end = 0
 
     def add(self, record: AttemptRecord, size: int) -> None:
         """Take note of the next record, whose line has `size` bytes."""
-        self._offsets[sys.intern(record.task_id), record.attempt] = self._end
+        place = self._order.add(record.task_id, record.attempt)
+        if place == len(self._offsets):
+            self._offsets.append(self._end)
+        else:
+            self._offsets[place] = self._end
         self._end += size
 
     def sort_by_plan(self, manifest: Mapping[str, Any]) -> Sequence[int]:
-        """Return the offsets in the order of the plan: by task, and then by the number of the attempt.
+        """Return the offsets in the order of the plan. See `sort_by_plan`."""
+        return sort_by_plan(self._order, self._offsets, manifest)
 
-        A manifest of an earlier version names no tasks. Then a task has the place in which it ended first.
-        """
-        planned = manifest.get("planned")
-        ids = planned.get("task_ids") if isinstance(planned, Mapping) else None
-        places: dict[str, int] = {}
-        for task_id in ids if isinstance(ids, list) else ():
-            if isinstance(task_id, str):
-                places.setdefault(task_id, len(places))
-        for task_id, _ in self._offsets:
+
+def sort_by_plan(
+    attempts: Iterable[tuple[str, int]], offsets: Sequence[int], manifest: Mapping[str, Any]
+) -> Sequence[int]:
+    """Return the offsets of these attempts in the order of the plan: by task, and then by number.
+
+    A manifest of very many tasks or of an earlier version names no tasks. Then a task has the place in which
+    it ended first.
+
+    Args:
+        attempts: the task id and the number of each attempt. It is read twice.
+        offsets: the offset of each.
+        manifest: the manifest of the run.
+    """
+    planned = manifest.get("planned")
+    ids = planned.get("task_ids") if isinstance(planned, Mapping) else None
+    places: dict[str, int] = {}
+    for task_id in ids if isinstance(ids, list) else ():
+        if isinstance(task_id, str):
             places.setdefault(task_id, len(places))
-        ordered = sorted(self._offsets, key=lambda key: (places[key[0]], key[1]))
-        return array("q", map(self._offsets.__getitem__, ordered))
+    numbers = 1 + max((number for _, number in attempts), default=0)
+    if numbers == 1 and not places:
+        return offsets
+    # One number for each attempt, and no tuple, because there may be a million.
+    keys = []
+    for index, (task_id, number) in enumerate(attempts):
+        place = places.setdefault(task_id, len(places))
+        keys.append((place * numbers + number) * len(offsets) + index)
+    keys.sort()
+    return array("q", (offsets[key % len(offsets)] for key in keys))
 
 
 class WallTime:
@@ -64,10 +88,16 @@ class WallTime:
     @property
     def seconds(self) -> float:
         """The seconds, without those between two parts of a run that was resumed."""
-        total, reached = 0.0, float("-inf")
-        for start, end in sorted(zip(self._starts, self._ends, strict=True)):
-            total += max(end - max(start, reached), 0.0)
-            reached = max(reached, end)
+        # Sorted apart, because a million pairs would take more memory than all else.
+        starts, ends = sorted(self._starts), sorted(self._ends)
+        total, begun, opened = 0.0, 0, 0.0
+        for ended, end in enumerate(ends, start=1):
+            if begun < ended:
+                opened = starts[begun]
+            while begun < len(starts) and starts[begun] <= end:
+                begun += 1
+            if begun == ended:
+                total += end - opened
         return total + self._other
 
     def find_start(self, after: float) -> float | None:

@@ -36,7 +36,7 @@ from harness.evaluation.store import (
 from harness.evaluation.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import count
-from harness.reports.recorded_attempts import AttemptOffsets, WallTime, read_time
+from harness.reports.recorded_attempts import AttemptOffsets, WallTime, read_time, sort_by_plan
 from harness.types import AttemptRecord, DataSource, MetricSummary, Status, Summary
 
 
@@ -363,13 +363,14 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
         ks = facts.ks()
     except ValidationError as error:
         raise UsageError(f"{folder / MANIFEST}: is not a manifest: {describe_first_error(error)}") from error
-    found, times, places = ResultTable(), WallTime(), AttemptOffsets()
+    found, times = ResultTable(), WallTime()
 
     def read() -> Iterator[AttemptRecord]:
+        end = 0
         for record, size in read_records(folder / ATTEMPTS):
             times.add(record)
-            found.add(record)
-            places.add(record, size)
+            found.add(record, end)
+            end += size
             yield record
 
     planned = facts.planned
@@ -382,7 +383,7 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
         model=None if facts.config.get("model") is None else ModelUse(read_spending(folder).of_no_attempt),
         results=found,
     )
-    offsets = places.sort_by_plan(manifest)
+    offsets = sort_by_plan(found, found.offsets, manifest)
     progress = f"{len(offsets):,} of {count(summary.attempts, 'attempt')}"
     if running:
         unfinished = f"running: {progress} so far"

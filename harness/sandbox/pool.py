@@ -71,6 +71,8 @@ class AcrossTasks:
 
     # The type of the targets. Each kind of test leaves its settings in the guest, so kinds share no sandbox.
     target_type: type
+    # Programs of different owners share no sandbox. A run has one owner, a service has one for each client.
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

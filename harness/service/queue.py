@@ -84,17 +84,45 @@ class FairQueue:
         """The number of requests that work."""
         return self._places - self._free
 
-    def estimate_wait(self, client: str) -> float:
-        """Return the seconds that a new request of a client would wait."""
-        if self._free and not self._waiting:
+    def estimate_wait(self, client: str, requests: int = 1) -> float:
+        """Return the seconds that the last one of new requests of a client would wait."""
+        begin_at_once = 0 if self._waiting else min(self._free, requests)
+        if begin_at_once == requests:
             return 0.0
         own = self._clients.get(client)
-        length = 0 if own is None else len(own.waiting)
+        length = (0 if own is None else len(own.waiting)) + requests - begin_at_once - 1
         # In each round of turns, every other client has at most one request served before this one's.
         ahead = length + sum(
             min(len(each.waiting), length + 1) for name, each in self._clients.items() if name != client
         )
         return (ahead + 1) * self._mean_seconds / self._places
+
+    def require_room(self, client: str, *, wait_seconds: float, requests: int = 1) -> None:
+        """Check that new requests of a client may wait, and that the last one begins within `wait_seconds`.
+
+        Raises:
+            BusyError: if the wait would be longer, or too many requests wait.
+            ShareUsedError: if the client would have too many requests in the line.
+        """
+        expected = self.estimate_wait(client, requests)
+        added = requests - (0 if self._waiting else min(self._free, requests))
+        if added and self._waiting + added > self._most:
+            raise BusyError(
+                f"{self._waiting:,} requests wait already, of {self._most:,} that may", retry_seconds=expected
+            )
+        own = self._clients.get(client)
+        length = 0 if own is None else len(own.waiting)
+        others = self._waiting - length
+        if added and others and length + added > max(1, int(self._most * self._client_share)):
+            raise ShareUsedError(
+                f"this client has {length:,} requests in the queue, and {added:,} more exceed its share",
+                retry_seconds=expected,
+            )
+        if expected > wait_seconds:
+            raise BusyError(
+                f"the queue needs about {expected:.1f} s, and this request can wait {wait_seconds:.1f} s",
+                retry_seconds=expected - wait_seconds,
+            )
 
     @contextlib.asynccontextmanager
     async def enter(self, client: str, *, wait_seconds: float) -> AsyncIterator[float]:
@@ -121,22 +149,8 @@ class FairQueue:
             self._end(client)
 
     async def _wait(self, client: str, wait_seconds: float) -> None:
-        expected = self.estimate_wait(client)
-        if self._waiting >= self._most:
-            raise BusyError(f"{self._most:,} requests wait already", retry_seconds=expected)
+        self.require_room(client, wait_seconds=wait_seconds)
         own = self._clients.setdefault(client, _Client(self._round))
-        others = self._waiting - len(own.waiting)
-        if others and len(own.waiting) >= max(1, int(self._most * self._client_share)):
-            raise ShareUsedError(
-                f"this client has {len(own.waiting):,} requests in the queue, which is its share",
-                retry_seconds=expected,
-            )
-        if expected > wait_seconds:
-            self._forget_if_idle(client)
-            raise BusyError(
-                f"the queue needs about {expected:.1f} s, and this request can wait {wait_seconds:.1f} s",
-                retry_seconds=expected - wait_seconds,
-            )
         waiting = _Waiting(client, asyncio.get_running_loop().create_future())
         own.waiting.append(waiting)
         self._waiting += 1

@@ -19,9 +19,9 @@ _LOGGER = get_logger(__name__)
 
 def list_operations() -> tuple[Operation, ...]:
     """Return all operations of the service. To add some, import their file here and list them."""
-    from harness.service import run_code, status
+    from harness.service import grade, rewards, run_code, status
 
-    return (*run_code.OPERATIONS, *status.OPERATIONS)
+    return (*grade.OPERATIONS, *rewards.OPERATIONS, *run_code.OPERATIONS, *status.OPERATIONS)
 
 
 @contextlib.asynccontextmanager

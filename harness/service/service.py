@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
+from harness.evaluation.faults import read_wait_seconds
+from harness.evaluation.grader import Grader
 from harness.logger import get_logger
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend
@@ -15,6 +17,7 @@ from harness.sandbox.pool import SandboxPool
 from harness.sandbox.reaper import remove_orphans, remove_run
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
+from harness.service.samples import ServedBenchmark, index_benchmarks
 from harness.service.settings import ServiceSettings
 from harness.shield import complete
 
@@ -30,6 +33,10 @@ class Service:
     pool: SandboxPool
     queue: FairQueue
     metrics: ServiceMetrics
+    # Grades in the sandboxes of `pool`. It waits for no place, because `work` bounds its calls.
+    grader: Grader
+    # The benchmarks that clients may name.
+    benchmarks: Mapping[str, ServedBenchmark]
     # The label of all of its containers.
     run_id: str
     # Set once the service takes no new requests.
@@ -78,14 +85,17 @@ async def open_service(
     """Yield a service. The end of the block destroys all of its sandboxes.
 
     Raises EngineUnavailableError if no engine answers, ImageMissingError for an image that was not built, and
-    UsageError for a runtime that the engine does not know.
+    UsageError for a runtime that the engine does not know, and for benchmarks that cannot be served.
     """
+    benchmarks = index_benchmarks(settings.benchmarks)
+    needed = [image for each in benchmarks.values() for image in each.images]
+    images = [*dict.fromkeys([*settings.images, *needed])]
     run_id = f"serve-{secrets.token_hex(8)}"
     async with contextlib.AsyncExitStack() as stack:
         if backend is None:
             backend = await stack.enter_async_context(open_default_backend())
         opened = backend
-        facts = await asyncio.to_thread(opened.describe, runtime=settings.runtime, images=settings.images)
+        facts = await asyncio.to_thread(opened.describe, runtime=settings.runtime, images=images)
         orphans = await asyncio.to_thread(remove_orphans, opened)
         if orphans and notify is not None:
             notify(f"removed {len(orphans)} container(s) of dead runs")
@@ -105,8 +115,19 @@ async def open_service(
             most=settings.limits.queued,
             client_share=settings.limits.client_share,
         )
-        service = Service(settings, opened, pool, queue, ServiceMetrics(), run_id)
-        metrics = service.metrics
+        metrics = ServiceMetrics()
+        grader = Grader(
+            pool,
+            opened,
+            isolation="run",
+            timeout_seconds=None,
+            limits=None,
+            max_concurrent=settings.max_concurrent,
+            wait_seconds=read_wait_seconds(),
+            on_fault=metrics.faults.inc,
+        )
+        stack.push_async_callback(grader.close)
+        service = Service(settings, opened, pool, queue, metrics, grader, benchmarks, run_id)
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
         metrics.watch("harness_sandboxes", "Live sandboxes of the pool", lambda: pool.count)

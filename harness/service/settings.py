@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from harness.benchmarks import Benchmark
+
 MIB = 1024 * 1024
 
 
@@ -42,3 +44,5 @@ class ServiceSettings:
     # The images of which the service must have a build from the start.
     images: tuple[str, ...] = ("python",)
     limits: ServiceLimits = field(default_factory=ServiceLimits)
+    # The benchmarks that clients may name. A client can load none.
+    benchmarks: tuple[Benchmark, ...] = ()

@@ -167,7 +167,7 @@ async def lease_across_tasks(
         return sandbox.number  # type: ignore[attr-defined, no-any-return]
 
 
-async def test_tasks_with_other_settings_or_other_tests_share_no_sandbox(sandboxes: Sandboxes) -> None:
+async def test_tasks_with_other_settings_tests_or_owners_share_no_sandbox(sandboxes: Sandboxes) -> None:
     settings = [
         STRICT,
         replace(STRICT, limits=Limits(memory_mb=200)),
@@ -177,6 +177,7 @@ async def test_tasks_with_other_settings_or_other_tests_share_no_sandbox(sandbox
     async with SandboxPool() as pool:
         assert [await lease_across_tasks(pool, each) for each in settings] == [1, 2, 3, 1]
         assert await lease_across_tasks(pool, key=AcrossTasks(CallTests)) == 4
+        assert await lease_across_tasks(pool, key=AcrossTasks(CallTests, owner="another client")) == 5
 
 
 @pytest.mark.parametrize(

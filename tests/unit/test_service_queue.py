@@ -196,3 +196,38 @@ async def test_a_client_that_leaves_after_each_request_gets_no_more_than_its_tur
                 await line.send(f"leaver-{served}")
         first = line.begun[1:7]
         assert sum(name.startswith("leaver") for name in first) == 2, line.begun
+
+
+async def test_a_batch_is_refused_as_a_whole_if_its_last_request_would_wait_too_long() -> None:
+    async with open_line(2) as line:
+        assert line.queue.estimate_wait("a", 2) == 0.0
+        # Two begin at once, and the other eight wait for four rounds of two.
+        assert line.queue.estimate_wait("a", 10) == pytest.approx(4 * FIRST_SECONDS)
+        line.queue.require_room("a", requests=10, wait_seconds=5 * FIRST_SECONDS)
+        with pytest.raises(BusyError):
+            line.queue.require_room("a", requests=10, wait_seconds=3 * FIRST_SECONDS)
+
+
+async def test_a_batch_must_fit_into_the_queue() -> None:
+    async with open_line(1, most=4) as line:
+        line.queue.require_room("a", requests=5, wait_seconds=60.0)
+        with pytest.raises(BusyError):
+            line.queue.require_room("a", requests=6, wait_seconds=60.0)
+
+
+async def test_a_batch_must_fit_into_the_share_of_its_client_while_others_wait() -> None:
+    async with open_line(1, most=10, client_share=0.5) as line:
+        line.queue.require_room("b", requests=9, wait_seconds=60.0)
+        await line.send("a-1")
+        await line.send("a-2")
+        line.queue.require_room("b", requests=5, wait_seconds=60.0)
+        with pytest.raises(ShareUsedError):
+            line.queue.require_room("b", requests=6, wait_seconds=60.0)
+
+
+async def test_another_client_waits_for_one_request_of_a_batch() -> None:
+    async with open_line(1) as line:
+        for number in range(5):
+            await line.send(f"a-{number}")
+        # One works, and one of the waiting ones may be served first.
+        assert line.queue.estimate_wait("b") == pytest.approx(2 * FIRST_SECONDS)

@@ -1,0 +1,155 @@
+"""The tasks of a benchmark for verifiers, rewarded by verdicts.
+
+A module of your own makes them a taskset of the command line. verifiers finds it by its name:
+
+    # mbpp_taskset.py
+    from harness.rl.verifiers import BenchmarkTaskset
+
+    __all__ = ["BenchmarkTaskset"]
+
+    vf-validate mbpp-taskset --taskset.benchmark mbpp --runtime.type subprocess
+
+Source: https://docs.primeintellect.ai/verifiers/v1/overview, for verifiers 0.4.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache, partial
+from typing import Any
+
+from harness.benchmarks import Benchmark, load_benchmark
+from harness.errors import UsageError
+from harness.evaluation.grader import is_graded_by_text
+from harness.logger import get_logger
+from harness.rl.held import HeldGrading
+from harness.rl.local import open_local
+from harness.rl.remote import DEFAULT_SECONDS, open_remote
+from harness.rl.samples import RewardSample, RewardUnavailableError
+from harness.types import Verdict
+
+try:
+    import verifiers.v1 as vf
+except ImportError as error:
+    raise UsageError(
+        f"the tasks for verifiers need verifiers, which is not installed: {error}",
+        hint="run: pip install 'harness[verifiers]'",
+    ) from error
+
+TOKEN_VARIABLE = "HARNESS_SERVE_TOKEN"
+_LOGGER = get_logger(__name__)
+
+
+class BenchmarkTaskConfig(vf.TaskConfig):
+    """The place where replies are graded."""
+
+    url: str | None = None
+    """The URL of a service without its token, which is read from HARNESS_SERVE_TOKEN, because verifiers
+    writes the config to its results. Without a URL, replies are graded in sandboxes of this machine."""
+    data: str | None = None
+    """The data of the benchmark for sandboxes of this machine, as `harness run --data` takes it."""
+    environments: tuple[str, ...] = ("python",)
+    """The environments whose images are needed, as for `open_grader`."""
+
+
+class BenchmarkTasksetConfig(vf.TasksetConfig):
+    """A benchmark, whose prompts are the tasks."""
+
+    benchmark: str = "mbpp"
+    """The name of the benchmark, or the file of a benchmark of your own."""
+    task: BenchmarkTaskConfig = BenchmarkTaskConfig()
+
+
+class BenchmarkTaskData(vf.TaskData):
+    """A task. It holds no reference, because verifiers writes it to the traces."""
+
+    # As the config names it.
+    benchmark: str
+    task_id: str
+
+
+class BenchmarkTask(vf.Task[BenchmarkTaskData, vf.State, BenchmarkTaskConfig]):
+    """Rewards the last reply of an agent with the score of its verdict.
+
+    A fault of the infrastructure raises RewardUnavailableError, which verifiers records as an error of the
+    rollout, and not as a reward of 0.
+    """
+
+    @vf.reward
+    async def verdict(self, trace: vf.Trace) -> float:
+        """Return the score, from 0 to 1, and record the metrics of the verdict."""
+        graded = await self._grade(trace.last_reply, "reply")
+        counts = {name: graded.metrics.get(name) for name in ("tests", "tests_passed")}
+        trace.record_metrics({name: float(count) for name, count in counts.items() if count is not None})
+        return _require_score(graded)
+
+    async def validate(self, runtime: vf.Runtime) -> bool | None:
+        """Return whether the solution of the benchmark passes. None if replies are graded at a service."""
+        if self.config.url is not None:
+            return None
+        benchmark = _load(self.data.benchmark, self.config.data)
+        solution = benchmark.references[self.data.task_id].solution
+        return _require_score(await self._grade(solution, "solution")) == 1.0
+
+    async def _grade(self, text: str, field: str) -> Verdict:
+        named, data, url = self.data.benchmark, self.config.data, self.config.url
+        # A benchmark of your own is named by its file, and has another name in it.
+        name = named if url is not None else _load(named, data).name
+        held = _hold_grading(named, data, url, tuple(self.config.environments))
+        sample = RewardSample(text, field, benchmark=name, task_id=self.data.task_id)
+        (graded,) = await held.grade_async([sample], release_with_loop=True)
+        return graded
+
+
+class BenchmarkTaskset(vf.Taskset[BenchmarkTask, BenchmarkTasksetConfig]):
+    """The tasks of a benchmark that are graded by a text, in their order."""
+
+    def load(self) -> Iterable[BenchmarkTask]:
+        """Yield the tasks. Raises UsageError for an unknown benchmark, and DataError for unusable data."""
+        config = self.config
+        benchmark = _load(config.benchmark, config.task.data)
+        tasks = [task for task in benchmark.tasks if is_graded_by_text(benchmark.references[task.id].target)]
+        if not tasks:
+            raise UsageError(
+                f"the benchmark '{benchmark.name}' has no task that a text can be graded for",
+                hint=f"run it: harness run -b {config.benchmark}",
+            )
+        for task in tasks:
+            data = BenchmarkTaskData(
+                id=task.id,
+                name=f"{benchmark.name}/{task.id}",
+                prompt=task.prompt,
+                system_prompt=task.instruction or None,
+                benchmark=config.benchmark,
+                task_id=task.id,
+            )
+            yield BenchmarkTask(data, config.task)
+
+
+def _require_score(verdict: Verdict) -> float:
+    if verdict.score is None:
+        raise RewardUnavailableError(f"the reply got no verdict: {verdict.evidence}")
+    return verdict.score
+
+
+@cache
+def _load(name: str, data: str | None) -> Benchmark:
+    return load_benchmark(name, data=data, notify=_LOGGER.warning, sample_stands_in=False)
+
+
+@cache
+def _hold_grading(
+    benchmark: str, data: str | None, url: str | None, environments: tuple[str, ...]
+) -> HeldGrading:
+    """Return the grading that all tasks with the same settings share, because verifiers makes many tasks.
+
+    verifiers has no hook for the end of a taskset, so the end of the event loop removes the sandboxes.
+    """
+    opening: Any
+    if url is None:
+        opening = partial(open_local, environments=environments, benchmarks=[_load(benchmark, data)])
+    else:
+        token = os.environ.get(TOKEN_VARIABLE)
+        opening = partial(open_remote, url, token=token, timeout_seconds=DEFAULT_SECONDS)
+    return HeldGrading(opening)

@@ -1,0 +1,212 @@
+"""`/v1/grade`: verdicts on a batch of samples, by the tasks of a benchmark or by tests of the client.
+
+Hidden tests and expected outputs never reach the untrusted program. A verdict therefore cannot be forged, as
+in a run, and no exit code and no output of the program is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from harness.agents.predictions import FIELDS
+from harness.benchmarks.hidden_tests import HiddenTests
+from harness.errors import UsageError
+from harness.service.errors import InvalidRequestError
+from harness.service.operations import Call, Operation, Reply, StreamedReply
+from harness.service.samples import (
+    Deadline,
+    ServedBenchmark,
+    TaskName,
+    Work,
+    grade_each,
+    name_sample,
+    read_work,
+    require_room,
+)
+from harness.types import Status, Verdict
+
+DEFAULT_SECONDS = 600.0
+# That of the environment `python` in a run.
+SAMPLE_SECONDS = 180.0
+_STREAM_TYPE = "application/x-ndjson"
+
+
+class GradeSample(BaseModel):
+    """A submission, and the task or the hidden tests that judge it."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    id: int | str | None = None
+    """The id of the sample in the reply. The default is its place in the batch, from 0."""
+    benchmark: str | None = None
+    """The name of a benchmark that the service has loaded."""
+    task_id: int | str | None = None
+    """The id of the task in that benchmark."""
+    tests: HiddenTests | None = None
+    """Hidden tests, instead of a benchmark and a task."""
+    completion: str | None = None
+    """The text that a base model adds to the prompt."""
+    solution: str | None = None
+    """A whole program."""
+    answer: str | None = None
+    """An answer."""
+    reply: str | None = None
+    """The whole reply of a chat model."""
+
+    @model_validator(mode="after")
+    def _require_one_of_each(self) -> GradeSample:
+        named = [field for field in FIELDS if getattr(self, field) is not None]
+        if len(named) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(FIELDS)}")
+        by_task = self.benchmark is not None and self.task_id is not None
+        by_half = (self.benchmark is None) != (self.task_id is None)
+        if by_half or by_task == (self.tests is not None):
+            raise ValueError("needs either 'benchmark' and 'task_id', or 'tests'")
+        return self
+
+    def read(self, served: Mapping[str, ServedBenchmark]) -> Work:
+        """Return the work. Raises UsageError."""
+        field = next(field for field in FIELDS if getattr(self, field) is not None)
+        text: str = getattr(self, field)
+        if self.tests is not None:
+            return read_work(self.tests, field, text, served)
+        return read_work(TaskName(str(self.benchmark), str(self.task_id)), field, text, served)
+
+
+class GradeRequest(BaseModel):
+    """A batch of samples."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    samples: list[GradeSample] = Field(min_length=1)
+    """The samples. A batch has at most 1,024."""
+    timeout_seconds: float = Field(default=DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
+    """The time for the whole batch, at most 600 seconds. The reply ends at most two seconds later. A batch
+    for which the queue is too long is refused at once with status 504."""
+    sample_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The wall time of one grading. The default is 180 seconds, or half of `timeout_seconds` if that is
+    less."""
+    stream: bool = False
+    """Whether each verdict is sent as soon as it is there, as one line of JSON. The header `Accept:
+    application/x-ndjson` asks for the same. Otherwise all verdicts come in the order of the samples."""
+
+
+class SampleVerdict(BaseModel):
+    """The verdict on one sample."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    id: int | str
+    """The id of the sample."""
+    status: Status
+    """The status, as in the records of a run."""
+    score: float | None
+    """From 0 to 1. None for `infra_error` and `cancelled`, which say nothing about the sample."""
+    metrics: dict[str, Any]
+    """The measurements of the grader, such as the number of tests and of those that passed."""
+    evidence: str | None
+    """Text for people, bounded and escaped."""
+
+
+class GradeReply(BaseModel):
+    """The verdicts on a batch."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    verdicts: list[SampleVerdict]
+    """One verdict for each sample, in the order of the request."""
+
+
+async def grade(request: GradeRequest, call: Call) -> Reply:
+    """Return the verdicts on a batch.
+
+    Raises InvalidRequestError for a batch with a sample that cannot be graded, and BusyError or
+    ShareUsedError at once, before any work, for one that the queue cannot take.
+    """
+    _require_bounds(request, call)
+    seconds = request.timeout_seconds
+    deadline = Deadline.start(seconds, request.sample_seconds or min(SAMPLE_SECONDS, seconds / 2))
+    ids = _list_ids(request.samples)
+    work = await asyncio.to_thread(_read_all, request.samples, call.service.benchmarks)
+    require_room(call, work, deadline)
+    if request.stream or _STREAM_TYPE in call.headers.get("accept", ""):
+        return StreamedReply(_stream(ids, work, call, deadline), _STREAM_TYPE)
+    async with contextlib.aclosing(grade_each(work, call, deadline)) as graded:
+        found = {place: describe_verdict(ids[place], verdict) async for place, verdict in graded}
+    return GradeReply(verdicts=[found[place] for place in range(len(ids))])
+
+
+def _require_bounds(request: GradeRequest, call: Call) -> None:
+    limits = call.service.settings.limits
+    if len(request.samples) > limits.batch:
+        raise InvalidRequestError(
+            f"'samples': a batch may have {limits.batch:,} samples, not {len(request.samples):,}", status=422
+        )
+    if request.timeout_seconds > limits.request_seconds:
+        raise InvalidRequestError(
+            f"'timeout_seconds' must be at most {limits.request_seconds:g}, not {request.timeout_seconds:g}",
+            status=422,
+        )
+    if request.sample_seconds is not None and request.sample_seconds > request.timeout_seconds:
+        raise InvalidRequestError(
+            f"'sample_seconds' must be at most 'timeout_seconds', which is {request.timeout_seconds:g}",
+            status=422,
+        )
+
+
+def _list_ids(samples: Sequence[GradeSample]) -> list[int | str]:
+    ids: list[int | str] = []
+    known: set[int | str] = set()
+    for number, sample in enumerate(samples):
+        each = number if sample.id is None else sample.id
+        if each in known:
+            raise InvalidRequestError(f"'samples.{number}.id': {each!r} is used twice", status=422)
+        known.add(each)
+        ids.append(each)
+    return ids
+
+
+def _read_all(samples: Sequence[GradeSample], served: Mapping[str, ServedBenchmark]) -> list[Work]:
+    work = []
+    for number, sample in enumerate(samples):
+        try:
+            work.append(sample.read(served))
+        except UsageError as error:
+            raise name_sample(error, f"samples.{number}") from error
+    return work
+
+
+async def _stream(
+    ids: Sequence[int | str], work: Sequence[Work], call: Call, deadline: Deadline
+) -> AsyncGenerator[bytes, None]:
+    async with contextlib.aclosing(grade_each(work, call, deadline)) as graded:
+        async for place, verdict in graded:
+            yield describe_verdict(ids[place], verdict).model_dump_json().encode() + b"\n"
+
+
+def describe_verdict(sample_id: int | str, verdict: Verdict) -> SampleVerdict:
+    """Return a verdict as clients get it."""
+    return SampleVerdict(
+        id=sample_id,
+        status=verdict.status,
+        score=verdict.score,
+        metrics=verdict.recorded_metrics,
+        evidence=verdict.evidence,
+    )
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/v1/grade",
+        "Grade a batch of samples by a benchmark or by hidden tests; with 'stream', a verdict a line.",
+        grade,
+        request=GradeRequest,
+        reply=GradeReply,
+    ),
+)

@@ -1,0 +1,203 @@
+"""Samples that clients send to be graded: read without doubt, and graded each in its own fair place."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.agents.predictions import FIELDS
+from harness.benchmarks import Benchmark
+from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite, StdinSuite, read_submission
+from harness.errors import DataError, UsageError, unknown_name, unknown_task
+from harness.evaluation.grader import is_graded_by_text, require_text_grading
+from harness.evaluation.images_needed import list_images
+from harness.service.errors import BusyError, ServiceError, ShareUsedError
+from harness.service.operations import Call
+from harness.shield import complete
+from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
+
+# A program that began in time is graded to its end, because it must not gain from being slow.
+FINISH_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class ServedBenchmark:
+    """A benchmark that the operator has loaded."""
+
+    benchmark: Benchmark
+    # Its tasks by their ids.
+    tasks: Mapping[str, Task]
+    # The images that the grading of texts needs.
+    images: tuple[str, ...]
+
+
+def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchmark]:
+    """Return benchmarks by their names.
+
+    Raises UsageError for two of one name, and for one whose tasks all need an agent.
+    """
+    served: dict[str, ServedBenchmark] = {}
+    for each in benchmarks:
+        if each.name in served:
+            raise UsageError(f"the benchmark '{each.name}' is named twice")
+        gradable = [task for task in each.tasks if is_graded_by_text(each.references[task.id].target)]
+        if not gradable:
+            raise UsageError(
+                f"the benchmark '{each.name}' has no task that a text can be graded for",
+                hint=f"run it: harness run -b {each.name}",
+            )
+        tasks = {task.id: task for task in each.tasks}
+        served[each.name] = ServedBenchmark(each, tasks, tuple(list_images(each, gradable)))
+    return served
+
+
+@dataclass(frozen=True, slots=True)
+class TaskName:
+    """A task of a benchmark that the service has loaded."""
+
+    benchmark: str
+    task_id: str
+
+
+HiddenSuite = StdinSuite | FunctionSuite | AssertSuite
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A submission that can be graded."""
+
+    target: PlainData
+    submission: Submission
+    # The benchmark that adds its metrics to the verdict, None for tests of the client.
+    benchmark: Benchmark | None = None
+
+
+def read_work(
+    judge: TaskName | HiddenSuite, field: str, text: str, served: Mapping[str, ServedBenchmark]
+) -> Work:
+    """Return the work that a sample stands for. It parses source, so call it in a thread.
+
+    Args:
+        judge: the task of a loaded benchmark, or the hidden tests.
+        field: the kind of the text, one of `completion`, `solution`, `answer` and `reply`.
+        text: the submission.
+        served: the loaded benchmarks.
+
+    Raises:
+        UsageError: if the benchmark was not loaded, it has no such task, the task needs an agent, or the
+            tests cannot judge.
+    """
+    if field not in FIELDS:
+        raise unknown_name("field", field, FIELDS)
+    if not isinstance(judge, TaskName):
+        built = judge.build()
+        return Work(built, read_submission(built, field, text))
+    if judge.benchmark not in served:
+        loaded = ", ".join(served) or "none"
+        raise UsageError(
+            f"the service has not loaded the benchmark {judge.benchmark[:100]!r}; loaded: {loaded}"
+        )
+    benchmark, tasks = served[judge.benchmark].benchmark, served[judge.benchmark].tasks
+    if judge.task_id not in tasks:
+        raise unknown_task(judge.task_id[:100], tasks, place=benchmark.name)
+    target = benchmark.references[judge.task_id].target
+    require_text_grading(target)
+    return Work(target, benchmark.submission(tasks[judge.task_id], field, text), benchmark)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The times of a request, on the monotonic clock and in seconds."""
+
+    # When the last grading must have begun.
+    begin_by: float
+    # The wall time of one grading.
+    sample_seconds: float
+
+    @classmethod
+    def start(cls, timeout_seconds: float, sample_seconds: float) -> Deadline:
+        """Return the deadline of a request that begins now."""
+        return cls(time.monotonic() + timeout_seconds - sample_seconds, sample_seconds)
+
+    @property
+    def wait_seconds(self) -> float:
+        """The time that a sample can wait from now on."""
+        return self.begin_by - time.monotonic()
+
+    @property
+    def end_seconds(self) -> float:
+        """The time from now until every grading must have ended."""
+        return self.wait_seconds + self.sample_seconds + FINISH_SECONDS
+
+
+def require_room(call: Call, work: Sequence[Work], deadline: Deadline) -> None:
+    """Raise BusyError or ShareUsedError at once if the queue cannot take the work in time."""
+    call.service.queue.require_room(call.client, requests=len(work), wait_seconds=deadline.wait_seconds)
+
+
+async def grade_work(work: Work, call: Call, deadline: Deadline) -> Verdict:
+    """Return the verdict on one submission, which takes a place of its own in the queue.
+
+    A submission that could not begin in time has the status `cancelled` and no score.
+    """
+    verdict = await _grade_in_time(work, call, deadline)
+    call.service.metrics.verdicts.labels(verdict.status.value).inc()
+    return verdict
+
+
+async def grade_each(
+    work: Sequence[Work], call: Call, deadline: Deadline
+) -> AsyncGenerator[tuple[int, Verdict], None]:
+    """Yield each verdict with the place of its work, in the order in which the verdicts come.
+
+    Each submission takes its own place in the queue, so that a large batch delays no other client. The end of
+    the iterator ends all programs.
+    """
+
+    async def grade_one(place: int, each: Work) -> tuple[int, Verdict]:
+        return place, await grade_work(each, call, deadline)
+
+    tasks = [asyncio.create_task(grade_one(place, each)) for place, each in enumerate(work)]
+    try:
+        for graded in asyncio.as_completed(tasks):
+            yield await graded
+    finally:
+        for task in tasks:
+            task.cancel()
+        await complete(_wait_for_all(tasks))
+
+
+async def _wait_for_all(tasks: Sequence[asyncio.Task[tuple[int, Verdict]]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _grade_in_time(work: Work, call: Call, deadline: Deadline) -> Verdict:
+    try:
+        async with call.service.work(call.client, wait_seconds=max(0.0, deadline.wait_seconds)):
+            async with asyncio.timeout(deadline.end_seconds):
+                verdict = await call.service.grader.grade(
+                    work.target,
+                    work.submission,
+                    timeout_seconds=deadline.sample_seconds,
+                    owner=call.client,
+                )
+    except (BusyError, ShareUsedError) as error:
+        return _refuse(str(error))
+    except TimeoutError:
+        return _refuse("the time of the request was over before the sandbox had an answer")
+    except (UsageError, DataError) as error:
+        # The sample was read before, so only data that changed since then can be at fault.
+        call.service.metrics.faults.inc()
+        return Verdict(Status.INFRA_ERROR, None, evidence=error.message, phase=Phase.EVALUATOR)
+    return verdict if work.benchmark is None else work.benchmark.add_metrics(verdict)
+
+
+def _refuse(reason: str) -> Verdict:
+    return Verdict(Status.CANCELLED, None, evidence=reason, phase=Phase.EVALUATOR)
+
+
+def name_sample(error: UsageError, place: str) -> ServiceError:
+    """Return the refusal of a request, because of the sample at `place`."""
+    return ServiceError(422, "invalid_request", f"'{place}': {error.message}")

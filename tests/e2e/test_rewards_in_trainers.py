@@ -1,0 +1,120 @@
+"""The packages of trainers, as PyPI serves them, get their rewards from real sandboxes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from readers import TRL, VERIFIERS
+
+# The vocabulary of the model is two programs, so that it writes right and wrong ones without training.
+TRL_PROGRAM = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from trl import GRPOConfig, GRPOTrainer
+from harness.rl.trl import VerdictReward
+
+RIGHT, WRONG = "def add(a, b): return a + b", "def add(a, b): return 3"
+words = {word: number for number, word in enumerate(["Write add.", RIGHT, WRONG, "<end>"])}
+words_only = Tokenizer(models.WordLevel(words, unk_token="<end>"))
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=words_only, eos_token="<end>", pad_token="<end>")
+torch.manual_seed(1)
+model = GPT2LMHeadModel(
+    GPT2Config(
+        vocab_size=len(words), n_positions=8, n_embd=8, n_layer=1, n_head=1, bos_token_id=3, eos_token_id=3
+    )
+)
+tests = json.dumps({"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"]})
+rows = [{"prompt": "Write add.", "tests": tests}] * 8
+settings = GRPOConfig(
+    output_dir=sys.argv[1], max_steps=3, per_device_train_batch_size=8, num_generations=4,
+    max_completion_length=1, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no",
+    disable_tqdm=True, log_completions=False,
+)
+graded = []
+
+class Recorded(VerdictReward):
+    def __call__(self, prompts, completions, **columns):
+        rewards = super().__call__(prompts, completions, **columns)
+        graded.extend(zip(completions, rewards))
+        return rewards
+
+with Recorded() as reward:
+    trainer = GRPOTrainer(
+        model, reward, args=settings, train_dataset=Dataset.from_list(rows), processing_class=tokenizer
+    )
+    trainer.train()
+name = "rewards/verdict/mean"
+print(json.dumps([graded, [entry[name] for entry in trainer.state.log_history if name in entry]]))
+"""
+TASKSET = 'from harness.rl.verifiers import BenchmarkTaskset\n\n__all__ = ["BenchmarkTaskset"]\n'
+VERIFIERS_PROGRAM = """
+import asyncio, json, sys
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+import verifiers.v1 as vf
+from verifiers.v1.cli.validate import main
+from harness import load_benchmark
+
+main([
+    "mbpp-taskset", "--taskset.benchmark", "mbpp", "--taskset.task.data", "bundled",
+    "--runtime.type", "subprocess", "-n", "3", "--rich", "False", "--output-dir", folder,
+])
+config = vf.taskset_config_type("mbpp-taskset").model_validate(
+    {"id": "mbpp-taskset", "benchmark": "mbpp", "task": {"data": "bundled"}}
+)
+task = next(iter(vf.load_taskset(config)))
+solution = load_benchmark("mbpp", data="bundled").references[task.data.task_id].solution
+
+def make_trace(reply):
+    agent = vf.AgentInfo(config=vf.AgentConfig())
+    data = vf.TraceTask(type=type(task).__name__, data=task.data)
+    return vf.Trace(task=data, agent=agent, root_reply=reply)
+
+async def score(task, reply):
+    trace = make_trace(reply)
+    try:
+        await task.score(trace)
+    except vf.RolloutError as error:
+        return [type(error).__name__, trace.rewards["verdict"]]
+    return [trace.rewards["verdict"].value, trace.metrics]
+
+away = type(task)(task.data, task.config.model_copy(update={"url": "http://127.0.0.1:9"}))
+
+async def score_all():
+    from harness.rl import verifiers
+    verifiers.DEFAULT_SECONDS = 1.0
+    replies = [f"Here:\\n```python\\n{solution}\\n```", "I cannot.", "```python\\nraise SystemExit(0)\\n```"]
+    return [await score(task, reply) for reply in replies] + [await score(away, replies[0])]
+
+print(json.dumps([asyncio.run(score_all()), solution, task.data.model_dump_json()]))
+"""
+
+
+def test_a_trainer_of_trl_trains_on_verdicts(tmp_path: Path) -> None:
+    graded, means = json.loads(TRL.run(TRL_PROGRAM, tmp_path).splitlines()[-1])
+    assert len(graded) == 24
+    assert {(text, reward) for text, reward in graded if text.endswith(("a + b", "return 3"))} == {
+        ("def add(a, b): return a + b", 1.0),
+        ("def add(a, b): return 3", 0.0),
+    }
+    assert means == [sum(reward for _, reward in graded[start : start + 8]) / 8 for start in (0, 8, 16)]
+
+
+def test_a_taskset_of_verifiers_rewards_replies_and_raises_after_faults(tmp_path: Path) -> None:
+    (tmp_path / "mbpp_taskset.py").write_text(TASKSET)
+    lines = VERIFIERS.run(VERIFIERS_PROGRAM, tmp_path).splitlines()
+    scores, solution, data = json.loads(lines[-1])
+    (summary,) = tmp_path.rglob("summary.json")
+    # The solution of the benchmark passes, and an untouched task does not.
+    assert json.loads(summary.read_text())["outcomes"]["valid"] == 3
+    assert scores[0][0] == 1.0
+    assert scores[0][1]["tests"] == scores[0][1]["tests_passed"] > 0
+    assert [score[0] for score in scores[1:3]] == [0.0, 0.0]
+    # A fault is an error of the rollout, and its reward stays open.
+    assert scores[3] == ["TaskError", None]
+    assert solution not in json.loads(data).values()

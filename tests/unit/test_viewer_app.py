@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,36 @@ def test_the_page_of_a_run_begins_with_its_headline(client: TestClient) -> None:
     assert run["statuses"] == {"passed": 2, "failed": 2, "timeout": 2, "memory_limit": 2}
     assert [row["name"] for row in run["categories"]] == ["graphs", "strings"]
     assert run["index"]["is_complete"]
+
+
+def test_a_live_run_counts_attempts_to_come_and_has_the_ages_of_those_under_way(
+    client: TestClient, runs: Path
+) -> None:
+    live = write_run(runs / "live", [make_record(task) for task in range(3)], planned=9, is_finished=False)
+    path = add_entries(live, 1, {**make_prompt("solve it"), "time": time.time() - 100}, attempt=1)
+    os.utime(path, (time.time() - 40,) * 2)
+    with closing(RunStore(live)):
+        run = ask(client, "run", run="live")
+    assert [(each["label"], each["number"]) for each in run["status_counts"]] == [
+        *(("passed", 1), ("failed", 1), ("timeout", 1), ("to come", 6))
+    ]
+    (under_way,) = run["under_way"]
+    assert 100 <= under_way["seconds"] < 200
+    assert 40 <= under_way["quiet_seconds"] < 140
+
+
+def test_a_transcript_that_cannot_be_read_has_no_age(client: TestClient, runs: Path) -> None:
+    live = write_run(runs / "live", [make_record(task) for task in range(3)], planned=9, is_finished=False)
+    add_entries(live, 1, attempt=1).write_text("not JSON")
+    with closing(RunStore(live)):
+        (under_way,) = ask(client, "run", run="live")["under_way"]
+    assert under_way["seconds"] is None
+
+
+def test_a_run_whose_tasks_have_no_category_says_so(client: TestClient, runs: Path) -> None:
+    write_run(runs / "plain", [make_record(0, category=None)])
+    assert not ask(client, "run", run="plain")["has_categories"]
+    assert ask(client, "run", run="a")["has_categories"]
 
 
 def test_attempts_come_by_range(client: TestClient) -> None:

@@ -174,7 +174,7 @@ def conclude(comparison: Comparison) -> Iterator[str]:
             yield (
                 f"noise of {count(len(side.runs), f'{name} run')}: rates {rates[0]} to {rates[1]}, standard "
                 f"deviation {points(side.noise.standard_deviation).lstrip('+')}, tasks that changed between "
-                f"two runs {side.noise.mean_flips:.1f} in the mean, {side.noise.most_flips:,} at most"
+                f"two runs {side.noise.mean_flips:.1f} on average, {side.noise.most_flips:,} at most"
             )
     yield from _judge(comparison)
 

@@ -130,7 +130,7 @@ async def open_service(
             on_fault=metrics.faults.inc,
         )
         stack.push_async_callback(grader.close)
-        sessions = await stack.enter_async_context(SandboxSessions(pool, settings.limits))
+        sessions = await stack.enter_async_context(SandboxSessions(pool, settings.limits, metrics.faults.inc))
         service = Service(settings, opened, pool, queue, metrics, grader, benchmarks, sessions, run_id)
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)

@@ -41,7 +41,7 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
     served: dict[str, ServedBenchmark] = {}
     for each in benchmarks:
         if each.name in served:
-            raise UsageError(f"the benchmark '{each.name}' is named twice")
+            raise UsageError(f"the benchmark '{each.name}' is named twice", hint="name each benchmark once")
         gradable = [task for task in each.tasks if is_graded_by_text(each.references[task.id].target)]
         if not gradable:
             raise UsageError(

@@ -66,6 +66,16 @@ TRL = Reader(
     is_slow=True,
     needs_harness=True,
 )
+# Its client needs no more than aiohttp. The package itself demands torch, ray and vLLM.
+OPENRLHF = Reader(
+    "openrlhf",
+    (
+        "openrlhf==0.11.2",
+        "aiohttp==3.14.5",
+        *("aiohappyeyeballs", "aiosignal", "attrs", "frozenlist", "multidict", "propcache", "yarl"),
+    ),
+    is_unpacked=True,
+)
 VERIFIERS = Reader("verifiers", ("verifiers==0.4.0",), is_slow=True, needs_harness=True)
 
 

@@ -71,12 +71,16 @@ class Service:
                 await self._idle.wait()
 
     @contextlib.asynccontextmanager
-    async def work(self, client: str, *, wait_seconds: float) -> AsyncIterator[None]:
+    async def work(
+        self, client: str, *, wait_seconds: float, refuse_early: bool = False
+    ) -> AsyncIterator[None]:
         """Hold one of the service's places for the block, after the wait in the queue.
 
-        Raises BusyError at once if the wait would be longer than `wait_seconds`, and ShareUsedError.
+        The arguments are those of `FairQueue.enter`. Raises BusyError at once if the wait would be longer
+        than `wait_seconds`, and ShareUsedError.
         """
-        async with self.queue.enter(client, wait_seconds=wait_seconds) as waited:
+        entering = self.queue.enter(client, wait_seconds=wait_seconds, refuse_early=refuse_early)
+        async with entering as waited:
             self.metrics.wait_seconds.observe(waited)
             yield
 

@@ -17,15 +17,15 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ExecResult
-from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
-from harness.sandbox.streaming import OutputChunk, OutputStream
+from harness.sandbox.sandbox import KEEP_BYTES
+from harness.sandbox.streaming import OutputChunk
 
 T = TypeVar("T")
 
@@ -45,13 +45,55 @@ class OpeningOptions(TypedDict, total=False):
     backend: Backend | None
 
 
+class CommandOutput(Protocol):
+    """The output of a command under way, as `Sandbox.stream` yields it."""
+
+    @property
+    def result(self) -> ExecResult: ...
+
+    async def read(self) -> OutputChunk | None: ...
+
+
+class AsyncSandbox(Protocol):
+    """A sandbox on this machine or at a service. Its methods are those of `Sandbox`."""
+
+    @property
+    def container_id(self) -> str: ...
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> ExecResult: ...
+
+    def stream(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> AbstractAsyncContextManager[CommandOutput]: ...
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None: ...
+
+    async def read_file(self, path: str, *, limit: int = MAX_BODY_BYTES) -> bytes: ...
+
+
 class SyncSandbox:
     """One hardened container, driven by blocking calls. Make it with `Sandbox.open_sync`.
 
     Threads may share it. Each method does the same as the method of `Sandbox` with this name.
     """
 
-    def __init__(self, sandbox: Sandbox, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, sandbox: AsyncSandbox, loop: asyncio.AbstractEventLoop) -> None:
         self._sandbox = sandbox
         self._loop = loop
         self._scheduling = threading.Lock()
@@ -140,7 +182,7 @@ class SyncSandbox:
 class SyncOutputStream:
     """The output of a command under way. Iterate over it, and then read `result`."""
 
-    def __init__(self, stream: OutputStream, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(self, stream: CommandOutput, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._stream = stream
         self._call = call
 
@@ -170,7 +212,7 @@ async def _leave(opening: AbstractAsyncContextManager[Any], error: BaseException
 class _Holder:
     """A thread whose event loop keeps a sandbox open until `end` is called."""
 
-    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[Sandbox]]) -> None:
+    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[AsyncSandbox]]) -> None:
         self._opening = opening
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
         self._left = asyncio.Event()
@@ -229,7 +271,7 @@ class _Holder:
 
 
 @contextlib.contextmanager
-def hold_sandbox(opening: Callable[[], AbstractAsyncContextManager[Sandbox]]) -> Iterator[SyncSandbox]:
+def hold_sandbox(opening: Callable[[], AbstractAsyncContextManager[AsyncSandbox]]) -> Iterator[SyncSandbox]:
     """Open a sandbox on a separate event loop and yield its synchronous face."""
     holder = _Holder(opening)
     try:

@@ -31,7 +31,7 @@ Extract = Annotated[
     typer.Option(
         "--extract",
         metavar="RULE",
-        help="Take programs out of samples and replies by this rule: none, fenced, between_last_fences, "
+        help="Extract programs from samples and replies by this rule: none, fenced, between_last_fences, "
         "first_block, last_block or all_blocks.",
     ),
 ]
@@ -226,7 +226,7 @@ Verbose = Annotated[
         "--verbose",
         count=True,
         show_default=False,
-        help="Print each attempt. -vv: also the records of all libraries, and tracebacks.",
+        help="Print each attempt. -vv: also the records of libraries, and tracebacks.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")]

@@ -13,6 +13,8 @@ from harness.text import escape_terminal
 _NAME = 100
 # A model may reason for a hundred times as long as it answers.
 REASONING_CHARACTERS = 1000
+# A shorter text is repeated where it is a part of another one.
+_LONG = 200
 # A reply that ended in one of these ways is complete.
 _USUAL_ENDS = (None, "stop", "tool_calls")
 
@@ -101,11 +103,38 @@ def _describe_model(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block
     for name in ("withheld", "dropped"):
         if entry.get(name):
             yield Block(text=f"{name} by the relay: {json.dumps(entry[name])}", indent="  ", style="yellow")
+    repeated: list[str] = []
     for message in _list_objects(entry.get("messages")):
+        if _is_shown(message, shown):
+            repeated.append(_name(message.get("role")))
+            continue
+        yield from _refer_to(repeated)
+        repeated = []
         yield from _describe_message(message, shown)
+    yield from _refer_to(repeated)
     reply = entry.get("reply")
     if isinstance(reply, dict):
+        shown.add(_identify(reply))
         yield from _describe_reply(reply, "reply")
+
+
+def _is_shown(message: Mapping[str, Any], shown: set[str]) -> bool:
+    """Return whether an earlier entry has shown all of a message."""
+    has_text = bool(_text(message.get("text")).strip() or message.get("tool_calls"))
+    return has_text and _identify(message) in shown
+
+
+def _identify(message: Mapping[str, Any]) -> str:
+    """Return the text of a message, with its calls if it has any."""
+    text = _text(message.get("text")).strip()
+    calls = [[call.get("name"), call.get("arguments")] for call in _list_objects(message.get("tool_calls"))]
+    return json.dumps([text, calls]) if calls else text
+
+
+def _refer_to(roles: list[str]) -> Iterator[Block]:
+    """Yield a line for messages that are not repeated, none without any."""
+    if roles:
+        yield Block(f"  {', '.join(roles)}: as above", heading_style="dim", begins_entry=False)
 
 
 def _list_figures(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -132,11 +161,16 @@ def _describe_message(message: Mapping[str, Any], shown: set[str]) -> Iterator[B
     text, role = _text(message.get("text")), _name(message.get("role"))
     if message.get("tool_calls") or message.get("reasoning"):
         yield from _describe_reply(message, role)
-    elif text.strip() and text.strip() in shown:
-        yield Block(f"  {role}: (the same text as above)", heading_style="dim", begins_entry=False)
     else:
+        shorter = _shorten_repeated(text, shown)
         shown.add(text.strip())
-        yield Block(f"  {role}:", text, indent="  > ", heading_style="dim", begins_entry=False)
+        yield Block(f"  {role}:", shorter, indent="  > ", heading_style="dim", begins_entry=False)
+
+
+def _shorten_repeated(text: str, shown: set[str]) -> str:
+    """Return a text without the longest text in it that is shown above, such as the prompt."""
+    found = [each for each in shown if _LONG <= len(each) < len(text) and each in text]
+    return text.replace(max(found, key=len), "[as above]", 1) if found else text
 
 
 def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:

@@ -52,7 +52,7 @@ class CommandSettings(BaseModel):
     pass_env: Annotated[list[str], AfterValidator(_require_variables)] = Field(default_factory=list)
     """Environment variables of the harness that a program on the host inherits."""
     submission: Literal["stdout", "submit"] = "stdout"
-    """The submission of a program that hands in nothing by `submit`, by `harness-submit` or by its file. With
+    """The submission of a program that submits nothing by `submit`, by `harness-submit` or by its file. With
     `submit` there is none, and the attempt ends as `agent_error`."""
     submission_file: str | None = Field(default=None, min_length=1)
     """A file that holds the submission when the program has ended. Its path is relative to the folder in

@@ -13,6 +13,8 @@ HarnessError
  ├─ RunStoppedError            a run was stopped, because going on would fail every further attempt
  ├─ RewardUnavailableError     a trainer's completion got no verdict, which is no reward of 0
  ├─ ModelError                 the server of a model failed until the time of a request was over
+ ├─ ServiceUnreachableError    no `harness serve` answers at an address
+ ├─ ServiceBusyError           a `harness serve` had no room within the time of a call
  └─ SandboxError               the sandbox or its engine failed
      ├─ SandboxClosed          the block that opened the sandbox was left
      ├─ SandboxUnresponsive    the guest did not answer within a limit that it enforces itself

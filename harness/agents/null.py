@@ -7,7 +7,7 @@ from harness.types import Submission
 
 
 class Null:
-    """Hands in an empty completion for every task."""
+    """Submits an empty completion for every task."""
 
     reads = frozenset({"n_samples"})
     waits = False

@@ -9,7 +9,7 @@ from harness.types import Submission
 
 
 class Oracle:
-    """Hands in the reference. If the grader checks a state, it acts through the benchmark's `play`."""
+    """Submits the reference. If the grader checks a state, it acts through the benchmark's `play`."""
 
     reads = frozenset({"n_samples"})
     needs_references = True

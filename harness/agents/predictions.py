@@ -15,7 +15,7 @@ FIELDS = ("completion", "solution", "answer", "reply")
 
 
 class Predictions:
-    """Hands in the samples of a file. Each line has a `task_id` and exactly one of FIELDS.
+    """Submits the samples of a file. Each line has a `task_id` and exactly one of FIELDS.
 
     A task may have several samples. A task without a sample gets one attempt, which ends as `agent_error`,
     because every selected task is in the denominator. Raises DataError, which names the file and the line,

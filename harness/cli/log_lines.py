@@ -11,6 +11,8 @@ from harness.evaluation.run_log import EVENTS
 from harness.evaluation.run_secrets import SecretFilter
 
 EVERYTHING = 2
+# Their records below a warning are about no request and no attempt.
+_CHATTY = ("asyncio", "docker.auth", "docker.utils")
 
 
 @contextlib.contextmanager
@@ -26,16 +28,19 @@ def show_log(verbosity: int, note: Callable[[str], None], secrets: SecretFilter)
     handler.setFormatter(SafeFormatter(secrets, dated=False))
     handler.addFilter(lambda record: _is_shown(record, verbosity))
     root, package = logging.getLogger(), logging.getLogger("harness")
-    before = root.level, package.level
+    chatty = [logging.getLogger(name) for name in _CHATTY]
+    before = [(logger, logger.level) for logger in (root, package, *chatty)]
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if verbosity >= EVERYTHING else logging.WARNING)
     package.setLevel(logging.DEBUG if verbosity >= EVERYTHING else logging.INFO)
+    for logger in chatty:
+        logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
         root.removeHandler(handler)
-        root.setLevel(before[0])
-        package.setLevel(before[1])
+        for logger, level in before:
+            logger.setLevel(level)
 
 
 def _is_shown(record: logging.LogRecord, verbosity: int) -> bool:

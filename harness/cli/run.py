@@ -111,7 +111,7 @@ def run(
     isolation: Isolation = None,
     baseline: Annotated[
         bool,
-        typer.Option("--baseline", help="Go without the MCP servers of the config, to compare with them."),
+        typer.Option("--baseline", help="Leave out the MCP servers of the config, for a comparison."),
     ] = False,
     output_dir: OutputDir = None,
     results: Results = None,
@@ -244,7 +244,7 @@ def grade(
         typer.Option(
             "--run",
             metavar="RUN",
-            help="Grade again what this run handed in: a folder, a name in --output-dir, or latest.",
+            help="Grade again what this run submitted: a folder, a name in --output-dir, or latest.",
             autocompletion=complete_run,
         ),
     ] = None,
@@ -276,7 +276,7 @@ def grade(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Grade samples from a file, or what a run handed in. No model is asked."""
+    """Grade samples from a file, or what a run submitted. No model is asked."""
     from harness.cli.carry_out import OutputOptions, carry_out
     from harness.config import load_config
     from harness.errors import UsageError
@@ -316,7 +316,7 @@ def grade(
     )
     output = OutputOptions(results, force, fail_under, dry_run, verbose, quiet)
     if run is not None:
-        # A replay hands in what the run handed in, after the recorded actions where a state is graded.
+        # A replay submits what the run submitted, after the recorded actions where a state is graded.
         values = {**given, "replay_from": str(run)}
         loaded = load_config(config, values, add_settings=add_recorded_settings)
         with locate_unread(config, values):

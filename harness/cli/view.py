@@ -64,12 +64,14 @@ async def _serve(served: ASGIApp, access: Access, port: int, *, open_browser: bo
     import asyncio
 
     from harness.relay.serving import listen_on_loopback
+    from harness.viewer.browser import open_page, write_redirect
 
     async with listen_on_loopback(served, port=port) as origin:
-        url = access.describe_url(origin)
-        typer.echo(url)
-        if open_browser:
-            import webbrowser
-
-            await asyncio.to_thread(webbrowser.open, url)
-        await asyncio.Event().wait()
+        typer.echo(access.describe_url(origin))
+        if not open_browser:
+            await asyncio.Event().wait()
+        # The file stays until the viewer ends, because a browser that starts slowly reads it late.
+        with write_redirect(access.issue_url(origin)) as page:
+            if not await asyncio.to_thread(open_page, page):
+                typer.echo("note: no browser was found; open the address yourself", err=True)
+            await asyncio.Event().wait()

@@ -392,7 +392,7 @@ class _Attempt:
                 submission = await call_agent(self._settings, context, [model, self._judge])
                 self.submission = submission
         except TurnLimitReached as reached:
-            # An agent that goes on after its submission has handed in nevertheless.
+            # An agent that goes on after its submission has submitted nevertheless.
             answer = None if environment is None else environment.submitted
             if answer is not None:
                 self.submission = Submission(answer, agent_output=answer)

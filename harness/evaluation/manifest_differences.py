@@ -13,6 +13,7 @@ CONDITIONS = (
     *("split", "definition_sha256", "data.sha256", "planned.tasks", "unsound_references", "judge"),
     *("timeouts", "limits", "isolation", "image_tags"),
     *("config.sample_size", "config.task_ids", "config.filter_category", "config.include_quarantined"),
+    "config.n_samples",
     *("config.filter_difficulty", "config.filter_tags", "config.sampling", "config.stratify_by"),
     *("config.shard", "superseded_verdicts"),
     *("config.options", "config.rounds", "config.extract", "config.runtime"),

@@ -55,7 +55,7 @@ def build_record(
 ) -> AttemptRecord:
     """Return the record of a finished attempt.
 
-    `submission` is None if the agent handed nothing in. `started_at` is in seconds since 1970.
+    `submission` is None if the agent submitted nothing. `started_at` is in seconds since 1970.
     """
     agent_output = "" if submission is None else submission.agent_output
     return AttemptRecord(
@@ -132,18 +132,29 @@ def from_json(line: str | bytes, *, whole: bool = False) -> AttemptRecord:
 
     Raises ValueError, TypeError or KeyError for anything that is not a record.
     """
-    values = parse_json(line)
+    values = require_record(parse_json(line))
+    if not whole:
+        values = {name: value for name, value in values.items() if name not in _WHOLE_TEXTS}
+    return AttemptRecord(**{**values, "status": Status(values["status"])})
+
+
+def require_record(values: Any) -> dict[str, Any]:
+    """Return the values of a line of JSON, which are those of a record.
+
+    Raises ValueError, TypeError or KeyError for anything else.
+    """
     if not isinstance(values, dict):
         raise TypeError("the line is not a JSON object")
     for name, types in _TYPES.items():
         if type(values[name]) not in types:
             raise TypeError(f"'{name}' is a {type(values[name]).__name__}")
-    for name, types in _LATER_TYPES.items():
-        if name in values and type(values[name]) not in types:
-            raise TypeError(f"'{name}' is a {type(values[name]).__name__}")
-    if not whole:
-        values = {name: value for name, value in values.items() if name not in _WHOLE_TEXTS}
-    record = AttemptRecord(**{**values, "status": Status(values["status"])})
-    if record.resolved != (record.status is Status.PASSED):
-        raise ValueError(f"'resolved' is {str(record.resolved).lower()}, but 'status' is '{record.status}'")
-    return record
+    if len(values) > len(_TYPES):
+        for name in values.keys() - _TYPES.keys():
+            if name not in _LATER_TYPES:
+                raise TypeError(f"a record has no field {name!r}")
+            if type(values[name]) not in _LATER_TYPES[name]:
+                raise TypeError(f"'{name}' is a {type(values[name]).__name__}")
+    status = Status(values["status"])
+    if values["resolved"] != (status is Status.PASSED):
+        raise ValueError(f"'resolved' is {str(values['resolved']).lower()}, but 'status' is '{status}'")
+    return values

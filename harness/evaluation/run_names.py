@@ -53,17 +53,25 @@ def find_run(name: str | Path, output_dir: Path | None = None) -> Path:
 
 def list_run_folders(output_dir: Path) -> list[Path]:
     """Return the run folders in a folder, the one that was started last first. It may not exist."""
+    return sorted(find_run_folders(output_dir), key=_start_key, reverse=True)
+
+
+def find_run_folders(output_dir: Path) -> Iterator[Path]:
+    """Yield the run folders in a folder in any order, without opening a file. It may not exist."""
     try:
-        folders = [Path(entry.path) for entry in os.scandir(output_dir) if entry.is_dir()]
+        with os.scandir(output_dir) as entries:
+            for entry in entries:
+                if entry.is_dir() and is_run_folder(entry.path):
+                    yield Path(entry.path)
     except OSError:
-        return []
-    runs = [
-        folder
-        for folder in folders
-        if not folder.name.startswith(UNFINISHED_MERGE)
-        and any(os.path.lexists(folder / sign) for sign in _SIGNS)
-    ]
-    return sorted(runs, key=_start_key, reverse=True)
+        return
+
+
+def is_run_folder(path: str) -> bool:
+    """Return whether a folder is that of a run, even if it cannot be read."""
+    return not os.path.basename(path).startswith(UNFINISHED_MERGE) and any(
+        os.path.lexists(f"{path}/{sign}") for sign in _SIGNS
+    )
 
 
 def is_running(folder: Path) -> bool:

@@ -244,6 +244,6 @@ def _require_records(
         if attempts is not None and attempts[key] != line:
             raise UsageError(
                 f"{shard.folder}: attempt {number} of task {quote_value(task_id)} has the sample_line "
-                f"{line}, but the run hands in line {attempts[key]}",
+                f"{line}, but the run grades line {attempts[key]}",
                 hint=hint,
             )

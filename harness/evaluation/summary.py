@@ -71,7 +71,7 @@ def summarize(
         metrics: the metrics that the store keeps, in the order in which it keeps them.
         benchmark: the benchmark, which may add its own scores.
         quarantined: the reason for each quarantined task, by id. Such a task counts only if it is planned.
-        has_samples: whether the attempts hand in samples from a file.
+        has_samples: whether the attempts submit samples from a file.
         model: the use of the model that no attempt has, None for a run without a model.
     """
     use = model or ModelUse()
@@ -181,7 +181,7 @@ def summarize_records(
         ks: each k of pass@k.
         tasks: the number of tasks that the run selected.
         attempts: the number of attempts that the run planned.
-        has_samples: whether the attempts hand in samples from a file.
+        has_samples: whether the attempts submit samples from a file.
         model: the use of the model that no attempt has, None for a run without a model.
         results: a table to which the caller adds each record before it yields it, None to build one here.
     """

@@ -140,7 +140,7 @@ def _list_variables(variables: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A run that is made again."""
+    """A run that repeats another one."""
 
     config: RunConfig
     # Whether the user has started the run, or has accepted its settings.
@@ -150,7 +150,7 @@ class Rerun:
 
 
 def bound_rerun(folder: Path, manifest: Mapping[str, Any], config: RunConfig, *, is_trusted: bool) -> Rerun:
-    """Return a run that is made again, without limits of an unknown one beyond the defaults.
+    """Return a run that repeats another one, without limits of an unknown one beyond the defaults.
 
     Raises UsageError as `require_trust` does.
     """

@@ -34,6 +34,14 @@ class RelayProtocol(H11Protocol):
         self.logger = self.access_logger = _SILENT
         self.access_log = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._waits_since: float | None = None
+
+    @property
+    def waiting_seconds(self) -> float:
+        """The time for which the connection has had no whole request to answer, in seconds."""
+        if self._waits_since is None or self.transport.is_closing():
+            return 0.0
+        return self.loop.time() - self._waits_since
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
@@ -59,6 +67,10 @@ class RelayProtocol(H11Protocol):
     def _watch_head(self) -> None:
         """Run the time of a head from its first byte, that of the first head from the beginning."""
         is_busy = self.cycle is not None and not self.cycle.response_complete
+        if is_busy:
+            self._waits_since = None
+        elif self._waits_since is None:
+            self._waits_since = self.loop.time()
         # The beginning of the next head may have come before the end of the answer.
         is_idle = self.timeout_keep_alive_task is not None and not self.conn.trailing_data[0]
         if is_busy or is_idle or self.transport.is_closing():

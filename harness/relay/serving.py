@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # More connections at once than a program opens for two hundred requests.
 MAX_CONNECTIONS = 256
+# Every user of the host can open connections to a port of 127.0.0.1 and send nothing.
+WAIT_IF_FULL_SECONDS = 1.0
 
 
 class AppServer:
@@ -28,17 +30,27 @@ class AppServer:
         self._is_closed = False
 
     def accept(self, connected: socket.socket) -> None:
-        """Serve one connected stream socket, which this server closes. One too many is closed at once.
+        """Serve one connected stream socket, which this server closes.
 
-        The event loop of the server must call this.
+        If the server is full, the connection that has waited longest for a whole request is closed instead.
+        If none has waited for WAIT_IF_FULL_SECONDS, the new connection is closed at once. The event loop of
+        the server must call this.
         """
-        if self._is_closed or len(self._state.connections) + len(self._starting) >= self._most:
+        is_full = len(self._state.connections) + len(self._starting) >= self._most
+        if self._is_closed or (is_full and not self._make_room()):
             connected.close()
             return
         connected.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._start(connected))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
+
+    def _make_room(self) -> bool:
+        slowest = max(self._state.connections, key=lambda each: each.waiting_seconds, default=None)
+        if slowest is None or slowest.waiting_seconds < WAIT_IF_FULL_SECONDS:
+            return False
+        slowest.transport.abort()
+        return True
 
     async def _start(self, connected: socket.socket) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,9 @@ from harness.types import Status
 
 # A list of all names may be longer than a reader, or the comment of a pull request, takes.
 _SHOWN, _SHOWN_RUNS = 50, 20
+# The conditions that a warning names.
+_SHOWN_CONDITIONS = 5
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _MODEL_FIGURES = {
     "model_requests": "requests",
     "input_tokens": "tokens in",
@@ -170,7 +174,7 @@ def conclude(comparison: Comparison) -> Iterator[str]:
             yield (
                 f"noise of {count(len(side.runs), f'{name} run')}: rates {rates[0]} to {rates[1]}, standard "
                 f"deviation {points(side.noise.standard_deviation).lstrip('+')}, tasks that changed between "
-                f"two runs {side.noise.mean_flips:.1f} in the mean, {side.noise.most_flips:,} at most"
+                f"two runs {side.noise.mean_flips:.1f} on average, {side.noise.most_flips:,} at most"
             )
     yield from _judge(comparison)
 
@@ -201,7 +205,8 @@ def list_warnings(comparison: Comparison) -> Iterator[str]:
     unfair = sum(each.is_unfair for each in comparison.differences)
     if unfair:
         fields = f"{count(unfair, 'condition')} {'differs' if unfair == 1 else 'differ'}"
-        yield f"{fields} between the runs, so that the difference may have other causes; see the list"
+        named = f" ({', '.join(names)})" if (names := _name_unfair(comparison)) else ""
+        yield f"{fields} between the runs{named}, so that the difference may have other causes; see the list"
     for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
         unfinished = [run for run in side.runs if run.recorded_attempts < run.planned_attempts]
         if unfinished:
@@ -221,6 +226,13 @@ def list_warnings(comparison: Comparison) -> Iterator[str]:
         yield f"{tasks} that no run has reached count as failed on both sides"
     if comparison.left_out_tasks:
         yield f"{count(comparison.left_out_tasks, 'task')} that a run lacks are left out"
+
+
+def _name_unfair(comparison: Comparison) -> list[str]:
+    """Return the first conditions that differ. A run may choose a name, so only plain ones are shown."""
+    names = [each.name for each in comparison.differences if each.is_unfair]
+    shown = [name.removeprefix("config.") for name in names[:_SHOWN_CONDITIONS] if _PLAIN.fullmatch(name)]
+    return [*shown, "..."] if shown and len(shown) < len(names) else shown
 
 
 def list_names(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...], str]]:

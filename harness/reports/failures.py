@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,39 +41,69 @@ def find_first_failure(records: Iterable[AttemptRecord], *, has_samples: bool) -
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """The unresolved attempts of a run."""
+    """The tasks of a run with an attempt that did not pass."""
 
     number: int
-    # The first ones of a list. Infra errors lead, because they need a person.
+    # One attempt that did not pass of each of the first tasks. Infra errors lead, because they need a person.
     shown: Sequence[AttemptRecord]
-    # The one to look at first, None if no attempt failed.
+    # The attempt to look at first, None if none failed.
     first: AttemptRecord | None
+    # The attempts of each shown task that passed, and all of them.
+    attempts: Mapping[str, tuple[int, int]]
+
+    def describe_task(self, record: AttemptRecord) -> str:
+        """Return the id of a shown task, with `(1 of 2)` if 1 of its 2 attempts passed."""
+        passed, number = self.attempts[record.task_id]
+        return record.task_id if number == 1 else f"{record.task_id} ({passed:,} of {number:,})"
 
 
-def choose_unresolved(records: Iterable[AttemptRecord], most: int, *, has_samples: bool) -> Unresolved:
-    """Return the unresolved attempts, of which at most `most` are shown.
+def choose_unresolved(
+    records: Iterable[AttemptRecord], most: int, *, has_samples: bool, several: bool = False
+) -> Unresolved:
+    """Return the tasks with an unresolved attempt, of which at most `most` are shown.
 
-    It holds no more than a few records at a time, because a run may have more than fit into memory.
+    It holds no more than a few records at a time, because a run may have more than fit into memory. Of tasks
+    with several attempts it also holds two counts each.
 
     Args:
         records: the records of all attempts.
-        most: the largest number of records to show.
+        most: the largest number of tasks to show.
         has_samples: whether the run grades samples.
+        several: whether a task has more than one attempt.
     """
 
     def order(record: AttemptRecord) -> tuple[bool, int]:
         return record.status is not Status.INFRA_ERROR, rank_failure(record, has_samples=has_samples)
 
+    def choose(found: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+        ranked = sorted(found, key=order)
+        if several:
+            leading: dict[str, AttemptRecord] = {}
+            for record in ranked:
+                leading.setdefault(record.task_id, record)
+            ranked = [*leading.values()]
+        return ranked[:most]
+
     number, shown, first = 0, list[AttemptRecord](), None
+    # The attempts of each task that passed, and all of them. Tasks share equal pairs.
+    attempts: dict[str, tuple[int, int]] = {}
+    pairs: dict[tuple[int, int], tuple[int, int]] = {}
     for record in records:
+        passed, made = attempts.get(record.task_id, (0, 0))
+        if several:
+            pair = passed + record.resolved, made + 1
+            attempts[record.task_id] = pairs.setdefault(pair, pair)
         if record.resolved:
             continue
-        number += 1
+        number += passed == made
         first = find_first_failure([*([first] if first else []), record], has_samples=has_samples)
         shown.append(record)
         if len(shown) >= 2 * most:
-            shown = sorted(shown, key=order)[:most]
-    return Unresolved(number, sorted(shown, key=order)[:most], first)
+            shown = choose(shown)
+    shown = choose(shown)
+    return Unresolved(
+        number, shown, first, {each.task_id: attempts.get(each.task_id, (0, 1)) for each in shown}
+    )
 
 
 def write_show_command(folder: Path, record: AttemptRecord) -> str | None:

@@ -33,8 +33,6 @@ _TEMPLATES = Path(__file__).with_name("templates")
 # Together with the style sheet these limits keep every page below 10 MB.
 _ATTEMPTS_BYTES = 8_000_000
 _TABLE_BYTES = 400_000
-# A figure and its unit stay in one line: `3 min 12 s` breaks nowhere.
-NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +232,7 @@ def _cards(
         yield from _usage(summary.model, has_prices=has_prices)
     if duration_seconds is not None:
         remark = describe_times(summary.model) if summary.model else "wall time"
-        yield _Card("duration", duration(duration_seconds).replace(" ", NO_BREAK), remark)
+        yield _Card("duration", duration(duration_seconds), remark)
 
 
 def _usage(model: Mapping[str, int | float | None], *, has_prices: bool) -> Iterator[_Card]:

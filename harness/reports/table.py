@@ -87,9 +87,14 @@ def print_summary(
         print_section(console, _statuses(summary, is_running=is_running))
         if len(summary.by_category) > 1 and not unmade:
             print_section(console, _categories(summary))
-        unresolved = choose_unresolved(attempts, _UNRESOLVED_SHOWN, has_samples=bool(summary.coverage))
+        unresolved = choose_unresolved(
+            attempts,
+            _UNRESOLVED_SHOWN,
+            has_samples=bool(summary.coverage),
+            several=has_several_attempts(summary),
+        )
         if unresolved.number:
-            print_section(console, _unresolved(unresolved, several=has_several_attempts(summary)))
+            print_section(console, _unresolved(unresolved))
         console.print()
         _print_lost(console, summary)
         for note in notes:
@@ -243,17 +248,18 @@ def _categories(summary: Summary) -> Table:
     return table
 
 
-def _unresolved(unresolved: Unresolved, *, several: bool) -> Table:
-    """Return a table of the first unresolved attempts."""
+def _unresolved(unresolved: Unresolved) -> Table:
+    """Return a table of the first tasks with an unresolved attempt."""
     shown, number = unresolved.shown, unresolved.number
     more = f" ({len(shown)} of {number:,})" if len(shown) < number else ""
-    # The headline counts tasks.
-    table = grid(f"unresolved{' attempts' if several else ''}{more}", "status", "error")
+    table = grid(f"unresolved{more}", "status", "error")
     table.columns[0].max_width = _ID_WIDTH
     for record in shown:
         error = cell(record.error or "")
         error.no_wrap, error.overflow = True, "ellipsis"
-        table.add_row(cell(_name(record)), cell(record.status), error, style=_style(record.status))
+        table.add_row(
+            cell(unresolved.describe_task(record)), cell(record.status), error, style=_style(record.status)
+        )
     return table
 
 

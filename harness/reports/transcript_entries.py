@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.reports.usage import SHOWN_WAIT_SECONDS, describe_tokens
@@ -13,6 +13,8 @@ from harness.text import escape_terminal
 _NAME = 100
 # A model may reason for a hundred times as long as it answers.
 REASONING_CHARACTERS = 1000
+# A shorter prompt is repeated where it is a part of a message.
+_LONG = 200
 # A reply that ended in one of these ways is complete.
 _USUAL_ENDS = (None, "stop", "tool_calls")
 
@@ -35,14 +37,22 @@ class Block:
     begins_entry: bool = True
 
 
+@dataclass(slots=True)
+class ShownTexts:
+    """The texts that earlier entries of a transcript have shown, without space around them."""
+
+    prompt: str = ""
+    texts: set[str] = field(default_factory=set)
+
+
 def describe_entries(entries: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """Yield the blocks of a transcript. A message to a model that repeats a text only refers to it."""
-    shown: set[str] = set()
+    shown = ShownTexts()
     for entry in entries:
         yield from describe_entry(entry, shown)
 
 
-def describe_entry(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
+def describe_entry(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     """Yield the blocks of one entry of a transcript.
 
     Args:
@@ -53,15 +63,18 @@ def describe_entry(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]
     if "kind" in entry and describe is not None:
         yield from describe(entry, shown)
     elif "prompt" in entry:
-        shown.add(_text(entry["prompt"]).strip())
+        shown.prompt = _text(entry["prompt"]).strip()
+        shown.texts.add(shown.prompt)
         yield Block(text=_text(entry["prompt"]), indent="")
     elif "output" in entry:
-        yield Block("[output]", _text(entry["output"]))
+        output = _text(entry["output"])
+        is_shown = bool(output.strip()) and output.strip() in shown.texts
+        yield Block("[output] as above") if is_shown else Block("[output]", output)
     elif "error" in entry:
         heading = f"[agent error] {escape_terminal(_text(entry['error']))}"
         yield Block(heading, _text(entry.get("traceback")), heading_style="bold red")
     elif "tool" in entry:
-        shown.add(_text(entry.get("observation")).strip())
+        shown.texts.add(_text(entry.get("observation")).strip())
         yield from _describe_call(entry)
     else:
         # An agent of the user's own may write any entry.
@@ -89,7 +102,7 @@ def _describe_call(entry: Mapping[str, Any]) -> Iterator[Block]:
         yield Block(text=f"no observation: the call ended with {_name(entry['ended'])}", style="yellow")
 
 
-def _describe_model(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
+def _describe_model(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     asked = "request to the judge" if entry.get("kind") == "judge" else "request"
     yield Block(f"[{asked} {_name(entry.get('request'))}]  ({', '.join(_list_figures(entry))})")
     for name in ("parameters", "tools"):
@@ -101,11 +114,38 @@ def _describe_model(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block
     for name in ("withheld", "dropped"):
         if entry.get(name):
             yield Block(text=f"{name} by the relay: {json.dumps(entry[name])}", indent="  ", style="yellow")
+    repeated: list[str] = []
     for message in _list_objects(entry.get("messages")):
+        if _is_shown(message, shown):
+            repeated.append(_name(message.get("role")))
+            continue
+        yield from _refer_to(repeated)
+        repeated = []
         yield from _describe_message(message, shown)
+    yield from _refer_to(repeated)
     reply = entry.get("reply")
     if isinstance(reply, dict):
+        shown.texts.add(_identify(reply))
         yield from _describe_reply(reply, "reply")
+
+
+def _is_shown(message: Mapping[str, Any], shown: ShownTexts) -> bool:
+    """Return whether an earlier entry has shown all of a message."""
+    has_text = bool(_text(message.get("text")).strip() or message.get("tool_calls"))
+    return has_text and _identify(message) in shown.texts
+
+
+def _identify(message: Mapping[str, Any]) -> str:
+    """Return the text of a message, with its calls if it has any."""
+    text = _text(message.get("text")).strip()
+    calls = [[call.get("name"), call.get("arguments")] for call in _list_objects(message.get("tool_calls"))]
+    return json.dumps([text, calls]) if calls else text
+
+
+def _refer_to(roles: list[str]) -> Iterator[Block]:
+    """Yield a line for messages that are not repeated, none without any."""
+    if roles:
+        yield Block(f"  {', '.join(roles)}: as above", heading_style="dim", begins_entry=False)
 
 
 def _list_figures(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -128,15 +168,19 @@ def _list_figures(entry: Mapping[str, Any]) -> Iterator[str]:
         yield f"retries: {_name(entry['retries'])}"
 
 
-def _describe_message(message: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
+def _describe_message(message: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     text, role = _text(message.get("text")), _name(message.get("role"))
     if message.get("tool_calls") or message.get("reasoning"):
         yield from _describe_reply(message, role)
-    elif text.strip() and text.strip() in shown:
-        yield Block(f"  {role}: (the same text as above)", heading_style="dim", begins_entry=False)
     else:
-        shown.add(text.strip())
-        yield Block(f"  {role}:", text, indent="  > ", heading_style="dim", begins_entry=False)
+        shorter = _leave_out_prompt(text, shown)
+        shown.texts.add(text.strip())
+        yield Block(f"  {role}:", shorter, indent="  > ", heading_style="dim", begins_entry=False)
+
+
+def _leave_out_prompt(text: str, shown: ShownTexts) -> str:
+    """Return a text without the prompt in it, which is shown above."""
+    return text.replace(shown.prompt, "[prompt as above]", 1) if len(shown.prompt) >= _LONG else text
 
 
 def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
@@ -157,25 +201,25 @@ def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
         yield Block(f"  finish: {_name(reply['finish'])}", heading_style="yellow", begins_entry=False)
 
 
-def _describe_context(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_context(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[context]", _text(entry.get("text")), heading_style="bold yellow")
 
 
-def _describe_relay(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_relay(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[relay]", _text(entry.get("text")), heading_style="bold yellow")
 
 
-def _describe_full(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_full(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[full]", _text(entry.get("text")), heading_style="bold yellow")
 
 
-def _describe_format_error(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
-    shown.add(_text(entry.get("advice")).strip())
+def _describe_format_error(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
+    shown.texts.add(_text(entry.get("advice")).strip())
     heading = f"[format error] {_name(entry.get('name'))}"
     yield Block(heading, _text(entry.get("advice")), heading_style="bold yellow")
 
 
-def _describe_program(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_program(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     if entry.get("limit") is not None:
         how = f"ended at the limit {_text(entry['limit'])}"
     elif "exit_code" in entry:
@@ -190,18 +234,18 @@ def _describe_program(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Bl
             yield Block(f"[{name}]", _text(entry[name]), begins_entry=False)
 
 
-def _describe_reference(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
-    shown.add(_text(entry.get("observation")).strip())
+def _describe_reference(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
+    shown.texts.add(_text(entry.get("observation")).strip())
     yield Block("[reference]")
     yield Block(text=_text(entry.get("text")), indent="  $ ", style="cyan")
     yield Block(text=_text(entry.get("observation")))
 
 
-def _describe_terminal(_entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_terminal(_entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[terminal] a person typed here")
 
 
-def _describe_difference(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_difference(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     place = "" if entry.get("round") is None else f"round {_name(entry.get('round'))}, "
     place += f"{_name(entry.get('tool'))}, character {_name(entry.get('character'))}"
     yield Block(f"[first difference] {place}", heading_style="bold red")
@@ -214,7 +258,7 @@ def _describe_difference(entry: Mapping[str, Any], _shown: set[str]) -> Iterator
         yield Block(heading, _text(entry.get(name)), heading_style="dim", begins_entry=False)
 
 
-def _describe_mcp_server(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_mcp_server(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     """Yield the start of an MCP server, or a tool of it that is left out."""
     server = f"[mcp server {_name(entry.get('server'))}]"
     if "left_out" in entry:

@@ -173,6 +173,11 @@ class SandboxPool:
         """The number of live sandboxes, those that start included."""
         return self._count
 
+    @property
+    def memory_mb(self) -> int:
+        """The memory in MiB that all live sandboxes together may have."""
+        return self._memory_mb
+
     @contextlib.asynccontextmanager
     async def lease(
         self,

@@ -42,6 +42,10 @@ class Terminal:
         """Press keys. The guest keeps at most 64 KiB that the program has not read yet."""
         self._exchange.send({"verb": "type"}, data)
 
+    async def drain(self) -> None:
+        """Wait until the stream to the sandbox has taken most of the keys, so that memory stays bounded."""
+        await self._exchange.drain()
+
     def resize(self, rows: int, columns: int) -> None:
         """Change the size of the screen, in characters."""
         self._exchange.send({"verb": "resize", "rows": rows, "columns": columns})

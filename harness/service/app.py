@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from harness.errors import EngineUnavailableError, HarnessError, UsageError
 from harness.logger import get_logger
-from harness.service.access import admit
+from harness.service.access import admit, require_own_origin
 from harness.service.body import Bodies, read_json
 from harness.service.errors import (
     DrainingError,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _LOGGER = get_logger(__name__)
+# The time after the longest request in which a client must have taken its reply.
+_MARGIN_SECONDS = 60.0
 T = TypeVar("T")
 _LARGE_BODY_BYTES = 256 * 1024
 
@@ -96,6 +98,8 @@ class _Gate:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         address = str((scope.get("client") or ("unknown", 0))[0])
         try:
+            if scope["type"] == "websocket":
+                require_own_origin(headers)
             admission = admit(self._token, scope["path"], headers, address)
         except ServiceError as error:
             if scope["path"] not in self._public or scope["type"] != "http":
@@ -114,8 +118,9 @@ class _Gate:
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: ServiceError) -> None:
     if scope["type"] == "websocket":
         await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": error.code})
-        return
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": error.code})
+            return
     await _make_error_response(error)(scope, receive, send)
 
 
@@ -179,13 +184,15 @@ class _Endpoints:
         async with contextlib.AsyncExitStack() as stack:
             value: Any = None
             if operation.request is not None or operation.takes_bytes:
-                body = await stack.enter_async_context(self._bodies.read(headers, request.receive))
+                reading = self._bodies.read(headers, request.receive, is_json=operation.request is not None)
+                body = await stack.enter_async_context(reading)
                 value = body if operation.request is None else await _parse(operation.request, body)
             reply: Reply = await _run_until_gone(request.receive, operation.handle(value, call))
             match reply:
                 case StreamedReply():
                     # The memory of the body counts to the end of the stream.
-                    return _Streaming(reply, stack.pop_all(), end)
+                    seconds = service.settings.limits.request_seconds + _MARGIN_SECONDS
+                    return _Streaming(reply, stack.pop_all(), end, seconds)
                 case RawReply():
                     return Response(reply.content, reply.status, reply.headers, reply.media_type)
                 case None:
@@ -257,9 +264,14 @@ class _Streaming:
     """Sends the parts of a reply, and ends their iterator when the client goes away."""
 
     def __init__(
-        self, reply: StreamedReply, held: contextlib.AsyncExitStack, end: Callable[[int], None]
+        self,
+        reply: StreamedReply,
+        held: contextlib.AsyncExitStack,
+        end: Callable[[int], None],
+        seconds: float,
     ) -> None:
         self._reply = reply
+        self._seconds = seconds
         self._held = held
         self._end = end
         self.status_code = 200
@@ -267,10 +279,13 @@ class _Streaming:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 499
         try:
-            async with self._held:
-                await _run_until_gone(receive, self._send(send))
+            # Close the parts here, because the task that sends them may be cancelled before it starts.
+            async with self._held, contextlib.aclosing(self._reply.parts):  # type: ignore[type-var]
+                # A client that takes its reply too slowly must not hold a place for ever.
+                async with asyncio.timeout(self._seconds):
+                    await _run_until_gone(receive, self._send(send))
                 status = 200
-        except ClientGone:
+        except (ClientGone, TimeoutError):
             pass
         finally:
             self._end(status)
@@ -279,7 +294,6 @@ class _Streaming:
         media_type = self._reply.media_type.encode()
         headers = [(b"content-type", media_type), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        async with contextlib.aclosing(self._reply.parts) as parts:  # type: ignore[type-var]
-            async for part in parts:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+        async for part in self._reply.parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

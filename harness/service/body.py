@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
 
+Model = TypeVar("Model", bound=BaseModel)
+
+
 class Bodies:
     """Reads the bodies of all requests of a service, and bounds their memory together."""
 
@@ -27,8 +30,10 @@ class Bodies:
         self._held = 0
 
     @contextlib.asynccontextmanager
-    async def read(self, headers: Mapping[str, str], receive: Receive) -> AsyncIterator[bytes]:
-        """Yield the body of a request, whose memory counts in the block.
+    async def read(
+        self, headers: Mapping[str, str], receive: Receive, *, is_json: bool = True
+    ) -> AsyncIterator[bytes]:
+        """Yield the body of a request, whose memory counts in the block, with that of the values in its JSON.
 
         Raises ServiceError as soon as the body breaks a bound, so that the rest of it is not read.
         """
@@ -52,7 +57,8 @@ class Bodies:
                         if len(body) + len(piece) > most:
                             raise _refuse_size(most)
                         before = values.memory_bytes
-                        values.add(piece)
+                        if is_json:
+                            values.add(piece)
                         more = len(piece) + values.memory_bytes - before
                         held += more
                         self._hold(more)
@@ -79,7 +85,7 @@ class Bodies:
             )
 
 
-def read_json(model: type[BaseModel], body: bytes) -> BaseModel:
+def read_json(model: type[Model], body: bytes) -> Model:
     """Return the request in a body. Raises ServiceError that names the first fault and its place."""
     try:
         values: Any = parse_json(body)

@@ -19,14 +19,19 @@ from harness.service.errors import BusyError, ShareUsedError
 _NEWEST_SHARE = 0.05
 # The mean time of a request before the first one has ended, in seconds.
 FIRST_SECONDS = 0.05
+# A request that cannot be served must be refused within a second.
+RECONSIDER_SECONDS = 0.5
+# The estimate then must leave room for requests that take longer than the mean, because a refusal later than
+# this comes too late.
+_MARGIN = 1.5
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request in the line. `turn` is set once it may begin."""
+    """A request in the line. `turn` gets the time at which it begins."""
 
     client: str
-    turn: asyncio.Future[None]
+    turn: asyncio.Future[float]
 
 
 @dataclass(slots=True)
@@ -37,6 +42,8 @@ class _Client:
     round: int
     waiting: collections.deque[_Waiting] = field(default_factory=collections.deque)
     working: int = 0
+    # The sum of the times at which they began.
+    begun: float = 0.0
 
 
 class FairQueue:
@@ -50,6 +57,8 @@ class FairQueue:
         places: the requests that work at once.
         most: the requests that wait, of all clients.
         client_share: the share of `most` that a client may have while others wait, from 0 to 1.
+        reconsider_seconds: the time after which a waiting request that must be refused early looks at the
+            line again.
         clock: returns a time in seconds that never goes back.
     """
 
@@ -59,11 +68,13 @@ class FairQueue:
         *,
         most: int,
         client_share: float = 1.0,
+        reconsider_seconds: float = RECONSIDER_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._places = places
         self._most = most
         self._client_share = client_share
+        self._reconsider_seconds = reconsider_seconds
         self._clock = clock
         self._free = places
         # In the order in which they came.
@@ -73,6 +84,8 @@ class FairQueue:
         self._round = 0
         self._waiting = 0
         self._mean_seconds = FIRST_SECONDS
+        # The sum of the times at which the requests at work began.
+        self._begun = 0.0
 
     @property
     def waiting(self) -> int:
@@ -91,11 +104,19 @@ class FairQueue:
             return 0.0
         own = self._clients.get(client)
         length = (0 if own is None else len(own.waiting)) + requests - begin_at_once - 1
+        return self._estimate_behind(client, length)
+
+    def _estimate_behind(self, client: str, length: int) -> float:
+        """Return the seconds that a request with so many of its client's requests before it will wait."""
         # In each round of turns, every other client has at most one request served before this one's.
         ahead = length + sum(
             min(len(each.waiting), length + 1) for name, each in self._clients.items() if name != client
         )
-        return (ahead + 1) * self._mean_seconds / self._places
+        seconds = self._mean_seconds
+        if self.working:
+            # After a change to slower requests, none of them has ended yet.
+            seconds = max(seconds, self._clock() - self._begun / self.working)
+        return (ahead + 1) * seconds / self._places
 
     def require_room(self, client: str, *, wait_seconds: float, requests: int = 1) -> None:
         """Check that new requests of a client may wait, and that the last one begins within `wait_seconds`.
@@ -125,12 +146,16 @@ class FairQueue:
             )
 
     @contextlib.asynccontextmanager
-    async def enter(self, client: str, *, wait_seconds: float) -> AsyncIterator[float]:
+    async def enter(
+        self, client: str, *, wait_seconds: float, refuse_early: bool = False
+    ) -> AsyncIterator[float]:
         """Yield the seconds that the request waited, once it may work. The block is its work.
 
         Args:
             client: the client whose share the request uses.
             wait_seconds: the time that the request can wait.
+            refuse_early: refuse the request after half a second, too, if the line has become too slow for
+                it by then. Its client can try elsewhere, or again, before its own time is over.
 
         Raises:
             BusyError: if the wait would be longer than `wait_seconds`, at once where that can be foreseen.
@@ -138,17 +163,17 @@ class FairQueue:
         """
         started = self._clock()
         if self._free and not self._waiting:
-            self._begin(client)
+            begun = self._begin(client)
         else:
-            await self._wait(client, wait_seconds)
-        begun = self._clock()
+            begun = await self._wait(client, wait_seconds, refuse_early=refuse_early)
         try:
             yield begun - started
         finally:
             self._mean_seconds += _NEWEST_SHARE * (self._clock() - begun - self._mean_seconds)
-            self._end(client)
+            self._end(client, begun)
 
-    async def _wait(self, client: str, wait_seconds: float) -> None:
+    async def _wait(self, client: str, wait_seconds: float, *, refuse_early: bool) -> float:
+        """Return the time at which the request begins."""
         self.require_room(client, wait_seconds=wait_seconds)
         own = self._clients.setdefault(client, _Client(self._round))
         waiting = _Waiting(client, asyncio.get_running_loop().create_future())
@@ -156,7 +181,11 @@ class FairQueue:
         self._waiting += 1
         try:
             async with asyncio.timeout(wait_seconds):
-                await waiting.turn
+                if refuse_early:
+                    await asyncio.wait([waiting.turn], timeout=self._reconsider_seconds)
+                    if not waiting.turn.done():
+                        self._reconsider(waiting, wait_seconds - self._reconsider_seconds)
+                return await waiting.turn
         except BaseException as error:
             if waiting in own.waiting:
                 own.waiting.remove(waiting)
@@ -164,7 +193,7 @@ class FairQueue:
                 self._forget_if_idle(client)
             elif waiting.turn.done() and not waiting.turn.cancelled():
                 # The turn came at the same moment, so its place goes to the next request.
-                self._end(client)
+                self._end(client, waiting.turn.result())
             if isinstance(error, TimeoutError):
                 raise BusyError(
                     f"no sandbox became free within {wait_seconds:.1f} s",
@@ -172,16 +201,47 @@ class FairQueue:
                 ) from None
             raise
 
-    def _begin(self, client: str) -> None:
+    def _reconsider(self, waiting: _Waiting, left_seconds: float) -> None:
+        """Raise BusyError if a request that waits will not begin within `left_seconds`."""
+        own = self._clients[waiting.client]
+        if self._must_wait_for_own(own):
+            raise BusyError(
+                "the requests of this client that are at work take long, and other clients come first",
+                retry_seconds=left_seconds,
+            )
+        length = own.waiting.index(waiting)
+        expected = self._estimate_behind(waiting.client, length)
+        if expected * _MARGIN > left_seconds:
+            raise BusyError(
+                f"the queue has become slower and needs about {expected:.1f} s more, and this request can "
+                f"wait {left_seconds:.1f} s",
+                retry_seconds=max(0.0, expected - left_seconds),
+            )
+
+    def _must_wait_for_own(self, own: _Client) -> bool:
+        """Return whether a client is served only after its work, whose end cannot be foreseen."""
+        if not own.working or self._clock() - own.begun / own.working <= self._mean_seconds:
+            return False
+        return any(each.waiting and each.working < own.working for each in self._clients.values())
+
+    def _begin(self, client: str) -> float:
+        now = self._clock()
         self._free -= 1
+        self._begun += now
         own = self._clients.setdefault(client, _Client(self._round))
         own.working += 1
+        own.begun += now
         self._round = max(self._round, own.round)
         own.round += 1
+        return now
 
-    def _end(self, client: str) -> None:
+    def _end(self, client: str, begun: float) -> None:
         self._free += 1
-        self._clients[client].working -= 1
+        # Without work, no error of rounding is carried on.
+        self._begun = self._begun - begun if self.working else 0.0
+        own = self._clients[client]
+        own.working -= 1
+        own.begun = own.begun - begun if own.working else 0.0
         self._forget_if_idle(client)
         while self._free and self._waiting:
             self._serve_next()
@@ -196,8 +256,7 @@ class FairQueue:
         if waiting.turn.done():  # its client has gone
             self._forget_if_idle(name)
             return
-        self._begin(name)
-        waiting.turn.set_result(None)
+        waiting.turn.set_result(self._begin(name))
 
     def _forget_if_idle(self, client: str) -> None:
         own = self._clients.get(client)

@@ -121,7 +121,8 @@ async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
         rest = ends - time.monotonic() - request.run_timeout
         if failure is not None and rest <= 0:
             break
-        async with call.service.work(call.client, wait_seconds=min(wait_seconds, rest)):
+        waiting = min(wait_seconds, rest)
+        async with call.service.work(call.client, wait_seconds=waiting, refuse_early=True):
             try:
                 if request.language == "python" and not files and not request.fetch_files:
                     return await _run_program(request, call, ends)

@@ -12,16 +12,40 @@ from harness.sandbox.backends.base import Backend
 from harness.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from harness.service.operations import Operation
+    from harness.service.service import Service
 
 _LOGGER = get_logger(__name__)
 
 
 def list_operations() -> tuple[Operation, ...]:
     """Return all operations of the service. To add some, import their file here and list them."""
-    from harness.service import grade, rewards, run_code, status
+    from harness.service import grade, rewards, run_code, sandboxes, status
 
-    return (*grade.OPERATIONS, *rewards.OPERATIONS, *run_code.OPERATIONS, *status.OPERATIONS)
+    return (
+        *grade.OPERATIONS,
+        *rewards.OPERATIONS,
+        *run_code.OPERATIONS,
+        *sandboxes.OPERATIONS,
+        *status.OPERATIONS,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
+    """Yield the routes that are no operations: those of WebSockets and of the Model Context Protocol."""
+    from harness.service import openenv, sandbox_terminal
+    from harness.service.mcp_endpoints import open_mcp_endpoints
+    from harness.service.web_sockets import make_socket_route
+
+    async with open_mcp_endpoints(service) as mcp:
+        yield [
+            make_socket_route(sandbox_terminal.PATH, "terminal", service, sandbox_terminal.serve_terminal),
+            make_socket_route(openenv.PATH, "openenv", service, openenv.serve_openenv),
+            *mcp.list_routes(),
+        ]
 
 
 @contextlib.asynccontextmanager
@@ -59,7 +83,10 @@ async def run_service(
         ) from error
     operations = list_operations()
     operations += make_description_operations(operations)
-    async with open_service(settings, backend=backend, notify=_LOGGER.warning) as service:
-        app = make_service_app(service, token, operations)
+    async with (
+        open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
+        open_routes(service) as routes,
+    ):
+        app = make_service_app(service, token, operations, routes)
         async with serve(app, service, host=host, port=port) as url:
             yield url

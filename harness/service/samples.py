@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite, StdinSuite, read_submission
+from harness.environments import environment_spec
 from harness.errors import DataError, UsageError, unknown_name, unknown_task
 from harness.evaluation.grader import is_graded_by_text, require_text_grading
 from harness.evaluation.images_needed import list_images
@@ -29,28 +30,34 @@ class ServedBenchmark:
     benchmark: Benchmark
     # Its tasks by their ids.
     tasks: Mapping[str, Task]
-    # The images that the grading of texts needs.
+    # The images that its tasks need.
     images: tuple[str, ...]
 
 
 def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchmark]:
     """Return benchmarks by their names.
 
-    Raises UsageError for two of one name, and for one whose tasks all need an agent.
+    Raises UsageError for two of one name, and for one with no task that a client can attempt.
     """
     served: dict[str, ServedBenchmark] = {}
     for each in benchmarks:
         if each.name in served:
             raise UsageError(f"the benchmark '{each.name}' is named twice", hint="name each benchmark once")
-        gradable = [task for task in each.tasks if is_graded_by_text(each.references[task.id].target)]
-        if not gradable:
+        usable = [task for task in each.tasks if _is_usable(each, task)]
+        if not usable:
             raise UsageError(
-                f"the benchmark '{each.name}' has no task that a text can be graded for",
+                f"the benchmark '{each.name}' has no task that a client can attempt",
                 hint=f"run it: harness run -b {each.name}",
             )
         tasks = {task.id: task for task in each.tasks}
-        served[each.name] = ServedBenchmark(each, tasks, tuple(list_images(each, gradable)))
+        served[each.name] = ServedBenchmark(each, tasks, tuple(list_images(each, usable)))
     return served
+
+
+def _is_usable(benchmark: Benchmark, task: Task) -> bool:
+    """Return whether a text can be graded for a task, or an agent can act in its environment."""
+    has_environment = environment_spec(task.environment).open_environment is not None
+    return has_environment or is_graded_by_text(benchmark.references[task.id].target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,9 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
             lifespan="off",
-            ws_max_size=service.settings.limits.body_bytes,
+            ws_max_size=service.settings.limits.message_bytes,
+            # Compression would cost a window of memory for each connection.
+            ws_per_message_deflate=False,
         )
         server = _Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))

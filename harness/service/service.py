@@ -1,4 +1,4 @@
-"""The parts that all requests of a service share: the backend, the sandbox pool, the queue, the metrics."""
+"""The parts that all requests of a service share: the backend, the sandbox pool, the queue, the sessions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from harness.sandbox.reaper import remove_orphans, remove_run
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
 from harness.service.samples import ServedBenchmark, index_benchmarks
+from harness.service.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.shield import complete
 
@@ -37,6 +38,8 @@ class Service:
     grader: Grader
     # The benchmarks that clients may name.
     benchmarks: Mapping[str, ServedBenchmark]
+    # The sandboxes that clients hold from one request to the next.
+    sessions: SandboxSessions
     # The label of all of its containers.
     run_id: str
     # Set once the service takes no new requests.
@@ -68,12 +71,16 @@ class Service:
                 await self._idle.wait()
 
     @contextlib.asynccontextmanager
-    async def work(self, client: str, *, wait_seconds: float) -> AsyncIterator[None]:
+    async def work(
+        self, client: str, *, wait_seconds: float, refuse_early: bool = False
+    ) -> AsyncIterator[None]:
         """Hold one of the service's places for the block, after the wait in the queue.
 
-        Raises BusyError at once if the wait would be longer than `wait_seconds`, and ShareUsedError.
+        The arguments are those of `FairQueue.enter`. Raises BusyError at once if the wait would be longer
+        than `wait_seconds`, and ShareUsedError.
         """
-        async with self.queue.enter(client, wait_seconds=wait_seconds) as waited:
+        entering = self.queue.enter(client, wait_seconds=wait_seconds, refuse_early=refuse_early)
+        async with entering as waited:
             self.metrics.wait_seconds.observe(waited)
             yield
 
@@ -127,8 +134,10 @@ async def open_service(
             on_fault=metrics.faults.inc,
         )
         stack.push_async_callback(grader.close)
-        service = Service(settings, opened, pool, queue, metrics, grader, benchmarks, run_id)
+        sessions = await stack.enter_async_context(SandboxSessions(pool, settings.limits, metrics.faults.inc))
+        service = Service(settings, opened, pool, queue, metrics, grader, benchmarks, sessions, run_id)
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
         metrics.watch("harness_sandboxes", "Live sandboxes of the pool", lambda: pool.count)
+        metrics.watch("harness_sessions", "Sandboxes that clients hold", lambda: sessions.budget.count)
         yield service

@@ -15,6 +15,8 @@ class ServiceLimits:
 
     # The body of one request.
     body_bytes: int = 32 * MIB
+    # One message of a WebSocket.
+    message_bytes: int = MIB
     # The bodies of all requests under way, parsed values included.
     all_bodies_bytes: int = 256 * MIB
     # The time within which a client must have sent its body.
@@ -30,6 +32,14 @@ class ServiceLimits:
     # The live sandboxes that clients have opened (`/v1/sandboxes`), and those of one client.
     sessions: int = 64
     client_sessions: int = 32
+    # The share of the memory for sandboxes that those may have. The rest stays free for verdicts.
+    session_memory_share: float = 0.5
+    # The longest time that one of those may live.
+    session_seconds: float = 86_400.0
+    # The commands, file transfers and terminals that are under way in one of those.
+    session_requests: int = 16
+    # The files that are sent to clients at once, each of at most `body_bytes`.
+    file_replies: int = 8
     # The time that requests under way get after SIGTERM.
     drain_seconds: float = 30.0
 

@@ -37,6 +37,10 @@ def _make_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
+def _is_same(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode(), secret.encode())
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """The secrets of one viewer.
@@ -48,10 +52,29 @@ class Access:
     token: str = field(default_factory=_make_secret)
     session: str = field(default_factory=_make_secret)
     path: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(12)}")
+    # The tokens that open the page once.
+    _unused: set[str] = field(default_factory=set)
 
     def describe_url(self, origin: str) -> str:
         """Return the address that opens the viewer at an origin such as `http://127.0.0.1:8000`."""
-        return f"{origin}{self.path}/?token={self.token}"
+        return self._describe_url(origin, self.token)
+
+    def issue_url(self, origin: str) -> str:
+        """Return an address that opens the viewer once."""
+        token = _make_secret()
+        self._unused.add(token)
+        return self._describe_url(origin, token)
+
+    def take_token(self, given: str) -> bool:
+        """Return whether a token opens the page. A token that opens it once is used up."""
+        if _is_same(given, self.token):
+            return True
+        used = [token for token in self._unused if _is_same(given, token)]
+        self._unused.difference_update(used)
+        return bool(used)
+
+    def _describe_url(self, origin: str, token: str) -> str:
+        return f"{origin}{self.path}/?token={token}"
 
 
 class Guard:
@@ -72,7 +95,7 @@ class Guard:
             await _refuse(send, 405, "The viewer only reads.")
         elif headers.get("sec-fetch-site", "none") not in _OWN_SITES and not self._opens_page(scope, headers):
             await _refuse(send, 403, "Another site must not read the viewer.")
-        elif self._has_token(scope):
+        elif self._takes_token(scope):
             await self._app(scope, receive, _add_headers(send, self._make_cookie()))
         elif self._has_cookie(headers):
             await self._app(scope, receive, _add_headers(send))
@@ -83,12 +106,12 @@ class Guard:
         """Return whether the user follows a link to the page itself, which some other page may show."""
         return headers.get("sec-fetch-mode") == "navigate" and scope["path"] == f"{self._access.path}/"
 
-    def _has_token(self, scope: Scope) -> bool:
-        """Return whether the request is for the page itself and has the token."""
+    def _takes_token(self, scope: Scope) -> bool:
+        """Return whether the request is for the page itself and has a token that opens it."""
         if scope["path"] != f"{self._access.path}/":
             return False
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        return hmac.compare_digest(given.encode(), self._access.token.encode())
+        return self._access.take_token(given)
 
     def _has_cookie(self, headers: dict[str, str]) -> bool:
         try:
@@ -96,7 +119,7 @@ class Guard:
         except CookieError:
             return False
         given = "" if cookie is None else cookie.value
-        return hmac.compare_digest(given.encode(), self._access.session.encode())
+        return _is_same(given, self._access.session)
 
     def _make_cookie(self) -> bytes:
         return (

@@ -19,7 +19,7 @@ from harness.viewer.attempt_view import describe_attempt
 from harness.viewer.audit_view import describe_audit
 from harness.viewer.catalogue import Catalogue, RemovedRunError, UnknownRunError
 from harness.viewer.comparison_view import describe_comparison
-from harness.viewer.run_view import describe_run, list_facts, list_runs
+from harness.viewer.run_view import MOST_RUNS, describe_run, list_facts, list_runs
 from harness.viewer.transcript_follower import TranscriptFollowers
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class _Views:
 
     def by_name(self) -> dict[str, Callable[[Mapping[str, str]], Any]]:
         return {
-            "runs": lambda _parameters: list_runs(self._catalogue),
+            "runs": self._list_runs,
             "run": lambda parameters: describe_run(self._catalogue, _read(parameters, "run")),
             "manifest": lambda parameters: list_facts(self._find(parameters)),
             "attempts": self._list_attempts,
@@ -116,6 +116,12 @@ class _Views:
 
     def _find(self, parameters: Mapping[str, str], name: str = "run") -> Path:
         return self._catalogue.find_run(_read(parameters, name))
+
+    def _list_runs(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        first, number = (
+            _read_number(parameters, name, default) for name, default in (("first", 0), ("number", MOST_RUNS))
+        )
+        return list_runs(self._catalogue, parameters.get("search", "")[:200], first, number)
 
     def _list_attempts(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         index, indexed = self._catalogue.read_attempts(self._find(parameters))

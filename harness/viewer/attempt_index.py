@@ -1,19 +1,16 @@
 """An index of `attempts.jsonl`: a few columns of each record and its place, built while the file grows.
 
-A run may have a million records. Arrow decodes the columns of many lines at once, and a line that Arrow
-refuses is read as every other command reads it. Whole records stay in the file.
+A run may have a million records. Their columns are tables of Arrow, and whole records stay in the file.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,13 +23,12 @@ from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES
 from harness.inputs.files import MAX_LINE_BYTES, MIB
 from harness.text import escape_text
 from harness.types import AttemptRecord, Status
-from harness.viewer.record_columns import STATUSES, decode_records, describe_record, make_table
+from harness.viewer.record_columns import STATUSES, decode_record, make_table
 
 # Small enough that several parts fit into the time of one request.
-_PART_BYTES = 8 * MIB
+_PART_BYTES = 4 * MIB
 # A run under way adds few records at a time. So many small parts are joined.
 _MOST_PARTS = 64
-_NEWLINE = re.compile(b"\n")
 _PASSED = STATUSES.index(Status.PASSED)
 
 
@@ -62,6 +58,11 @@ class IndexedAttempts:
     def category_codes(self) -> tuple[NDArray[np.int64], pa.StringArray]:
         """The number of each record's category, and the categories by number. No category is ""."""
         return _encode(pc.fill_null(self.table["category"], ""))
+
+    @cached_property
+    def has_categories(self) -> bool:
+        """Whether any record has a category."""
+        return any(name for name in self.category_codes[1].to_pylist())
 
     @cached_property
     def latest(self) -> NDArray[np.int64]:
@@ -159,7 +160,8 @@ class AttemptIndex:
             with stream:
                 self._watch(stream.fileno())
                 while not self._is_complete:
-                    self._is_complete = not self._add_part(stream.fileno())
+                    has_part = self._add_part(stream.fileno())
+                    self._is_complete = not has_part or self._end == self.size
                     if time.monotonic() > until:
                         break
             return self._snapshot()
@@ -194,37 +196,26 @@ class AttemptIndex:
             if size > MAX_LINE_BYTES:
                 raise OSError(f"line {self._lines + 1:,} is longer than {MAX_LINE_BYTES:,} bytes")
             size *= 2
-        data = data[:length]
-        ends = np.fromiter((match.end() for match in _NEWLINE.finditer(data)), dtype=np.int64)
-        starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
-        # Several objects on a line, and lines without one, would part the rows from their places.
-        is_plain = bool(np.all(np.frombuffer(data, dtype=np.uint8)[starts] == ord("{")))
-        table = decode_records(data) if is_plain else None
-        if table is None or table.num_rows != len(starts):
-            table, starts = self._decode_lines(data, starts, ends)
-        self._tables.append(table)
-        self._offsets.append(starts + self._end)
-        self._end += length
-        self._lines += len(ends)
-        self._indexed = None
+        self._add_lines(data[:length])
         return True
 
-    def _decode_lines(
-        self, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Return the columns of lines of which Arrow refuses one. A line that is no record is left out."""
-        rows: list[dict[str, Any]] = []
-        kept: list[int] = []
-        for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True), start=1):
+    def _add_lines(self, data: bytes) -> None:
+        """Index whole lines. A line that is no record is left out."""
+        rows = []
+        offsets: list[int] = []
+        for line in data.split(b"\n")[:-1]:
+            self._lines += 1
             try:
-                row = describe_record(from_json(data[start:end]))
+                rows.append(decode_record(line))
             except (ValueError, TypeError, KeyError, OverflowError) as error:
-                place = f"{self._path}:{self._lines + number}"
+                place = f"{self._path}:{self._lines}"
                 self.problem = self.problem or f"{place}: is not an attempt record: {escape_text(str(error))}"
-                continue
-            rows.append(row)
-            kept.append(start)
-        return make_table(rows), np.array(kept, dtype=np.int64)
+            else:
+                offsets.append(self._end)
+            self._end += len(line) + 1
+        self._tables.append(make_table(rows))
+        self._offsets.append(np.array(offsets, dtype=np.int64))
+        self._indexed = None
 
     def _snapshot(self) -> IndexedAttempts:
         if len(self._tables) > _MOST_PARTS:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.audit.run import AUDIT
 from harness.errors import UsageError
-from harness.evaluation.run_names import RUNS, is_running, list_run_folders
+from harness.evaluation.run_names import RUNS, is_run_folder, is_running, list_run_folders
 from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, UNFINISHED
 from harness.reports.run_list import ListedRun, read_listed_run
 from harness.viewer.attempt_index import AttemptIndex, IndexedAttempts
@@ -43,6 +43,16 @@ class ViewedAudit:
     runs: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RunsAndAudits:
+    """The list at one moment."""
+
+    # The runs with their keys, the one that was started last first.
+    runs: Sequence[tuple[str, ListedRun]]
+    # The audits, the newest first.
+    audits: Sequence[ViewedAudit]
+
+
 class Catalogue:
     """The run folders in one folder, or those that the user named. Several threads may use it."""
 
@@ -50,9 +60,8 @@ class Catalogue:
         self.output_dir = output_dir or RUNS
         self._named = tuple(named)
         self._lock = threading.Lock()
-        # All runs that were ever seen, and the keys of those that the list shows.
+        # All runs that were ever seen.
         self._folders: dict[str, Path] = {}
-        self._shown: tuple[str, ...] = ()
         self._audits: dict[str, ViewedAudit] = {}
         self._listed: dict[str, tuple[_Signature, ListedRun]] = {}
         self._indexes: OrderedDict[Path, AttemptIndex] = OrderedDict()
@@ -62,20 +71,13 @@ class Catalogue:
         """Whether new runs join the list, because the user has named none."""
         return not self._named
 
-    def list_runs(self) -> list[tuple[str, ListedRun]]:
-        """Return the runs with their keys, the one that was started last first."""
-        self._look()
-        with self._lock:
-            folders = [(key, self._folders[key]) for key in self._shown]
-        runs = [(key, self.read_listed_run(key, folder)) for key, folder in folders if folder.is_dir()]
-        return sorted(runs, key=lambda each: (each[1].started_at or "", each[0]), reverse=True)
-
-    def list_audits(self) -> list[ViewedAudit]:
-        """Return the audits, the one with the last name first. A name begins with the time of the start."""
-        self._look()
-        with self._lock:
-            audits = [audit for audit in self._audits.values() if audit.folder.is_dir()]
-        return sorted(audits, key=lambda audit: audit.key, reverse=True)
+    def read_list(self) -> RunsAndAudits:
+        """Return the runs and audits that are there now, each with its key."""
+        shown, audits = self._look()
+        runs = [(key, self.read_listed_run(key, folder)) for key, folder in shown.items()]
+        runs.sort(key=lambda each: (each[1].started_at or "", each[0]), reverse=True)
+        # The name of an audit begins with the time of its start.
+        return RunsAndAudits(runs, sorted(audits.values(), key=lambda audit: audit.key, reverse=True))
 
     def find_run(self, key: str) -> Path:
         """Return the folder of a run. Raises UnknownRunError and RemovedRunError."""
@@ -128,42 +130,52 @@ class Catalogue:
         counts = indexed.count_statuses()
         return sum(number for status, number in counts.items() if status not in UNFINISHED)
 
-    def _look(self) -> None:
-        """Take the runs and audits that are there now into the list. A removed one stays known."""
+    def _look(self) -> tuple[Mapping[str, Path], Mapping[str, ViewedAudit]]:
+        """Return the runs and audits that are there now by their keys. A removed one stays known."""
         shown: dict[str, Path] = {}
         audits: dict[str, ViewedAudit] = {}
         of_audits: dict[str, Path] = {}
-        for folder in self._named or _list_folders(self.output_dir):
-            key = _make_key(folder, shown.keys() | audits.keys())
+        for key, folder in _make_keys(self._named) if self._named else _list_folders(self.output_dir):
             if (folder / AUDIT).is_file():
-                runs = {f"{key}/{_make_key(run)}": run for run in list_run_folders(folder)}
+                runs = {f"{key}/{_encode(run.name)}": run for run in list_run_folders(folder)}
                 audits[key] = ViewedAudit(key, folder, tuple(runs))
                 of_audits |= runs
-            else:
+            elif folder.is_dir():
                 shown[key] = folder
         with self._lock:
             self._folders |= shown | of_audits
             self._audits |= audits
-            self._shown = tuple(shown)
+        return shown, audits
 
 
-def _list_folders(output_dir: Path) -> Iterator[Path]:
-    yield from list_run_folders(output_dir)
+def _list_folders(output_dir: Path) -> list[tuple[str, Path]]:
+    """Return the folders of runs and audits with their keys, which are their names."""
     try:
         with os.scandir(output_dir) as entries:
-            yield from (Path(entry.path) for entry in entries if os.path.isfile(Path(entry.path) / AUDIT))
+            return [
+                (_encode(entry.name), Path(entry.path))
+                for entry in entries
+                if entry.is_dir() and (is_run_folder(entry.path) or os.path.isfile(f"{entry.path}/{AUDIT}"))
+            ]
     except OSError:
-        return
+        return []
 
 
-def _make_key(folder: Path, taken: Collection[str] = ()) -> str:
-    """Return a key that is not taken: the name of the folder, if need be with a number."""
-    name = folder.resolve().name.encode("utf-8", "backslashreplace").decode()
-    key, number = name, 1
-    while key in taken:
-        number += 1
-        key = f"{name} ({number})"
-    return key
+def _make_keys(folders: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return the folders that the user named with their keys: their names, if need be with a number."""
+    keys: dict[str, Path] = {}
+    for folder in folders:
+        name = _encode(folder.resolve().name)
+        key, number = name, 1
+        while key in keys:
+            number += 1
+            key = f"{name} ({number})"
+        keys[key] = folder
+    return [*keys.items()]
+
+
+def _encode(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _sign(folder: Path) -> _Signature:
@@ -171,7 +183,7 @@ def _sign(folder: Path) -> _Signature:
     found: list[object] = [is_running(folder)]
     for name in (MANIFEST, ATTEMPTS, SUMMARY):
         try:
-            facts = os.lstat(folder / name)
+            facts = os.lstat(f"{folder}/{name}")
             found.append((facts.st_ino, facts.st_size, facts.st_mtime_ns))
         except OSError:
             found.append(None)

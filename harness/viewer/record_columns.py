@@ -1,14 +1,21 @@
-"""The columns of attempt records that the viewer keeps, decoded from many lines at once by Arrow."""
+"""The columns of attempt records that the viewer keeps, decoded from lines of `attempts.jsonl`.
+
+The viewer must show the same records as every other command. So the same rules decide whether a line is a
+record. Only the parser differs: a fast one decodes the usual lines, and all others go to the usual one.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
+from pydantic_core import from_json as parse_fast
 
+from harness.evaluation.records import from_json, require_record
+from harness.inputs.json_text import MAX_DEPTH
 from harness.types import AttemptRecord, Status
 
 ERROR_CHARACTERS = 160
@@ -16,70 +23,73 @@ ERROR_CHARACTERS = 160
 
 STATUSES = tuple(Status)
 
-_REQUIRED = ("task_id", "attempt", "resolved", "status", "duration_seconds")
 _SCHEMA = pa.schema(
     [
         ("task_id", pa.string()),
         ("attempt", pa.int64()),
         ("category", pa.string()),
-        ("resolved", pa.bool_()),
-        ("status", pa.string()),
+        ("status", pa.int8()),
         ("score", pa.float64()),
         ("duration_seconds", pa.float64()),
         ("error", pa.string()),
     ]
 )
-_STATUS_NAMES = pa.array([status.value for status in STATUSES])
-_PASSED = STATUSES.index(Status.PASSED)
+_PLACES = {status.value: place for place, status in enumerate(STATUSES)}
+_pick = itemgetter("task_id", "attempt", "category", "status", "score", "duration_seconds", "error")
+_Row = tuple[str, int, str | None, int, float | None, float, str | None]
 
 
-def decode_records(data: bytes) -> pa.Table | None:
-    """Return the columns of lines, None if Arrow refuses one of them or finds no record in it."""
+def decode_record(line: bytes) -> _Row:
+    """Return the columns of the record in a line, for `make_table`.
+
+    Raises ValueError, TypeError, KeyError or OverflowError for a line that is no record.
+    """
+    row = _decode_fast(line)
+    return _describe(from_json(line)) if row is None else row
+
+
+def _decode_fast(line: bytes) -> _Row | None:
+    """Return the columns of the record in a line, None if the other parser must read it."""
     try:
-        table = pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowException, ValueError):
+        values = parse_fast(line, allow_inf_nan=False)
+        if not isinstance(values, dict) or not _is_plain(values.values(), MAX_DEPTH - 1):
+            return None
+        require_record(values)
+    except (ValueError, TypeError, KeyError):
         return None
-    if any(table[name].null_count for name in _REQUIRED):
-        return None
-    # Arrow reads NaN and Infinity, which no record may have.
-    if not all(_is_finite(table[name]) for name in ("score", "duration_seconds")):
-        return None
-    reduced = _reduce(table)
-    passed = pc.equal(reduced["status"], _PASSED)
-    is_sound = not reduced["status"].null_count and pc.all(pc.equal(passed, table["resolved"])).as_py()
-    return reduced if is_sound or not table.num_rows else None
+    task_id, attempt, category, status, score, seconds, error = _pick(values)
+    return task_id, attempt, category, _PLACES[status], score, seconds, _cut(error)
 
 
-def _is_finite(column: pa.ChunkedArray) -> bool:
-    return bool(pc.all(pc.is_finite(column), min_count=0).as_py())
+def _is_plain(values: Any, depth: int) -> bool:
+    """Return whether both parsers accept the values.
+
+    The fast one also takes deeper values, integers with more digits, and floats that are infinite.
+    """
+    for value in values:
+        kind = type(value)
+        if kind is int:
+            is_plain = -(2**63) <= value < 2**63
+        elif kind is float:
+            is_plain = math.isfinite(value)
+        elif kind is dict:
+            is_plain = depth > 0 and _is_plain(value.values(), depth - 1)
+        else:
+            is_plain = kind is not list or (depth > 0 and _is_plain(value, depth - 1))
+        if not is_plain:
+            return False
+    return True
 
 
-def _reduce(table: pa.Table) -> pa.Table:
-    """Return the columns that the index keeps. A status that nobody knows is null."""
-    return pa.table(
-        {
-            "task_id": table["task_id"],
-            "attempt": table["attempt"],
-            "category": table["category"],
-            "status": pc.index_in(table["status"], _STATUS_NAMES).cast(pa.int8()),
-            "score": table["score"],
-            "duration_seconds": table["duration_seconds"],
-            "error": pc.utf8_slice_codeunits(table["error"], 0, ERROR_CHARACTERS),
-        }
-    )
+def make_table(rows: Sequence[_Row]) -> pa.Table:
+    """Return the columns of records that `decode_record` has decoded."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.table(arrays, schema=_SCHEMA)
 
 
-def make_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Return the columns of records that `describe_record` has described."""
-    return _reduce(pa.Table.from_pylist(list(rows), schema=_SCHEMA))
-
-
-def describe_record(record: AttemptRecord) -> dict[str, Any]:
-    """Return the columns of a record, for `make_table`.
+def _describe(record: AttemptRecord) -> _Row:
+    """Return the columns of a record.
 
     Half a surrogate pair, which Arrow cannot hold, becomes an escape. Raises OverflowError for a number of an
     attempt that needs more than 64 bits.
@@ -90,13 +100,16 @@ def describe_record(record: AttemptRecord) -> dict[str, Any]:
     def encode(text: str | None) -> str | None:
         return None if text is None else text.encode("utf-8", "backslashreplace").decode()
 
-    return {
-        "task_id": encode(record.task_id),
-        "attempt": record.attempt,
-        "category": encode(record.category),
-        "resolved": record.resolved,
-        "status": record.status.value,
-        "score": None if record.score is None else float(record.score),
-        "duration_seconds": float(record.duration_seconds),
-        "error": encode(record.error),
-    }
+    return (
+        record.task_id.encode("utf-8", "backslashreplace").decode(),
+        record.attempt,
+        encode(record.category),
+        _PLACES[record.status],
+        None if record.score is None else float(record.score),
+        float(record.duration_seconds),
+        encode(_cut(record.error)),
+    )
+
+
+def _cut(error: str | None) -> str | None:
+    return None if error is None else error[:ERROR_CHARACTERS]

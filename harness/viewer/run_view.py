@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.evaluation.run_files import list_run_files
+from harness.evaluation.run_files import list_run_files, open_run_file
+from harness.evaluation.run_state import count_statuses
 from harness.evaluation.store import TRANSCRIPTS, UNFINISHED, read_manifest, transcript_name
+from harness.inputs.files import MAX_DATA_BYTES, MIB
+from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import duration, percent, tampering
 from harness.reports.headline import describe_headline, list_scores
 from harness.reports.html_attempts import flatten
@@ -27,15 +32,32 @@ from harness.viewer.catalogue import Catalogue
 # More tasks, categories or facts than a reader looks through.
 _MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
 _FACT_CHARACTERS = 2000
+# The attempts under way whose transcripts are opened, and the longest first entry that is read.
+_MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
+MOST_RUNS = 200
+"""The most runs of one range."""
 
 
-def list_runs(catalogue: Catalogue) -> dict[str, Any]:
-    """Return the entries of all runs and audits."""
+def list_runs(
+    catalogue: Catalogue, search: str = "", first: int = 0, number: int = MOST_RUNS
+) -> dict[str, Any]:
+    """Return a range of the runs in which all words of a search occur, and all audits."""
+    listed = catalogue.read_list()
+    words = search.lower().split()
+    found = [(key, run) for key, run in listed.runs if _has_words(run, words)] if words else listed.runs
     return {
-        "place": escape_text(str(catalogue.output_dir)) if catalogue.is_open else "",
-        "runs": [_describe_listed(key, run) for key, run in catalogue.list_runs()],
-        "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in catalogue.list_audits()],
+        "place": escape_text(f"{catalogue.output_dir}/") if catalogue.is_open else "",
+        "all": len(listed.runs),
+        "found": len(found),
+        "runs": [_describe_listed(key, run) for key, run in found[first : first + min(number, MOST_RUNS)]],
+        "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in listed.audits],
     }
+
+
+def _has_words(run: ListedRun, words: Sequence[str]) -> bool:
+    texts = (run.name, run.benchmark, run.agent, run.model, run.state)
+    whole = " ".join(text or "" for text in texts).lower()
+    return all(word in whole for word in words)
 
 
 def _describe_listed(key: str, run: ListedRun) -> dict[str, Any]:
@@ -87,7 +109,14 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         "warning": tampering(summary.integrity),
         "problems": [escape_text(text) for text in problems],
         "figures": [(escape_terminal(label), escape_terminal(text, 1000)) for label, text in figures],
+        # The attempts with a record, by which the list is filtered.
         "statuses": {status.value: number for status, number in indexed.count_statuses().items()},
+        # All planned attempts, as the reports count them.
+        "status_counts": [
+            {"key": each.key, "label": each.label.replace("_", " "), "number": each.number}
+            for each in count_statuses(summary, is_running=listed.state == "running")
+        ],
+        "has_categories": indexed.has_categories,
         "categories": [*_list_categories(indexed)],
         "attempts": len(indexed.latest),
         "index": _describe_index(index),
@@ -169,11 +198,34 @@ def _list_under_way(folder: Path, indexed: IndexedAttempts) -> Iterator[dict[str
     except OSError:
         return
     ended = _list_ended(indexed)
+    found = []
     for name in names:
         stem, _, number = name.removesuffix(".jsonl").rpartition("-")
         if stem in stems and number.isdecimal() and (stems[stem], int(number)) not in ended:
-            task_id = stems[stem]
-            yield {"task_id": task_id, "name": escape_text(task_id), "attempt": int(number)}
+            found.append((stems[stem], int(number), name))
+    now = time.time()
+    for place, (task_id, attempt, name) in enumerate(found):
+        seconds = _measure_ages(folder, name, now) if place < _MOST_AGES else (None, None)
+        yield {
+            "task_id": task_id,
+            "name": escape_text(task_id),
+            "attempt": attempt,
+            "seconds": seconds[0],
+            "quiet_seconds": seconds[1],
+        }
+
+
+def _measure_ages(folder: Path, name: str, now: float) -> tuple[float | None, float | None]:
+    """Return the seconds since the first and since the last entry of a transcript, None if not known."""
+    try:
+        with open_run_file(folder, f"{TRANSCRIPTS}/{name}", max_bytes=MAX_DATA_BYTES) as stream:
+            changed = os.fstat(stream.fileno()).st_mtime
+            first = parse_json(stream.readline(_FIRST_ENTRY_BYTES), allow_nan=True)
+    except (OSError, BrokenJSONError):
+        return None, None
+    began = first.get("time") if isinstance(first, dict) else None
+    age = now - began if isinstance(began, float) and 0 <= began <= now else None
+    return age, max(now - changed, 0.0)
 
 
 def _list_ended(indexed: IndexedAttempts) -> set[tuple[str, int]]:

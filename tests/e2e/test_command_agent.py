@@ -216,7 +216,7 @@ async def test_a_program_without_a_submission_is_an_error_of_the_agent(
     ("script", "command", "remark"),
     [
         pytest.param("echo log >&2", {}, "the program printed nothing; ", id="stdout"),
-        pytest.param("echo x; harness-submit ''", {}, "the program handed in an empty answer; ", id="submit"),
+        pytest.param("echo x; harness-submit ''", {}, "the program submitted an empty answer; ", id="submit"),
         pytest.param("touch x", {"submission_file": "x"}, '"x" is empty; ', id="file"),
     ],
 )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import socket
+import stat
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -32,6 +36,32 @@ def test_the_printed_address_opens_the_runs_until_a_signal_ends_the_viewer(
     process.send_signal(number)
     rest, errors = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, rest, errors) == (128 + number, "", "")
+
+
+def test_the_browser_gets_a_private_file_whose_link_opens_the_page_once(
+    finished: FinishedRun, harness: Harness
+) -> None:
+    browser, opened = harness.folder / "browser", harness.folder / "opened"
+    os.mkfifo(opened)
+    browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{opened}"\n')
+    browser.chmod(0o700)
+    command = ("view", finished.folder.path, "--open")
+    process = harness.start(*command, env={**NO_ENGINE, "BROWSER": str(browser)})
+    assert process.stdout is not None
+    printed = process.stdout.readline().strip()
+    (argument,) = opened.read_text().splitlines()
+    page = Path(urlsplit(argument).path)
+    assert "token" not in argument
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    match = re.search('url=(.*?)"', page.read_text())
+    assert match is not None
+    link = match[1]
+    assert [requests.get(link, timeout=60).status_code for _ in range(2)] == [200, 401]
+    assert [requests.get(printed, timeout=60).status_code for _ in range(2)] == [200, 200]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=HANG_SECONDS)
+    assert not page.parent.exists()
 
 
 def test_only_named_runs_are_shown(finished: FinishedRun, harness: Harness) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -273,6 +274,29 @@ def test_the_manifest_opens_below_the_run(viewer: Viewer) -> None:
 def test_a_new_run_joins_the_list(viewer: Viewer, runs: Path) -> None:
     write_run(runs / "newest", [make_record(0)])
     expect(viewer.page.get_by_role("link", name="newest")).to_be_visible()
+
+
+def test_long_lists_of_runs_have_pages(viewer: Viewer, runs: Path) -> None:
+    for number in range(201):
+        write_run(runs / f"more-{number:03}", [make_record(0)], started_at="2026-07-01T10:00:00Z")
+    viewer.expect_found("203 of 203")
+    expect(viewer.page.get_by_text("1 to 200", exact=True)).to_be_visible()
+    viewer.page.keyboard.press("n")
+    expect(viewer.page.get_by_role("link", name="more-000")).to_be_visible()
+    viewer.page.get_by_label("search").fill("more-2")
+    viewer.expect_found("1 of 203")
+
+
+def test_attempts_under_way_have_an_age_and_the_run_the_time_that_is_left(viewer: Viewer, runs: Path) -> None:
+    live = write_run(runs / "live", [make_record(0, category=None)], planned=3, is_finished=False)
+    with closing(RunStore(live)):
+        add_entries(live, 0, {**make_prompt("solve it"), "time": time.time() - 100}, attempt=1)
+        viewer.go("#/run?run=live")
+        expect(viewer.page.get_by_role("listitem").filter(has_text="Task/0 #1 for 1 min")).to_be_visible()
+        expect(viewer.page.locator(".legend")).to_have_text("passed 1to come 2")
+        expect(viewer.page.locator(".attempts-table th.category")).to_be_hidden()
+        add_records(live, make_record(1, category=None))
+        expect(viewer.page.get_by_text("at the pace since this page was opened")).to_be_visible()
 
 
 def test_a_run_under_way_is_followed_to_its_end(viewer: Viewer, runs: Path) -> None:

@@ -69,6 +69,11 @@ def _counter(client: APIClient, container: str) -> Callable[[], float]:
     raise CannotMeasure("the control group of the container cannot be read: run this as root")
 
 
+def read_processor_seconds(client: APIClient, container: str) -> float:
+    """Return the processor seconds that a running container has used. Raises CannotMeasure."""
+    return _counter(client, container)()
+
+
 def forked(data: str) -> list[float]:
     """Return the processor seconds of a fork for each canonical solution, with this process's share."""
     programs = [

@@ -12,6 +12,7 @@ import memory_growth
 import model_waits
 import processor_time
 import relayed
+import service_runs
 import stored_attempts
 import viewed_attempts
 import worlds
@@ -49,6 +50,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *stored_attempts.MEASUREMENTS,
     *viewed_attempts.MEASUREMENTS,
     *large_run.MEASUREMENTS,
+    *service_runs.MEASUREMENTS,
     Measurement("many-attempts", (MANY_ATTEMPTS, GROWTH), _many_attempts),
 )
 # The order of the table: first the figures by which the project is judged.
@@ -59,6 +61,8 @@ BAR = (
     further_sample.FURTHER,
     livecodebench_runs.OFFICIAL,
     *acting.TOOLS.values(),
+    service_runs.RUN_CODE,
+    service_runs.GRADE,
 )
 
 

@@ -60,7 +60,15 @@ def test_lines_are_safe() -> None:
 
 @pytest.mark.parametrize(
     "library",
-    ["openai._base_client", "httpx2", "httpcore2.http11", "docker.api", "urllib3", "mcp.client", "asyncio"],
+    [
+        "openai._base_client",
+        "httpx2",
+        "httpcore2.http11",
+        "docker.api",
+        "urllib3",
+        "mcp.client",
+        "docker.transport",
+    ],
 )
 def test_no_library_writes_a_secret_to_the_terminal_or_the_log(library: str, tmp_path: Path) -> None:
     shown: list[str] = []
@@ -83,3 +91,14 @@ def test_the_loggers_of_the_process_are_as_before() -> None:
     before = [(logger.level, list(logger.handlers)) for logger in loggers]
     show_samples(2)
     assert [(logger.level, list(logger.handlers)) for logger in loggers] == before
+
+
+@pytest.mark.parametrize("library", ["asyncio", "docker.auth", "docker.utils.config"])
+def test_details_of_a_library_that_are_about_no_request_are_hidden(library: str) -> None:
+    shown: list[str] = []
+    logger = logging.getLogger(library)
+    with show_log(2, shown.append, SecretFilter([])):
+        logger.debug("Using selector: EpollSelector")
+        logger.warning("slow callback")
+    assert [line.partition(" ")[2] for line in shown] == [f"WARNING {library}: slow callback"]
+    assert not logging.getLogger("asyncio").level

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from streamed_events import stream_completion
 
 from harness.relay import exchange as exchange_module
-from harness.relay import http_protocol
+from harness.relay import http_protocol, serving
 from harness.relay.app import make_relay_app
 from harness.relay.exchange import Answer
 from harness.relay.serving import serve_app
@@ -206,6 +206,30 @@ async def test_connections_beyond_the_bound_are_closed(relay: Relay) -> None:
             server.accept(theirs)
         answers = [read_status(await exchange(ours, request())) for ours, _ in reversed(pairs)]
     assert answers == [0, 200, 200]
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST /v1"])
+async def test_a_full_server_closes_the_connection_that_has_waited_longest(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr(serving, "WAIT_IF_FULL_SECONDS", 0.0)
+    app = make_relay_app(TOKEN, model=relay.session, mcp=None)
+    loop = asyncio.get_running_loop()
+    async with serve_app(app, max_connections=2) as server:
+        waiting = []
+        for _ in range(2):
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            server.accept(theirs)
+            await loop.sock_sendall(ours, begun)
+            waiting.append(ours)
+        await asyncio.sleep(0.01)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        server.accept(theirs)
+        assert read_status(await exchange(ours, request())) == 200
+        assert await exchange(waiting[0], b"") == b""
+        assert read_status(await exchange(waiting[1], request()[len(begun) :])) == 200
 
 
 async def test_a_defect_of_harness_shows_the_client_nothing_of_the_host(

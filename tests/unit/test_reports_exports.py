@@ -262,7 +262,7 @@ def test_markdown_begins_with_the_result(tmp_path: Path) -> None:
         "**50.0 % resolved (95 % interval 9.5 % to 90.5 %, Wilson): 1 of 2 tasks, by one attempt at each**"
     )
     assert any("48 tokens in, 9 out, cost 0.08" in line for line in lines)
-    assert "| `t/2 #1` | failed | `assert 1 == 2\\nthe second line` |" in lines
+    assert "| `t/2` | failed | `assert 1 == 2\\nthe second line` |" in lines
 
 
 def test_hostile_text_in_markdown_stays_in_its_code_span(tmp_path: Path) -> None:

@@ -111,6 +111,12 @@ def test_the_page_is_well_formed_and_complete() -> None:
         assert text in page.text
 
 
+def test_the_duration_is_plain_text() -> None:
+    page = render_html(manifest=MANIFEST, summary=summary_of(3), attempts=synthetic(3), duration_seconds=61.7)
+    assert "<strong>1 min 02 s</strong>" in page
+    assert r"\xa0" not in page
+
+
 def test_the_page_loads_nothing_and_runs_only_our_script() -> None:
     page = Page(render())
     assert {tag for tag, _ in page.elements}.isdisjoint({"link", "img", "iframe", "object", "base", "form"})

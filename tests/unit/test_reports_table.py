@@ -122,9 +122,31 @@ def test_few_unresolved_attempts_are_listed_infra_errors_first() -> None:
     passed = replace(FAILED, task_id="passed one", resolved=True, status=Status.PASSED)
     text = shown(attempts=[passed] * 3 + [FAILED] * 30 + [lost])
     lines = text[text.index("unresolved (10 of 31)") :].splitlines()
-    assert lines[1].split() == ["lost", "#3", "infra_error", "engine", "gone"]
+    assert lines[1].split() == ["lost", "infra_error", "engine", "gone"]
     assert text.count("mbpp/11") == 9
     assert "passed one" not in text
+
+
+def test_several_attempts_at_a_task_are_one_row_with_their_number() -> None:
+    def make(task: str, *statuses: Status) -> list[AttemptRecord]:
+        return [
+            replace(FAILED, task_id=task, attempt=number, status=status, resolved=status is Status.PASSED)
+            for number, status in enumerate(statuses)
+        ]
+
+    attempts = [
+        *make("a", Status.FAILED, Status.PASSED),
+        *make("b", Status.PASSED, Status.PASSED),
+        *make("c", Status.PASSED, Status.FAILED),
+        *make("d", Status.FAILED, Status.INFRA_ERROR),
+    ]
+    text = shown(replace(SUMMARY, total=4, resolved=2, attempts=8), attempts=attempts)
+    lines = text[text.index("\nunresolved ") :].splitlines()[2:5]
+    assert [line.split()[:5] for line in lines] == [
+        ["d", "(0", "of", "2)", "infra_error"],
+        ["a", "(1", "of", "2)", "failed"],
+        ["c", "(1", "of", "2)", "failed"],
+    ]
 
 
 def test_the_first_attempts_and_the_mean_of_all_attempts_have_different_names() -> None:

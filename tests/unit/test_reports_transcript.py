@@ -76,13 +76,13 @@ def test_every_long_text_is_cut_and_names_the_file_that_has_the_whole(tmp_path: 
         {"prompt": long},
         {**CALL, "arguments": {"command": long}, "observation": long},
         {**CALL, "arguments": {"comand": long}, "refused": True},
-        {"output": long},
+        {"output": "o" * 1_000_000},
         {"error": long, "traceback": long},
         {
             **MODEL,
             "parameters": {"stop": [long]},
             "tools": [long],
-            "messages": [{"role": "user", "text": long + "y"}],
+            "messages": [{"role": "user", "text": "y" * 1_000_000}],
             "reply": {"text": long, "tool_calls": [{"name": long, "arguments": long}], "refusal": long},
         },
         {"kind": "context", "text": long},
@@ -169,7 +169,7 @@ def test_a_request_shows_its_new_messages_and_its_reply(tmp_path: Path) -> None:
   parameters: {"temperature": 0}
   system:
   > Use a tool.
-  user: (the same text as above)
+  user: as above
   reasoning:
   | ...
   reply:
@@ -200,10 +200,39 @@ def test_an_observation_that_goes_to_the_model_is_shown_once(tmp_path: Path) -> 
     assert text.count("| a\n") == 1
     assert text.endswith("""
 [request 2]  (from the cache, tokens unknown, 0 s)
-  tool: (the same text as above)
+  tool: as above
   refusal:
   | I will not.
 """)
+
+
+def test_a_message_that_has_the_prompt_in_it_shows_only_the_rest(tmp_path: Path) -> None:
+    prompt = "Count the files. " * 20
+    asked = {
+        "kind": "model",
+        "request": 1,
+        "messages": [{"role": "user", "text": f"{prompt}Reply with a number."}],
+    }
+    kept(tmp_path, {"prompt": prompt}, asked)
+    text = shown(tmp_path)
+    assert text.count("Count the files.") == 20
+    assert "  user:\n  > [prompt as above] Reply with a number.\n" in text
+
+
+def test_a_reply_that_goes_back_to_the_model_is_shown_once(tmp_path: Path) -> None:
+    calls = [{"id": "c1", "name": "bash", "arguments": "{}"}]
+    first = {
+        "kind": "model",
+        "request": 1,
+        "messages": [],
+        "reply": {"text": "Let me look.", "tool_calls": calls},
+    }
+    back = {"role": "assistant", "text": "Let me look.", "tool_calls": calls}
+    messages = [back, {"role": "tool", "text": "a"}, {"role": "tool", "text": "b"}]
+    kept(tmp_path, first, {"kind": "model", "request": 2, "messages": messages, "reply": {"text": "done"}})
+    text = shown(tmp_path)
+    assert text.count("Let me look.") == 1
+    assert "  assistant: as above\n  tool:\n  > a\n" in text
 
 
 def test_reasoning_is_dimmed_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -391,6 +391,7 @@ OTHERS = {
     "reports/html.py": "the style sheet",
     "reports/imports/inspect.py": "a log that the user names",
     "reports/imports/lm_eval.py": "a log that the user names",
+    "viewer/browser.py": "a new private file",
     "audit/attack_file.py": "an attack that is a part of harness",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.service.access import admit, make_token, require_usable_token
+from harness.service.access import admit, make_token, require_own_origin, require_usable_token
 from harness.service.errors import ServiceError
 
 TOKEN = "a-token-of-forty-three-characters-0123456789"
@@ -53,3 +53,15 @@ def test_a_random_token_is_usable() -> None:
 def test_a_weak_or_unsendable_token_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match="the token has"):
         require_usable_token(token)
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "null", "", "http://host:8600.evil.example"])
+def test_a_page_of_another_site_opens_no_web_socket(origin: str) -> None:
+    with pytest.raises(ServiceError) as refused:
+        require_own_origin({"host": "host:8600", "origin": origin})
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("headers", [{}, {"origin": "http://host:8600"}], ids=["no page", "own page"])
+def test_a_program_and_an_own_page_open_web_sockets(headers: dict[str, str]) -> None:
+    require_own_origin({"host": "host:8600", **headers})

@@ -183,6 +183,57 @@ async def test_the_estimate_grows_with_the_time_of_requests() -> None:
         assert queue.estimate_wait("b") == pytest.approx(2.0, rel=0.01)
 
 
+async def test_the_estimate_counts_work_that_takes_longer_than_before() -> None:
+    now = 0.0
+    queue = FairQueue(1, most=10, clock=lambda: now)
+    async with queue.enter("a", wait_seconds=60.0):
+        now += 3.0
+        assert queue.estimate_wait("b") == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("refuse_early", "refused"), [(True, True), (False, False)])
+async def test_only_a_request_that_asks_for_it_is_refused_early_when_the_line_becomes_slow(
+    refuse_early: bool, refused: bool
+) -> None:
+    now = 0.0
+    queue = FairQueue(1, most=10, reconsider_seconds=0.001, clock=lambda: now)
+
+    async def wait() -> None:
+        async with queue.enter("b", wait_seconds=1.0, refuse_early=refuse_early):
+            pass
+
+    async with queue.enter("a", wait_seconds=60.0):
+        waiting = asyncio.create_task(wait())
+        await let_all_run()
+        now += 5.0
+        await asyncio.wait([waiting], timeout=0.02)
+        assert waiting.done() == refused
+    if refused:
+        with pytest.raises(BusyError, match="has become slower"):
+            await waiting
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert (queue.working, queue.waiting) == (0, 0)
+
+
+async def test_a_request_behind_slow_work_of_its_own_client_is_refused_early_if_others_come_first() -> None:
+    now = 0.0
+    queue = FairQueue(1, most=10, reconsider_seconds=0.001, clock=lambda: now)
+
+    async def wait(client: str, *, refuse_early: bool) -> None:
+        async with queue.enter(client, wait_seconds=60.0, refuse_early=refuse_early):
+            pass
+
+    async with queue.enter("a", wait_seconds=60.0):
+        other = asyncio.create_task(wait("b", refuse_early=False))
+        own = asyncio.create_task(wait("a", refuse_early=True))
+        await let_all_run()
+        now += 1.0
+        with pytest.raises(BusyError, match="other clients come first"):
+            await own
+    await other
+    assert (queue.working, queue.waiting) == (0, 0)
+
+
 async def test_a_client_that_leaves_after_each_request_gets_no_more_than_its_turn() -> None:
     async with open_line(1) as line:
         for name in ("z-0", "a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "leaver-0"):

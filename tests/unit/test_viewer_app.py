@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,15 @@ def test_the_token_opens_the_page_and_sets_a_cookie(stranger: TestClient) -> Non
     cookie = response.headers["set-cookie"]
     assert cookie == "harness-view=the-session; Path=/view/; HttpOnly; SameSite=Strict"
     assert stranger.get("/view/api/runs").status_code == 200
+
+
+def test_an_issued_token_opens_the_page_once(runs: Path) -> None:
+    access = Access()
+    app = make_viewer_app(Catalogue(runs), access)
+    first, second = access.issue_url(ORIGIN), access.issue_url(ORIGIN)
+    codes = [TestClient(app, base_url=ORIGIN).get(url).status_code for url in (first, first, second)]
+    assert codes == [200, 401, 200]
+    assert access.token not in first
 
 
 @pytest.mark.parametrize(
@@ -129,6 +140,36 @@ def test_a_finished_run_is_listed_with_its_result(client: TestClient) -> None:
     assert (run["key"], run["state"], run["rate"], run["resolved"]) == ("a", "finished", "25.0 %", "1 of 4")
 
 
+def test_the_runs_come_by_range_and_search(client: TestClient, runs: Path) -> None:
+    for name in ("b", "c"):
+        write_run(runs / name, [make_record(0)], agent=f"agent of {name}")
+    page = ask(client, "runs", first=1, number=1)
+    assert ([run["key"] for run in page["runs"]], page["found"], page["all"]) == (["b"], 3, 3)
+    page = ask(client, "runs", search="AGENT c")
+    assert ([run["key"] for run in page["runs"]], page["found"], page["all"]) == (["c"], 1, 3)
+
+
+def test_only_a_run_whose_files_have_changed_is_read_again(
+    client: TestClient, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        write_run(runs / f"run-{number}", [make_record(0)])
+    ask(client, "runs")
+    opened = []
+
+    def note(path: Any, *arguments: Any, **options: Any) -> int:
+        opened.append(str(path))
+        return open_file(path, *arguments, **options)
+
+    open_file = os.open
+    monkeypatch.setattr(os, "open", note)
+    ask(client, "runs")
+    assert [path for path in opened if path.endswith((".json", ".jsonl"))] == []
+    add_records(runs / "run-7", make_record(1))
+    ask(client, "runs")
+    assert opened.count("manifest.json") == 1
+
+
 def test_a_broken_run_is_listed_with_the_reason(client: TestClient, runs: Path) -> None:
     (runs / "b").mkdir()
     (runs / "b" / "manifest.json").write_text("{")
@@ -143,6 +184,36 @@ def test_the_page_of_a_run_begins_with_its_headline(client: TestClient) -> None:
     assert run["statuses"] == {"passed": 2, "failed": 2, "timeout": 2, "memory_limit": 2}
     assert [row["name"] for row in run["categories"]] == ["graphs", "strings"]
     assert run["index"]["is_complete"]
+
+
+def test_a_live_run_counts_attempts_to_come_and_has_the_ages_of_those_under_way(
+    client: TestClient, runs: Path
+) -> None:
+    live = write_run(runs / "live", [make_record(task) for task in range(3)], planned=9, is_finished=False)
+    path = add_entries(live, 1, {**make_prompt("solve it"), "time": time.time() - 100}, attempt=1)
+    os.utime(path, (time.time() - 40,) * 2)
+    with closing(RunStore(live)):
+        run = ask(client, "run", run="live")
+    assert [(each["label"], each["number"]) for each in run["status_counts"]] == [
+        *(("passed", 1), ("failed", 1), ("timeout", 1), ("to come", 6))
+    ]
+    (under_way,) = run["under_way"]
+    assert 100 <= under_way["seconds"] < 200
+    assert 40 <= under_way["quiet_seconds"] < 140
+
+
+def test_a_transcript_that_cannot_be_read_has_no_age(client: TestClient, runs: Path) -> None:
+    live = write_run(runs / "live", [make_record(task) for task in range(3)], planned=9, is_finished=False)
+    add_entries(live, 1, attempt=1).write_text("not JSON")
+    with closing(RunStore(live)):
+        (under_way,) = ask(client, "run", run="live")["under_way"]
+    assert under_way["seconds"] is None
+
+
+def test_a_run_whose_tasks_have_no_category_says_so(client: TestClient, runs: Path) -> None:
+    write_run(runs / "plain", [make_record(0, category=None)])
+    assert not ask(client, "run", run="plain")["has_categories"]
+    assert ask(client, "run", run="a")["has_categories"]
 
 
 def test_attempts_come_by_range(client: TestClient) -> None:

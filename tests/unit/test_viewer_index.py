@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from viewer_fixtures import add_records, make_record
 
-from harness.evaluation.records import to_json
+from harness.evaluation.records import from_json, to_json
 from harness.evaluation.store import ATTEMPTS
 from harness.types import Status
 from harness.viewer.attempt_index import AttemptIndex, IndexedAttempts
@@ -128,6 +128,55 @@ def test_a_line_that_is_no_record_is_left_out_and_named(tmp_path: Path, line: st
     assert names(indexed, Query(descending=False)) == ["Task/0#0", "Task/2#0"]
     assert index.problem is not None
     assert f"{ATTEMPTS}:2: is not an attempt record" in index.problem
+
+
+RECORD = to_json(make_record(1))
+
+
+def add_field(text: str) -> str:
+    return f"{RECORD[:-1]}, {text}}}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        RECORD,
+        add_field('"x": 1'),
+        add_field('"x": ' + "[" * 100_000 + "]" * 100_000),
+        add_field('"status": "passed", "resolved": true'),
+        add_field('"status": "passed"'),
+        '{"status": "passed", "resolved": true, ' + RECORD[1:],
+        add_field(r'"st\u0061tus": "passed", "resolve\u0064": true'),
+        RECORD.replace('"status"', r'"st\u0061tus"'),
+        RECORD.replace('"agent_output": "', '"agent_output": 5, "agent_output_full": "'),
+        RECORD.replace('"metrics"', '"metric"'),
+        RECORD.replace('"attempt": 0', '"attempt": 0.0'),
+        RECORD.replace('"attempt": 0', '"attempt": true'),
+        RECORD.replace('"attempt": 0', '"attempt": -0'),
+        RECORD.replace('"score": 0.0', '"score": 0'),
+        RECORD.replace('"score": 0.0', f'"score": {10**40}'),
+        RECORD.replace('"score": 0.0', '"score": 1e999'),
+        RECORD.replace('"rounds": 1', f'"rounds": {"1" * 301}'),
+        RECORD.replace('"rounds": 1', '"rounds": [{"a": -1e400}]'),
+        RECORD.replace('"rounds": 1', '"rounds": NaN'),
+        *(RECORD.replace('"rounds": 1', f'"rounds": {"[" * n + "]" * n}') for n in (97, 98, 99, 100, 150)),
+        RECORD.replace('"error": "', r'"error": "\ud800'),
+        RECORD.replace('"error": "', '"error": "\x01'),
+        "\ufeff" + RECORD,
+        f" {RECORD} ",
+        RECORD + "\r",
+        RECORD + " x",
+    ],
+)
+def test_the_viewer_shows_exactly_the_records_that_other_commands_read(tmp_path: Path, line: str) -> None:
+    (tmp_path / ATTEMPTS).write_bytes(f"{line}\n".encode())
+    try:
+        expected = [from_json(line.encode()).status]
+    except (ValueError, TypeError, KeyError):
+        expected = []
+    index, indexed = follow(tmp_path)
+    assert [*indexed.count_statuses()] == expected
+    assert (index.problem is None) == bool(expected)
 
 
 def test_half_a_surrogate_pair_in_a_text_does_not_hide_the_record(tmp_path: Path) -> None:

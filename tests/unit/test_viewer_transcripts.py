@@ -105,5 +105,5 @@ def test_a_message_that_repeats_an_observation_refers_to_it(run: Path) -> None:
     }
     add_entries(run, 1, request)
     later = texts(follower.read(len(first["blocks"]), first["generation"]))
-    assert "tool: (the same text as above)" in later
+    assert "tool: as above" in later
     assert "the observation" not in later

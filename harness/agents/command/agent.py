@@ -208,7 +208,7 @@ class CommandAgent:
     ) -> Submission:
         environment = context.environment
         assert environment is not None  # noqa: S101  because of `needs_environment`
-        remark = "the program handed in an empty answer"
+        remark = "the program submitted an empty answer"
         if environment.submitted is None:
             data = await place.read_file(f"{place.scratch}/{SUBMISSION_FILE}", limit=MAX_SUBMISSION_BYTES)
             if data is None:
@@ -227,7 +227,7 @@ class CommandAgent:
         return submission if text.strip() else replace(submission, remark=remark)
 
     async def _read_remains(self, place: Place, ended: ExecResult) -> bytes:
-        """Return the submission of a program that has handed in nothing: its file, or its output."""
+        """Return the submission of a program that has submitted nothing: its file, or its output."""
         file = self._command.submission_file
         if file is not None:
             data = await place.read_file(file, limit=MAX_SUBMISSION_BYTES)

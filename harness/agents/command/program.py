@@ -16,8 +16,8 @@ from harness.errors import UsageError, quote_value
 TASK_FILE, PROMPT_FILE, SUBMISSION_FILE = "task.json", "prompt.txt", "submission"
 SUBMIT_COMMAND = "bin/harness-submit"
 HOW_TO_SUBMIT = (
-    "To hand in your answer, run `{command} ANSWER`, or `{command} < FILE` for a long one. "
-    "The last answer that you hand in counts."
+    "To submit your answer, run `{command} ANSWER`, or `{command} < FILE` for a long one. "
+    "The last answer that you submit counts."
 )
 HOW_TO_ACT = (
     "Only these tools of the MCP server `harness` act in the task: {tools}. "
@@ -30,7 +30,7 @@ _PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
 _NAMES = ("model", "base_url", "mcp_url", "prompt", "prompt_file", "task_file", "scratch")
 _SUBMIT = """\
 #!/bin/sh
-# Hands in an answer: the arguments, or else the standard input.
+# Submits an answer: the arguments, or else the standard input.
 set -eu
 if [ "$#" -gt 0 ]; then printf '%s' "$*" > {file}.new; else cat > {file}.new; fi
 mv -f {file}.new {file}

@@ -316,7 +316,7 @@ def _build_score(record: AttemptRecord) -> dict[str, Any]:
 def _describe_limit(record: AttemptRecord) -> dict[str, Any] | None:
     """Return the limit at which the agent was stopped, None if it was not or the number is unknown.
 
-    A limit at which the program ended that was handed in is no limit of the agent.
+    A limit at which the submitted program ended is no limit of the agent.
     """
     kind, value = _LIMITS.get(str(record.metrics.get("limit"))), record.metrics.get("limit_value")
     if kind is None or type(value) not in (int, float) or record.metrics.get("phase") != Phase.AGENT:

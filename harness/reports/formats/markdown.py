@@ -9,7 +9,7 @@ from harness.evaluation.run_state import count_statuses
 from harness.reports.coverage import describe_coverage
 from harness.reports.failures import choose_unresolved, write_show_command
 from harness.reports.figures import count, duration, percent, tampering
-from harness.reports.headline import describe_headline, describe_interval, list_scores
+from harness.reports.headline import describe_headline, describe_interval, has_several_attempts, list_scores
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.run_conditions import list_conditions
 from harness.reports.run_folder import StoredRun
@@ -95,15 +95,21 @@ def _list_categories(run: StoredRun) -> Iterator[str]:
 
 
 def _list_failures(run: StoredRun) -> Iterator[str]:
-    unresolved = choose_unresolved(run.attempts(), _FAILURES, has_samples=bool(run.summary.coverage))
+    unresolved = choose_unresolved(
+        run.attempts(),
+        _FAILURES,
+        has_samples=bool(run.summary.coverage),
+        several=has_several_attempts(run.summary),
+    )
     if not unresolved.number:
         return
     lines = ["| task | status | error |", "| :-- | :-- | :-- |"]
     for record in unresolved.shown:
-        task = record.task_id + (f" #{record.attempt}" if record.attempt else "")
-        lines.append(f"| {_quote(task)} | {record.status} | {_quote(record.error or '')} |")
+        lines.append(
+            f"| {_quote(unresolved.describe_task(record))} | {record.status} | {_quote(record.error or '')} |"
+        )
     left_out = unresolved.number - len(unresolved.shown)
-    yield from _fold(f"unresolved attempts ({unresolved.number:,})", lines, left_out, "attempts.jsonl")
+    yield from _fold(f"unresolved tasks ({unresolved.number:,})", lines, left_out, "attempts.jsonl")
     command = None if unresolved.first is None else write_show_command(run.folder, unresolved.first)
     if command is not None and "`" not in command:
         yield ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -48,6 +49,8 @@ def send_spans(run: ExportedRun, endpoint: str) -> int:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.export import SpanExportResult
+
+        from harness.reports.trajectories.collector_session import CollectorSession
     except ImportError as error:
         raise UsageError(
             "spans cannot be sent, because OpenTelemetry is not installed",
@@ -57,13 +60,19 @@ def send_spans(run: ExportedRun, endpoint: str) -> int:
     spans = (
         _convert(span, resource) for attempt in run.read_attempts() for span in build_spans(run, attempt)
     )
-    exporter = OTLPSpanExporter(endpoint=url, timeout=_TIMEOUT_SECONDS)
+    # The error below has the reason. Without a handler Python would also print the lines of the library.
+    library = logging.getLogger("opentelemetry")
+    if not library.handlers:
+        library.addHandler(logging.NullHandler())
+    session = CollectorSession()
+    exporter = OTLPSpanExporter(endpoint=url, timeout=_TIMEOUT_SECONDS, session=session)
     sent = 0
     try:
         while batch := list(islice(spans, _SPANS_PER_REQUEST)):
             if exporter.export(batch) is not SpanExportResult.SUCCESS:
+                reason = f" ({session.reason})" if session.reason else ""
                 raise SendError(
-                    f"{url}: did not take the spans; it took {sent:,} before",
+                    f"{url}: did not take the spans{reason}; it took {sent:,} before",
                     hint="check the URL, and OTEL_EXPORTER_OTLP_HEADERS if the server needs a key",
                 )
             sent += len(batch)

@@ -206,7 +206,7 @@ class _Reader:
             yield Prompt(_text(entry["prompt"]), time)
         elif kind is None and "output" in entry:
             yield from self.end()
-            # The agents that ask a model hand in its last reply, which is there already.
+            # The agents that ask a model submit its last reply, which is there already.
             if _text(entry["output"]) != self._last_reply:
                 yield Turn(Message("assistant", _text(entry["output"])), None, time=time)
         elif kind == "reference":

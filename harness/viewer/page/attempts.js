@@ -58,7 +58,8 @@ export class AttemptList {
     this.fill(this.status, [element("option", { value: "" }, "all"), ...options], this.query.status);
   }
 
-  setCategories(categories) {
+  setCategories(categories, hasCategories) {
+    this.table.classList.toggle("without-category", !hasCategories);
     this.categoryLabel.hidden = categories.length === 0;
     const options = categories.map((each) => element("option", { value: each.category }, each.name));
     const chosen = this.query.category;

@@ -39,12 +39,12 @@ export function seconds(value) {
 }
 
 // The parts of all attempts by status.
-export function statusBar(statuses) {
-  const all = Object.values(statuses).reduce((sum, each) => sum + each, 0);
+export function statusBar(counts) {
+  const all = counts.reduce((sum, each) => sum + each.number, 0);
   let start = 0;
-  const parts = Object.entries(statuses).map(([status, count]) => {
+  const parts = counts.map(({ key, number: count }) => {
     const part = shape("rect", {
-      class: status, x: `${(100 * start) / all}%`, width: `${(100 * count) / all}%`, height: "100%",
+      class: key, x: `${(100 * start) / all}%`, width: `${(100 * count) / all}%`, height: "100%",
     });
     start += count;
     return part;

@@ -2,11 +2,13 @@
 
 import { ask } from "./api.js";
 import { AttemptList } from "./attempts.js";
-import { address, element, number, pill, replaceChildren, shareBar, statusBar, text } from "./dom.js";
+import { address, element, number, replaceChildren, seconds, shareBar, statusBar, text } from "./dom.js";
 
 const PAUSE = 1500;
 const AFTER_END = 10000;
 const WHILE_INDEXING = 50;
+// An attempt without a new entry for so many seconds is shown as quiet.
+const QUIET = 10;
 
 export function showRun(main, parameters, page) {
   const key = parameters.run ?? "";
@@ -28,6 +30,8 @@ export function showRun(main, parameters, page) {
   page.setTitle(key);
   page.setPlace(text(key));
   let seen = "";
+  // The attempts that had ended when the page was opened, and the time then.
+  let watched = null;
 
   async function showManifest() {
     if (manifest.children.length > 1) return;
@@ -47,28 +51,49 @@ export function showRun(main, parameters, page) {
     replaceChildren(warnings, texts.map((each) => element("p", { class: "warning", dir: "auto" }, each)));
     const [figure, interval, meaning, coverage] = run.headline;
     replaceChildren(headline, coverage ? [element("span", {}, coverage), element("br")] : [],
-      element("strong", {}, figure), " ", element("span", {}, interval), element("br"), element("span", {}, meaning),
+      element("strong", {}, figure), " ", element("span", { class: "spread" }, interval), element("br"), element("span", {}, meaning),
       run.index.is_complete ? [] : [element("br"), element("span", {}, `reading the attempts: ${Math.floor(100 * run.index.share)} %`)]);
-    replaceChildren(statuses, element("h2", {}, "Statuses"), statusBar(run.statuses),
-      element("ul", { class: "legend" }, Object.entries(run.statuses).map(([status, count]) =>
-        element("li", {}, pill(status), ` ${number(count)}`))));
-    statuses.hidden = run.attempts === 0;
-    drawUnderWay(run.under_way);
+    const counts = run.status_counts;
+    replaceChildren(statuses, element("h2", {}, "Statuses"), statusBar(counts),
+      element("ul", { class: "legend" }, counts.map((each) =>
+        element("li", {}, element("span", { class: `pill ${each.key}` }, each.label), ` ${number(each.number)}`))));
+    statuses.hidden = counts.length === 0;
     drawCategories(run.categories);
     replaceChildren(figures, element("h2", {}, "Figures"), element("table", { class: "facts" }, makeFacts(run.figures)));
     figures.hidden = run.figures.length === 0;
-    list.setCategories(run.categories);
+    list.setCategories(run.categories, run.has_categories);
     list.setStatuses(run.statuses);
   }
 
-  function drawUnderWay(attempts) {
-    underWay.hidden = attempts.length === 0;
+  // The time that is left, at the pace since the page was opened. It is "" while no attempt has ended since.
+  function describeTimeLeft({ state, finished, planned }) {
+    const now = performance.now();
+    if (state !== "running" || finished === null || planned === null) watched = null;
+    else watched ??= { finished, since: now };
+    const ended = watched ? finished - watched.finished : 0;
+    if (ended <= 0) return "";
+    return `about ${seconds(((planned - finished) * (now - watched.since)) / ended / 1000)} left`;
+  }
+
+  function drawUnderWay(run) {
+    // The oldest leads.
+    const attempts = [...run.under_way].sort((a, b) => (b.seconds ?? -1) - (a.seconds ?? -1));
+    const left = describeTimeLeft(run);
+    underWay.hidden = attempts.length === 0 && !left;
     replaceChildren(underWay, element("h2", {}, `Under way: ${number(attempts.length)}`),
+      left ? element("p", {}, left, " ", element("small", {}, "at the pace since this page was opened")) : [],
       element("ul", { class: "plain inline" }, attempts.slice(0, 200).map((each) =>
         element("li", {}, element("a", {
           href: address("attempt", { run: key, task: each.task_id, attempt: each.attempt }),
           "data-key": `way ${each.task_id} ${each.attempt}`, dir: "auto",
-        }, each.attempt ? `${each.name} #${each.attempt}` : each.name)))));
+        }, each.attempt ? `${each.name} #${each.attempt}` : each.name), describeAge(each)))));
+  }
+
+  function describeAge(each) {
+    const texts = [];
+    if (each.seconds !== null) texts.push(`for ${seconds(each.seconds)}`);
+    if (each.quiet_seconds >= QUIET) texts.push(`last entry ${seconds(each.quiet_seconds)} ago`);
+    return texts.length ? element("small", {}, ` ${texts.join(", ")}`) : null;
   }
 
   function drawCategories(rows) {
@@ -85,8 +110,10 @@ export function showRun(main, parameters, page) {
     async refresh() {
       const run = await ask("run", { run: key }, page.signal);
       await list.refresh();
-      const now = JSON.stringify(run);
+      const { under_way: _, ...rest } = run;
+      const now = JSON.stringify(rest);
       if (now !== seen) draw(run);
+      drawUnderWay(run);
       seen = now;
       if (!run.index.is_complete) return WHILE_INDEXING;
       // A run that has ended may be resumed.

@@ -4,16 +4,28 @@ import { ask } from "./api.js";
 import { address, element, number, replaceChildren, text } from "./dom.js";
 
 const PAUSE = 3000;
+// A list that takes long to read is read less often.
+const PAUSE_PER_TIME = 10;
+const TYPING = 150;
+const RANGE = 200;
 const HEADS = ["compare", "run", "benchmark", "agent", "progress", "rate", "cost", "duration", "started"];
 
 export function showRuns(main, _parameters, page) {
-  const chosen = new Set();
-  const search = element("input", { type: "search", autocomplete: "off", input: () => draw() });
+  // The start of each chosen run, by its key.
+  const chosen = new Map();
+  const search = element("input", { type: "search", autocomplete: "off", maxlength: "200", input: () => type() });
   const found = element("output", { "aria-live": "polite" });
   const compare = element("button", { type: "button", disabled: true, click: () => openComparison() }, "compare");
   const body = element("tbody", {});
   const audits = element("section", { hidden: true });
+  const previous = element("button", { type: "button", id: "previous-page", click: () => turn(-RANGE) }, "previous");
+  const next = element("button", { type: "button", id: "next-page", click: () => turn(RANGE) }, "next");
+  const range = element("span", {});
+  const pages = element("div", { class: "tools pages", hidden: true }, previous, range, next);
   let values = null;
+  let seen = "";
+  let first = 0;
+  let typing = 0;
   page.setTitle("runs");
 
   const title = element("h1", {}, "Runs");
@@ -26,18 +38,32 @@ export function showRuns(main, _parameters, page) {
       element("thead", {}, element("tr", {}, HEADS.map((name) => element("th", { scope: "col", class: name }, name)))),
       body,
     ),
-    audits,
+    pages, audits,
   );
+
+  function type() {
+    clearTimeout(typing);
+    typing = setTimeout(() => turn(-first), TYPING);
+  }
+
+  function turn(step) {
+    first = Math.max(first + step, 0);
+    page.refresh();
+  }
 
   function openComparison() {
     // The run that was started first is the baseline.
-    const [candidate, baseline] = values.runs.map((run) => run.key).filter((key) => chosen.has(key));
+    const [baseline, candidate] = [...chosen].sort(([a, x], [b, y]) => (x + a < y + b ? -1 : 1)).map(([key]) => key);
     location.hash = address("compare", { baseline, candidate });
   }
 
-  function choose(key, isChosen) {
-    if (isChosen) chosen.add(key);
-    else chosen.delete(key);
+  function choose(run, isChosen) {
+    if (isChosen) chosen.set(run.key, run.started_at);
+    else chosen.delete(run.key);
+    updateButton();
+  }
+
+  function updateButton() {
     compare.disabled = chosen.size !== 2;
     compare.textContent = chosen.size === 2 ? "compare" : `compare (${chosen.size} of 2 runs)`;
   }
@@ -51,7 +77,7 @@ export function showRuns(main, _parameters, page) {
   function makeRow(run) {
     const box = element("input", {
       type: "checkbox", "aria-label": `compare ${run.name}`, "data-key": `box ${run.key}`,
-      change: (event) => choose(run.key, event.target.checked),
+      change: (event) => choose(run, event.target.checked),
     });
     box.checked = chosen.has(run.key);
     box.disabled = run.state === "broken";
@@ -68,18 +94,17 @@ export function showRuns(main, _parameters, page) {
   }
 
   function draw() {
-    const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (run) => {
-      const whole = [run.name, run.benchmark, run.agent, run.model, run.state].join(" ").toLowerCase();
-      return wanted.every((word) => whole.includes(word));
-    };
-    const shown = values.runs.filter(fits);
-    found.textContent = `${number(shown.length)} of ${number(values.runs.length)}`;
-    where.textContent = values.place ? `in ${values.place}` : "";
-    replaceChildren(body, shown.map(makeRow));
-    if (values.runs.length === 0) {
+    const { runs, found: number_, all, place } = values;
+    found.textContent = `${number(number_)} of ${number(all)}`;
+    where.textContent = place ? `folder: ${place}` : "";
+    replaceChildren(body, runs.map(makeRow));
+    if (all === 0) {
       body.append(element("tr", {}, element("td", { colspan: HEADS.length }, "There are no runs yet. They appear here as they start.")));
     }
+    range.textContent = runs.length ? `${number(first + 1)} to ${number(first + runs.length)}` : "";
+    previous.disabled = first === 0;
+    next.disabled = first + runs.length >= number_;
+    pages.hidden = first === 0 && next.disabled;
     audits.hidden = values.audits.length === 0;
     replaceChildren(
       audits, element("h2", {}, "Audits"),
@@ -88,14 +113,20 @@ export function showRuns(main, _parameters, page) {
     );
   }
 
-  choose("", false);
+  updateButton();
   return {
     async refresh() {
-      const next = await ask("runs", {}, page.signal);
-      const isNew = JSON.stringify(next) !== JSON.stringify(values);
-      values = next;
-      if (isNew) draw();
-      return PAUSE;
+      const began = performance.now();
+      values = await ask("runs", { search: search.value, first, number: RANGE }, page.signal);
+      const took = performance.now() - began;
+      if (values.runs.length === 0 && first > 0) {
+        turn(-first);
+        return PAUSE;
+      }
+      const now = JSON.stringify([values, first]);
+      if (now !== seen) draw();
+      seen = now;
+      return Math.max(PAUSE, PAUSE_PER_TIME * took);
     },
   };
 }

@@ -1,0 +1,245 @@
+"""Requests to a service: the token, the tries, and errors without the token."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from harness.client.errors import REFUSED_CODES, Refusal, ServiceUnreachableError, build_error
+from harness.errors import UsageError
+from harness.version import __version__
+
+if TYPE_CHECKING:
+    import httpx
+
+_CONNECT_SECONDS = 10.0
+# A reply that needs no sandbox comes at once.
+REPLY_SECONDS = 30.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
+_NAME = re.compile(r"[A-Za-z0-9._~-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A service and its token. Its text never has the token."""
+
+    # Without the token, and without a slash at the end.
+    url: str
+    token: SecretStr = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def read_address(url: str, token: str | None = None) -> Address:
+    """Return the address of a service, whose token is the last part of the URL if `token` is None.
+
+    Raises UsageError for a URL that cannot be used, or that has no token. The message never has the path.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in ("http", "https"):
+        raise UsageError(
+            "the URL of a service must begin with http:// or https:// and name a host",
+            hint="use the URL that harness serve prints",
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        raise UsageError("the URL of a service cannot have a user, a query or a fragment")
+    path = parts.path.rstrip("/")
+    if token is None:
+        path, _, token = path.rpartition("/")
+    elif path.endswith(f"/{token}"):
+        path = path.removesuffix(f"/{token}")
+    if not _NAME.fullmatch(token):
+        raise UsageError(
+            "the URL of the service has no token, or one that a URL cannot have",
+            hint="use the URL that harness serve prints, or pass token=",
+        )
+    name = f"[{host}]" if ":" in host else host
+    return Address(f"{parts.scheme}://{name}{f':{port}' if port else ''}{path}", SecretStr(token))
+
+
+class Connection:
+    """A connection to a service, which any number of calls may use at once."""
+
+    def __init__(self, address: Address, http: httpx.AsyncClient, *, wait_seconds: float) -> None:
+        self.address = address
+        self.wait_seconds = wait_seconds
+        self._http = http
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the block of the connection has ended."""
+        return self._http.is_closed
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        seconds: float = REPLY_SECONDS,
+        retry_seconds: float | None = None,
+        values: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Return the body of a reply.
+
+        A request that the service has refused before it began is sent again until `retry_seconds` are over,
+        no sooner than the service asks for. No other request is, because it may have acted.
+
+        Args:
+            method: the method of HTTP.
+            path: the path behind the token.
+            seconds: the time of the work, after which no reply can come.
+            retry_seconds: the time after which the request is not sent again, by default `wait_seconds`.
+            values: the body as JSON.
+            content: the body as bytes.
+            query: the parameters of the URL.
+
+        Raises HarnessError, of the class that a local call would raise if there is one.
+        """
+        sending = {"json": values} if values is not None else {"content": content}
+        replying = self.stream(
+            method, path, seconds=seconds, retry_seconds=retry_seconds, query=query, **sending
+        )
+        async with replying as response:
+            with self.catch_lost():
+                return await response.aread()
+
+    async def fetch(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """Return the JSON of a reply. The arguments and the errors are those of `request`."""
+        body = await self.request(method, path, **options)
+        try:
+            value = json.loads(body)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise self._not_ours()
+        return value
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        seconds: float,
+        retry_seconds: float | None = None,
+        query: Mapping[str, str] | None = None,
+        **sending: Any,
+    ) -> AsyncIterator[httpx.Response]:
+        """Yield a reply whose body has not been read. The end of the block ends the request at the service.
+
+        Repeats and raises as `request` does.
+        """
+        import httpx
+
+        timeout = httpx.Timeout(seconds + REPLY_SECONDS, connect=_CONNECT_SECONDS)
+        ends = time.monotonic() + (self.wait_seconds if retry_seconds is None else retry_seconds)
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            request = self._http.build_request(
+                method, self.address.url + path, params=query, timeout=timeout, **sending
+            )
+            with self.catch_lost():
+                response = await self._http.send(request, stream=True)
+            async with contextlib.aclosing(cast(Any, response)):
+                if response.is_success:
+                    yield response
+                    return
+                with self.catch_lost():
+                    refusal = self._read_refusal(response, await response.aread())
+            wait = max(refusal.retry_seconds or 0.0, pause) * random.uniform(1.0, 1.5)
+            if refusal.code not in REFUSED_CODES or time.monotonic() + wait > ends:
+                raise build_error(refusal, str(self.address))
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def require_same_version(self) -> None:
+        """Raise UsageError if the service has another version, whose requests may differ."""
+        found = await self.fetch("GET", "/health")
+        theirs = str(found.get("version", ""))[:40]
+        if "status" not in found or not theirs:
+            raise self._not_ours()
+        if theirs.split(".")[:2] != __version__.split(".")[:2]:
+            raise UsageError(
+                f"the service at {self.address} has harness {theirs}, and this client has {__version__}",
+                hint=f"install harness {theirs} here, or {__version__} there",
+            )
+
+    def _read_refusal(self, response: httpx.Response, body: bytes) -> Refusal:
+        try:
+            error = json.loads(body)["error"]
+            code, message = str(error["code"]), str(error["message"])
+        except (ValueError, LookupError, TypeError):
+            if response.status_code < 500:
+                raise self._not_ours() from None
+            # A proxy between may have sent the request on, so that it may have acted.
+            code, message = "", "the reply is not from harness serve"
+        after = response.headers.get("retry-after", "")
+        seconds = float(after) if after.isascii() and after.isdigit() else None
+        return Refusal(response.status_code, code, message, seconds)
+
+    def _not_ours(self) -> UsageError:
+        return UsageError(
+            f"the server at {self.address} is not harness serve", hint="use the URL that harness serve prints"
+        )
+
+    @contextlib.contextmanager
+    def catch_lost(self) -> Any:
+        """Raise ServiceUnreachableError if the block loses the service."""
+        import httpx
+
+        try:
+            yield
+        except httpx.ConnectError:
+            # The error of the library holds the request and with it the token.
+            raise ServiceUnreachableError(
+                f"no service answers at {self.address}",
+                hint="start it with: harness serve; or correct the address",
+            ) from None
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise ServiceUnreachableError(
+                f"the connection to the service at {self.address} was lost: {type(error).__name__}"
+            ) from None
+
+
+@contextlib.asynccontextmanager
+async def open_connection(address: Address, *, wait_seconds: float) -> AsyncIterator[Connection]:
+    """Yield a connection to a service of this version, whose token was accepted.
+
+    Raises UsageError for a wrong token, for a service of another version, and without the packages of the
+    extra `client`. Raises ServiceUnreachableError if no service answers.
+    """
+    try:
+        import httpx
+    except ImportError as error:
+        raise UsageError(
+            "the client needs httpx, which is not installed", hint="run: pip install 'harness[client]'"
+        ) from error
+    async with httpx.AsyncClient(
+        # A header, because a library may log a URL. No local variable holds it, because some tracebacks show
+        # those.
+        headers={"authorization": f"Bearer {address.token.get_secret_value()}"},
+        # The environment's proxies would see the token.
+        trust_env=False,
+        # The service decides how many requests it takes.
+        limits=httpx.Limits(max_connections=None),
+    ) as http:
+        connection = Connection(address, http, wait_seconds=wait_seconds)
+        await connection.require_same_version()
+        yield connection

@@ -1,0 +1,185 @@
+"""A sandbox of a service, with the face of a local one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from harness.client.connection import REPLY_SECONDS, Connection
+from harness.client.output import RemoteOutputStream, open_remote_output, read_result
+from harness.errors import HarnessError, UsageError
+from harness.sandbox.failures import SandboxClosed
+from harness.sandbox.guest.frames import MAX_BODY_BYTES
+from harness.sandbox.limits import Limits, bound_seconds
+from harness.sandbox.output import OnOutput, encode_stdin
+from harness.sandbox.results import ExecResult
+from harness.sandbox.sandbox import KEEP_BYTES
+from harness.shield import complete
+
+# A sandbox ends this long after its client has gone.
+_IDLE_SECONDS = 300.0
+_KEEP_ALIVE_SECONDS = 60.0
+
+
+class RemoteSandbox:
+    """A sandbox of a service. Make it with `Remote.open`, whose block deletes it at its end.
+
+    The methods are those of `Sandbox` and raise the same errors. A lost connection raises
+    ServiceUnreachableError. No command is sent again after that, because it may have acted.
+    """
+
+    def __init__(self, connection: Connection, sandbox_id: str, limits: Limits) -> None:
+        self._connection = connection
+        self._path = f"/v1/sandboxes/{sandbox_id}"
+        self._limits = limits
+        # The id at the service, which is not that of a container.
+        self.container_id = sandbox_id
+        self._is_closed = False
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        keep_bytes: int = KEEP_BYTES,
+        on_output: OnOutput | None = None,
+    ) -> ExecResult:
+        """Run a command and return its result, as `Sandbox.exec` does. A cancellation ends the command."""
+        if on_output is not None:
+            running = self.stream(argv, timeout=timeout, stdin=stdin, env=env, cwd=cwd, keep_bytes=keep_bytes)
+            async with running as output:
+                async for chunk in output:
+                    on_output(chunk.stream, chunk.data)
+            return output.result
+        self._require_open()
+        request, seconds = self._build_exec(argv, timeout, stdin, env, cwd, keep_bytes)
+        return read_result(
+            await self._connection.fetch("POST", f"{self._path}/exec", values=request, seconds=seconds)
+        )
+
+    def stream(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> contextlib.AbstractAsyncContextManager[RemoteOutputStream]:
+        """Return a context manager that runs a command and yields its output as it comes.
+
+        It is that of `Sandbox.stream`, except that a command whose block ends early has no result.
+        """
+        self._require_open()
+        request, seconds = self._build_exec(argv, timeout, stdin, env, cwd, keep_bytes)
+        return open_remote_output(self._connection, f"{self._path}/exec", request, seconds=seconds)
+
+    def _build_exec(
+        self,
+        argv: Sequence[str],
+        timeout: float | None,
+        stdin: bytes | str,
+        env: Mapping[str, str] | None,
+        cwd: str,
+        keep_bytes: int,
+    ) -> tuple[dict[str, Any], float]:
+        """Return the request, and the seconds that the command can take."""
+        if isinstance(argv, str) or not argv or any(type(part) is not str or "\0" in part for part in argv):
+            raise UsageError("a command is a non-empty list of strings without NUL bytes")
+        request: dict[str, Any] = {
+            "argv": list(argv),
+            "stdin_base64": base64.b64encode(encode_stdin(stdin)).decode(),
+            "environment": dict(env or {}),
+            "folder": cwd,
+            "keep_bytes": keep_bytes,
+            "encoding": "base64",
+        }
+        if timeout is None:
+            return request, self._limits.wall_seconds
+        request["timeout_seconds"] = bound_seconds("timeout", timeout)
+        return request, request["timeout_seconds"]
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write a file as `Sandbox.write_file` does. The service bounds its size, by default to 32 MiB."""
+        self._require_open()
+        await self._connection.request(
+            "PUT", self._name_file(path), content=bytes(data), query={"mode": f"{mode:o}"}
+        )
+
+    async def read_file(self, path: str, *, limit: int = MAX_BODY_BYTES) -> bytes:
+        """Return the content of a file, as `Sandbox.read_file` does."""
+        self._require_open()
+        content = bytearray()
+        replying = self._connection.stream("GET", self._name_file(path), seconds=REPLY_SECONDS)
+        async with replying as response:
+            with self._connection.catch_lost():
+                async for part in response.aiter_bytes():
+                    content += part
+                    if len(content) > limit:
+                        raise UsageError(f"cannot read {path}: it has more than {limit} bytes")
+        return bytes(content)
+
+    def _name_file(self, path: str) -> str:
+        try:
+            # Without dots, because libraries resolve '..' in a URL before they send it.
+            return f"{self._path}/files/{quote(path).replace('.', '%2E')}"
+        except UnicodeEncodeError as error:
+            raise UsageError(f"a path cannot have {error.object[error.start]!r} in it") from error
+
+    async def keep_alive(self) -> None:
+        """Send a request now and then, so that the sandbox lives while nobody uses it."""
+        while True:
+            await asyncio.sleep(_KEEP_ALIVE_SECONDS)
+            # The next call of the user reports a sandbox or a service that is gone.
+            with contextlib.suppress(HarnessError):
+                await self._connection.request("POST", f"{self._path}/keepalive")
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise SandboxClosed()
+
+    async def delete(self) -> None:
+        """End the sandbox, and refuse calls from now on."""
+        self._is_closed = True
+        await self._connection.request("DELETE", self._path)
+
+
+@contextlib.asynccontextmanager
+async def open_remote_sandbox(
+    connection: Connection, image: str, *, limits: Limits | None, deadline_seconds: float
+) -> AsyncIterator[RemoteSandbox]:
+    """Yield a new sandbox of a service. The end of the block deletes it.
+
+    Raises HarnessError if the service cannot open it.
+    """
+    # A request waits at the service, and between its tries.
+    half = connection.wait_seconds / 2
+    request = {
+        "image": image,
+        # The service refuses a limit that it does not have.
+        "limits": {} if limits is None else limits.model_dump(exclude_defaults=True),
+        "deadline_seconds": bound_seconds("deadline_seconds", deadline_seconds),
+        "idle_seconds": _IDLE_SECONDS,
+        "wait_seconds": max(half, 1.0),
+    }
+    opened = await connection.fetch(
+        "POST", "/v1/sandboxes", values=request, seconds=max(half, 1.0), retry_seconds=half
+    )
+    sandbox = RemoteSandbox(connection, str(opened["id"]), limits or Limits())
+    keeping = asyncio.create_task(sandbox.keep_alive())
+    try:
+        yield sandbox
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        # It ends without us, too, at its idle time.
+        with contextlib.suppress(HarnessError):
+            await complete(sandbox.delete())

@@ -1,0 +1,236 @@
+"""The service as a server of the Model Context Protocol: an agent gets the tools of a sandbox.
+
+At `/mcp` each session of the protocol has a sandbox, which its first call opens. At `/v1/sandboxes/ID/mcp`
+the tools act in a sandbox that a client has opened before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from harness.errors import HarnessError, UsageError
+from harness.logger import get_logger
+from harness.relay.mcp_library import MAX_MESSAGE_BYTES, keep_open, load_library
+from harness.service.access import require_own_origin
+from harness.service.errors import (
+    DrainingError,
+    InvalidRequestError,
+    ServiceError,
+    encode_error,
+    list_headers,
+)
+from harness.service.sandbox_models import CreateSandboxRequest
+from harness.service.sandbox_tools import TOOLS, call_tool
+from harness.service.sandboxes import open_session
+from harness.service.service import Service
+from harness.service.sessions import SandboxSession
+from harness.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+_LOGGER = get_logger(__name__)
+SESSION_PATH = "/mcp"
+SANDBOX_PATH = "/v1/sandboxes/{id}/mcp"
+_SESSION_HEADER = "mcp-session-id"
+_VERSION_HEADER = "mcp-protocol-version"
+# An agent may wait this long for its model between two calls.
+_IDLE_SECONDS = 1800.0
+# The sessions after which those that have ended are forgotten.
+_MOST_REMEMBERED = 1024
+
+FindSession = Callable[["Request"], Awaitable[SandboxSession]]
+"""Returns the live sandbox of a request. Raises ServiceError and HarnessError."""
+
+
+class McpEndpoints:
+    """The endpoints of the protocol. The package of the protocol is loaded by the first request."""
+
+    def __init__(self, service: Service, stack: contextlib.AsyncExitStack) -> None:
+        self._service = service
+        self._stack = stack
+        self._starting = asyncio.Lock()
+        self._managers: dict[str, StreamableHTTPSessionManager] = {}
+        # The ids of sandboxes by the ids of sessions of the protocol, and a lock for each that opens one.
+        self._sandboxes: dict[str, str] = {}
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def list_routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route(SESSION_PATH, _App(self, SESSION_PATH)),
+            Route(SANDBOX_PATH, _App(self, SANDBOX_PATH)),
+        ]
+
+    async def serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request at one of the two paths."""
+        service = self._service
+        if service.draining.is_set():
+            raise DrainingError
+        headers = _read_headers(scope)
+        require_own_origin(headers)
+        manager = await self._start(path)
+        if path == SESSION_PATH:
+            _require_handshake(headers)
+            if scope["method"] == "DELETE":
+                await self._end(headers.get(_SESSION_HEADER, ""))
+        else:
+            service.sessions.find(scope["path_params"]["id"])
+        # A stream that a client keeps open without a request must not hold up the end of the service.
+        counts = scope["method"] == "POST"
+        if counts:
+            service.begin_request()
+        try:
+            await manager.handle_request(scope, receive, send)
+        finally:
+            if counts:
+                service.end_request()
+
+    async def _start(self, path: str) -> StreamableHTTPSessionManager:
+        async with self._starting:
+            if path not in self._managers:
+                try:
+                    await asyncio.to_thread(load_library)
+                except UsageError as error:
+                    raise ServiceError(501, "no_mcp", f"{error.message}; {error.hint}") from error
+                from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+                of_session = path == SESSION_PATH
+                manager = StreamableHTTPSessionManager(
+                    _make_server(self._find_own if of_session else self._find_named, self._service),
+                    stateless=not of_session,
+                    session_idle_timeout=_IDLE_SECONDS if of_session else None,
+                    max_request_body_size=MAX_MESSAGE_BYTES,
+                )
+                await self._stack.enter_async_context(keep_open(manager.run()))
+                self._managers[path] = manager
+            return self._managers[path]
+
+    async def _find_named(self, request: Request) -> SandboxSession:
+        return self._service.sessions.find(request.path_params["id"])
+
+    async def _find_own(self, request: Request) -> SandboxSession:
+        """Return the sandbox of the request's session, and open it for the first call."""
+        key = request.headers[_SESSION_HEADER]
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            known = self._sandboxes.get(key)
+            if known is not None:
+                try:
+                    return self._service.sessions.find(known)
+                except ServiceError as error:
+                    del self._sandboxes[key]
+                    message = f"{error}; its files are lost, and the next call begins in a new one"
+                    raise ServiceError(error.status, error.code, message) from error
+            limits = self._service.settings.limits
+            asked = CreateSandboxRequest(
+                image=request.query_params.get("image", "python"),
+                deadline_seconds=limits.session_seconds,
+                idle_seconds=_IDLE_SECONDS,
+            )
+            session = await open_session(self._service, request.state.client, asked)
+            if len(self._sandboxes) >= _MOST_REMEMBERED:
+                self._forget_ended()
+            self._sandboxes[key] = session.id
+            return session
+
+    def _forget_ended(self) -> None:
+        """Forget sandboxes whose sessions have ended without a word."""
+        for key, sandbox_id in list(self._sandboxes.items()):
+            try:
+                self._service.sessions.find(sandbox_id)
+            except ServiceError:
+                del self._sandboxes[key]
+
+    async def _end(self, key: str) -> None:
+        """Delete the sandbox of a session of the protocol that its client has ended."""
+        sandbox_id = self._sandboxes.pop(key, None)
+        if sandbox_id is not None:
+            with contextlib.suppress(ServiceError):  # it may have ended before
+                await self._service.sessions.delete(sandbox_id)
+
+
+class _App:
+    """The app of one path. Starlette takes an object for an app that gets every method."""
+
+    def __init__(self, endpoints: McpEndpoints, path: str) -> None:
+        self._endpoints = endpoints
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._endpoints.serve(self._path, scope, receive, send)
+        except ServiceError as error:
+            response = Response(encode_error(error), error.status, list_headers(error), "application/json")
+            await response(scope, receive, send)
+
+
+def _read_headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _require_handshake(headers: Mapping[str, str]) -> None:
+    """Raise ServiceError for a version of the protocol that has no sessions.
+
+    A client of several versions then falls back to one with a handshake.
+    """
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+    version = headers.get(_VERSION_HEADER, "")
+    if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        raise InvalidRequestError(
+            f"version {version[:40]!r} of the protocol has no sessions; open a sandbox at /v1/sandboxes, and "
+            "use its path /v1/sandboxes/ID/mcp",
+            code="no_sessions",
+        )
+
+
+def _make_server(find: FindSession, service: Service) -> Server[Any]:
+    import mcp_types as types
+    from mcp.server import Server
+
+    tools = [
+        types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters)
+        for tool in TOOLS.values()
+    ]
+
+    async def list_tools(_context: Any, _page: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    async def call(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        text, is_error = await _call(find, service, context.request, asked.name, asked.arguments or {})
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=is_error)
+
+    return Server("harness", version=__version__, on_list_tools=list_tools, on_call_tool=call)
+
+
+async def _call(
+    find: FindSession, service: Service, request: Request, name: str, arguments: dict[str, Any]
+) -> tuple[str, bool]:
+    try:
+        session = await find(request)
+        async with service.sessions.use(session.id):
+            return await call_tool(session.sandbox, name, arguments)
+    except ServiceError as error:
+        return str(error), True
+    except HarnessError as error:
+        service.metrics.faults.inc()
+        _LOGGER.error("fault: %s", error.message)
+        # The message may name things of the host, which are not for an agent.
+        return "the sandbox could not be opened; the log of the service has the details", True
+
+
+@contextlib.asynccontextmanager
+async def open_mcp_endpoints(service: Service) -> AsyncIterator[McpEndpoints]:
+    """Yield the endpoints. The end of the block closes their connections."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield McpEndpoints(service, stack)

@@ -1,0 +1,110 @@
+"""`/v1/sandboxes/ID/terminal`: a terminal in a sandbox over a WebSocket.
+
+Binary messages are keys from the client, and the screen from the service. Text messages are JSON: `{"type":
+"resize", "rows": R, "columns": C}` from the client, and `{"type": "exit", ...}` from the service at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from harness.errors import describe_first_error
+from harness.sandbox.terminal import Terminal
+from harness.service.body import read_json
+from harness.service.errors import InvalidRequestError
+from harness.service.service import Service
+
+PATH = "/v1/sandboxes/{id}/terminal"
+# The guest keeps no more keys than this for a program that does not read.
+_KEY_BYTES = 16 * 1024
+_SHELL = ("/bin/bash", "--login")
+
+
+class TerminalSize(BaseModel):
+    """The size of a screen, in characters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rows: int = Field(default=24, ge=1, le=1000)
+    columns: int = Field(default=80, ge=1, le=1000)
+
+
+class TerminalQuery(TerminalSize):
+    """The parameters of a terminal."""
+
+    timeout_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class ResizeMessage(TerminalSize):
+    """The message that changes the size of the screen."""
+
+    type: Literal["resize"]
+
+
+async def serve_terminal(websocket: WebSocket, service: Service) -> None:
+    """Serve a terminal until its program ends, its client goes away, or its sandbox ends.
+
+    Raises ServiceError, and WebSocketDisconnect once the client is gone.
+    """
+    given = {name: value for name, value in websocket.query_params.items() if name != "argv"}
+    try:
+        asked = TerminalQuery.model_validate(given)
+    except ValidationError as error:
+        raise InvalidRequestError(describe_first_error(error), status=422) from None
+    argv = websocket.query_params.getlist("argv") or list(_SHELL)
+    if not argv[0].startswith("/"):
+        raise InvalidRequestError("'argv' must begin with the absolute path of a program", status=422)
+    async with service.sessions.use(websocket.path_params["id"]) as session:
+        if not session.request.terminals:
+            message = "the sandbox has no terminals; open it with 'terminals': true"
+            raise InvalidRequestError(message, code="no_terminals", status=422)
+        left = max(0.001, session.deadline - time.monotonic())
+        timeout = left if asked.timeout_seconds is None else min(left, asked.timeout_seconds)
+        opening = session.sandbox.terminal(argv, rows=asked.rows, columns=asked.columns, timeout=timeout)
+        async with opening as terminal:
+            await websocket.accept()
+            await _connect(websocket, terminal)
+            end = await terminal.end()
+        await websocket.send_json({"type": "exit", "exit_code": end.exit_code, "ended": end.ended})
+        await websocket.close()
+
+
+async def _connect(websocket: WebSocket, terminal: Terminal) -> None:
+    """Pass keys and the screen on until the program has ended. Raises as `serve_terminal` does."""
+    typing = asyncio.create_task(_pass_keys(websocket, terminal))
+    showing = asyncio.create_task(_pass_screen(websocket, terminal))
+    try:
+        await asyncio.wait((typing, showing), return_when=asyncio.FIRST_COMPLETED)
+        if not showing.done():
+            typing.result()
+        showing.result()
+    finally:
+        for task in (typing, showing):
+            task.cancel()
+        await asyncio.gather(typing, showing, return_exceptions=True)
+
+
+async def _pass_keys(websocket: WebSocket, terminal: Terminal) -> None:
+    while True:
+        message = await websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1005))
+        keys = message.get("bytes")
+        if keys is None:
+            text = message.get("text") or ""
+            size = read_json(ResizeMessage, text.encode("utf-8", "surrogatepass"))
+            terminal.resize(size.rows, size.columns)
+            continue
+        for start in range(0, len(keys), _KEY_BYTES):
+            terminal.type(keys[start : start + _KEY_BYTES])
+            await terminal.drain()
+
+
+async def _pass_screen(websocket: WebSocket, terminal: Terminal) -> None:
+    while data := await terminal.read():
+        await websocket.send_bytes(data)

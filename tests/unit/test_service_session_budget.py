@@ -1,0 +1,52 @@
+"""The bounds on sandboxes that clients hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.service.errors import BusyError, InvalidRequestError, ShareUsedError
+from harness.service.session_budget import SessionBudget
+from harness.service.settings import ServiceLimits
+
+LIMITS = replace(ServiceLimits(), sessions=3, client_sessions=2, session_memory_share=0.5)
+
+
+def make_budget() -> SessionBudget:
+    return SessionBudget(LIMITS, memory_mb=4096)
+
+
+def test_a_client_has_a_share() -> None:
+    budget = make_budget()
+    with budget.hold("a", 1), budget.hold("a", 1):
+        with pytest.raises(ShareUsedError):
+            budget.require_room("a", 1)
+        budget.require_room("b", 1)
+
+
+def test_all_clients_together_are_bounded() -> None:
+    budget = make_budget()
+    with budget.hold("a", 1), budget.hold("a", 1), budget.hold("b", 1), pytest.raises(BusyError):
+        budget.require_room("b", 1)
+
+
+def test_the_memory_of_all_clients_is_bounded() -> None:
+    budget = make_budget()
+    with budget.hold("a", 2000):
+        budget.require_room("b", 48)
+        with pytest.raises(BusyError, match=r"2,000 MiB.*2,048 MiB"):
+            budget.require_room("b", 49)
+
+
+def test_a_sandbox_that_never_fits_is_a_wrong_request() -> None:
+    with pytest.raises(InvalidRequestError, match="2,048"):
+        make_budget().require_room("a", 2049)
+
+
+def test_an_ended_session_frees_its_place_and_memory() -> None:
+    budget = make_budget()
+    for _ in range(5):
+        with budget.hold("a", 2048):
+            assert budget.count == 1
+    assert budget.count == 0

@@ -115,7 +115,7 @@ def run(
     ray_address: RayAddress = None,
     baseline: Annotated[
         bool,
-        typer.Option("--baseline", help="Go without the MCP servers of the config, to compare with them."),
+        typer.Option("--baseline", help="Leave out the MCP servers of the config, for a comparison."),
     ] = False,
     output_dir: OutputDir = None,
     results: Results = None,

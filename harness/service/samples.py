@@ -43,7 +43,7 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
     served: dict[str, ServedBenchmark] = {}
     for each in benchmarks:
         if each.name in served:
-            raise UsageError(f"the benchmark '{each.name}' is named twice")
+            raise UsageError(f"the benchmark '{each.name}' is named twice", hint="name each benchmark once")
         usable = [task for task in each.tasks if _is_usable(each, task)]
         if not usable:
             raise UsageError(

@@ -141,7 +141,9 @@ async def open_service(
             client_share=settings.limits.client_share,
         )
         workers.watch_places(queue.resize)
-        sessions = await stack.enter_async_context(SandboxSessions(workplace.pool, settings.limits))
+        sessions = await stack.enter_async_context(
+            SandboxSessions(workplace.pool, settings.limits, metrics.faults.inc)
+        )
         service = Service(
             settings, opened, workplace.pool, queue, metrics, workers, benchmarks, sessions, run_id
         )

@@ -59,7 +59,7 @@ Sampling = Annotated[
     typer.Option(
         "--sampling",
         metavar="WAY",
-        help="Take the tasks of -n by this: sequential (the first), random or stratified. Default: random.",
+        help="How to choose the tasks of -n: sequential (the first), random or stratified. Default: random.",
     ),
 ]
 StratifyBy = Annotated[
@@ -68,6 +68,22 @@ StratifyBy = Annotated[
         "--stratify-by",
         metavar="KIND",
         help="Strata: category, difficulty or the kind of a label. Default: category.",
+    ),
+]
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="Make the attempts here (local) or on the nodes of a Ray cluster (ray). Default: local.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="The Ray cluster: HOST:PORT, auto or local. Default: auto.",
     ),
 ]
 DurationsFrom = Annotated[
@@ -87,7 +103,7 @@ Shard = Annotated[
     typer.Option(
         "--shard",
         metavar="I/N",
-        help="Make only the I-th of N parts of the tasks, I from 1. `harness merge` joins the parts.",
+        help="Run only part I of N of the tasks, from 1. `harness merge` joins the parts.",
     ),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Random seed of the run. Default: 0.")]
@@ -135,7 +151,7 @@ ReplayFrom = Annotated[
     typer.Option(
         "--from",
         metavar="RUN",
-        help="Do the actions of this run again, without a model (agent replay): a folder, a name in "
+        help="Repeat the actions of this run, without a model (agent replay): a folder, a name in "
         "--output-dir, or latest. Benchmark and settings are those of the run.",
         autocompletion=complete_run,
     ),
@@ -175,7 +191,7 @@ Temperature = Annotated[
     typer.Option("--temperature", metavar="T", help="Temperature. Default: that of the server."),
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", help="Most tokens of one reply, with reasoning.")
+    int | None, typer.Option("--max-tokens", metavar="N", help="Maximum tokens of one reply, with reasoning.")
 ]
 ReasoningEffort = Annotated[
     str | None,

@@ -240,7 +240,9 @@ def require_text_grading(target: PlainData) -> None:
     try:
         grader = grader_of(target)
     except TypeError as error:
-        raise UsageError(str(error), hint="build a target with build_stdin_tests or its like") from error
+        raise UsageError(
+            str(error), hint="build a target with build_stdin_tests or a similar function"
+        ) from error
     if isinstance(grader, StateGrader):
         raise UsageError(
             f"{type(target).__name__} is graded by the state that an agent leaves, and not by a text",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.reports.usage import SHOWN_WAIT_SECONDS, describe_tokens
@@ -13,7 +13,7 @@ from harness.text import escape_terminal
 _NAME = 100
 # A model may reason for a hundred times as long as it answers.
 REASONING_CHARACTERS = 1000
-# A shorter text is repeated where it is a part of another one.
+# A shorter prompt is repeated where it is a part of a message.
 _LONG = 200
 # A reply that ended in one of these ways is complete.
 _USUAL_ENDS = (None, "stop", "tool_calls")
@@ -37,14 +37,22 @@ class Block:
     begins_entry: bool = True
 
 
+@dataclass(slots=True)
+class ShownTexts:
+    """The texts that earlier entries of a transcript have shown, without space around them."""
+
+    prompt: str = ""
+    texts: set[str] = field(default_factory=set)
+
+
 def describe_entries(entries: Iterable[Mapping[str, Any]]) -> Iterator[Block]:
     """Yield the blocks of a transcript. A message to a model that repeats a text only refers to it."""
-    shown: set[str] = set()
+    shown = ShownTexts()
     for entry in entries:
         yield from describe_entry(entry, shown)
 
 
-def describe_entry(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
+def describe_entry(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     """Yield the blocks of one entry of a transcript.
 
     Args:
@@ -55,15 +63,18 @@ def describe_entry(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]
     if "kind" in entry and describe is not None:
         yield from describe(entry, shown)
     elif "prompt" in entry:
-        shown.add(_text(entry["prompt"]).strip())
+        shown.prompt = _text(entry["prompt"]).strip()
+        shown.texts.add(shown.prompt)
         yield Block(text=_text(entry["prompt"]), indent="")
     elif "output" in entry:
-        yield Block("[output]", _text(entry["output"]))
+        output = _text(entry["output"])
+        is_shown = bool(output.strip()) and output.strip() in shown.texts
+        yield Block("[output] as above") if is_shown else Block("[output]", output)
     elif "error" in entry:
         heading = f"[agent error] {escape_terminal(_text(entry['error']))}"
         yield Block(heading, _text(entry.get("traceback")), heading_style="bold red")
     elif "tool" in entry:
-        shown.add(_text(entry.get("observation")).strip())
+        shown.texts.add(_text(entry.get("observation")).strip())
         yield from _describe_call(entry)
     else:
         # An agent of the user's own may write any entry.
@@ -91,7 +102,7 @@ def _describe_call(entry: Mapping[str, Any]) -> Iterator[Block]:
         yield Block(text=f"no observation: the call ended with {_name(entry['ended'])}", style="yellow")
 
 
-def _describe_model(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
+def _describe_model(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     asked = "request to the judge" if entry.get("kind") == "judge" else "request"
     yield Block(f"[{asked} {_name(entry.get('request'))}]  ({', '.join(_list_figures(entry))})")
     for name in ("parameters", "tools"):
@@ -114,14 +125,14 @@ def _describe_model(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block
     yield from _refer_to(repeated)
     reply = entry.get("reply")
     if isinstance(reply, dict):
-        shown.add(_identify(reply))
+        shown.texts.add(_identify(reply))
         yield from _describe_reply(reply, "reply")
 
 
-def _is_shown(message: Mapping[str, Any], shown: set[str]) -> bool:
+def _is_shown(message: Mapping[str, Any], shown: ShownTexts) -> bool:
     """Return whether an earlier entry has shown all of a message."""
     has_text = bool(_text(message.get("text")).strip() or message.get("tool_calls"))
-    return has_text and _identify(message) in shown
+    return has_text and _identify(message) in shown.texts
 
 
 def _identify(message: Mapping[str, Any]) -> str:
@@ -157,20 +168,19 @@ def _list_figures(entry: Mapping[str, Any]) -> Iterator[str]:
         yield f"retries: {_name(entry['retries'])}"
 
 
-def _describe_message(message: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
+def _describe_message(message: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     text, role = _text(message.get("text")), _name(message.get("role"))
     if message.get("tool_calls") or message.get("reasoning"):
         yield from _describe_reply(message, role)
     else:
-        shorter = _shorten_repeated(text, shown)
-        shown.add(text.strip())
+        shorter = _leave_out_prompt(text, shown)
+        shown.texts.add(text.strip())
         yield Block(f"  {role}:", shorter, indent="  > ", heading_style="dim", begins_entry=False)
 
 
-def _shorten_repeated(text: str, shown: set[str]) -> str:
-    """Return a text without the longest text in it that is shown above, such as the prompt."""
-    found = [each for each in shown if _LONG <= len(each) < len(text) and each in text]
-    return text.replace(max(found, key=len), "[as above]", 1) if found else text
+def _leave_out_prompt(text: str, shown: ShownTexts) -> str:
+    """Return a text without the prompt in it, which is shown above."""
+    return text.replace(shown.prompt, "[prompt as above]", 1) if len(shown.prompt) >= _LONG else text
 
 
 def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
@@ -191,25 +201,25 @@ def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
         yield Block(f"  finish: {_name(reply['finish'])}", heading_style="yellow", begins_entry=False)
 
 
-def _describe_context(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_context(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[context]", _text(entry.get("text")), heading_style="bold yellow")
 
 
-def _describe_relay(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_relay(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[relay]", _text(entry.get("text")), heading_style="bold yellow")
 
 
-def _describe_full(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_full(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[full]", _text(entry.get("text")), heading_style="bold yellow")
 
 
-def _describe_format_error(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
-    shown.add(_text(entry.get("advice")).strip())
+def _describe_format_error(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
+    shown.texts.add(_text(entry.get("advice")).strip())
     heading = f"[format error] {_name(entry.get('name'))}"
     yield Block(heading, _text(entry.get("advice")), heading_style="bold yellow")
 
 
-def _describe_program(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_program(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     if entry.get("limit") is not None:
         how = f"ended at the limit {_text(entry['limit'])}"
     elif "exit_code" in entry:
@@ -224,18 +234,18 @@ def _describe_program(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Bl
             yield Block(f"[{name}]", _text(entry[name]), begins_entry=False)
 
 
-def _describe_reference(entry: Mapping[str, Any], shown: set[str]) -> Iterator[Block]:
-    shown.add(_text(entry.get("observation")).strip())
+def _describe_reference(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
+    shown.texts.add(_text(entry.get("observation")).strip())
     yield Block("[reference]")
     yield Block(text=_text(entry.get("text")), indent="  $ ", style="cyan")
     yield Block(text=_text(entry.get("observation")))
 
 
-def _describe_terminal(_entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_terminal(_entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     yield Block("[terminal] a person typed here")
 
 
-def _describe_difference(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_difference(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     place = "" if entry.get("round") is None else f"round {_name(entry.get('round'))}, "
     place += f"{_name(entry.get('tool'))}, character {_name(entry.get('character'))}"
     yield Block(f"[first difference] {place}", heading_style="bold red")
@@ -248,7 +258,7 @@ def _describe_difference(entry: Mapping[str, Any], _shown: set[str]) -> Iterator
         yield Block(heading, _text(entry.get(name)), heading_style="dim", begins_entry=False)
 
 
-def _describe_mcp_server(entry: Mapping[str, Any], _shown: set[str]) -> Iterator[Block]:
+def _describe_mcp_server(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     """Yield the start of an MCP server, or a tool of it that is left out."""
     server = f"[mcp server {_name(entry.get('server'))}]"
     if "left_out" in entry:

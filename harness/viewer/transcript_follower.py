@@ -13,7 +13,7 @@ from harness.evaluation.run_files import open_run_file, split_nested
 from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION
 from harness.inputs.files import MAX_DATA_BYTES, MAX_LINE_BYTES
 from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.reports.transcript_entries import Block, describe_entry
+from harness.reports.transcript_entries import Block, ShownTexts, describe_entry
 from harness.text import escape_text
 
 MOST_BLOCKS = 200
@@ -49,7 +49,7 @@ class TranscriptFollower:
         self._beginning = beginning
         self._generation += 1
         self._blocks: list[dict[str, Any]] = []
-        self._shown: set[str] = set()
+        self._shown = ShownTexts()
         self._offset = self._line = self._characters = 0
         self._has_ended = False
 

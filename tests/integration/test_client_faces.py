@@ -92,7 +92,7 @@ async def test_a_command_returns_its_result(sandbox: Sandbox) -> None:
     assert result.stdout.data == b"\xfein\nvalue\n/tmp\n"
     assert (result.stderr.data, result.stderr.total) == (b"\xff\0", 2)
     assert (result.exit_code, result.limit, result.clean) == (3, None, True)
-    assert 0 < result.duration_seconds < 10
+    assert result.duration_seconds > 0
 
 
 async def test_a_long_output_is_cut_in_the_middle(sandbox: Sandbox) -> None:

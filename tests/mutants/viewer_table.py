@@ -6,6 +6,7 @@ UNIT = "tests/unit"
 SERVER, INDEX = f"{UNIT}/test_viewer_app.py", f"{UNIT}/test_viewer_index.py"
 TRANSCRIPTS = f"{UNIT}/test_viewer_transcripts.py"
 ACCESS, INDEXING = "harness/viewer/access.py", "harness/viewer/attempt_index.py"
+COLUMNS = "harness/viewer/record_columns.py"
 
 # The file, the old text, the new text and the test.
 VIEWER = (
@@ -92,5 +93,29 @@ VIEWER = (
         "escape_text(text[:_TEXT_CHARACTERS], multiline=True)",
         "text[:_TEXT_CHARACTERS]",
         f"{TRANSCRIPTS}::test_invisible_characters_are_shown_as_escapes",
+    ),
+    (
+        COLUMNS,
+        "values.values(), MAX_DEPTH - 1)",
+        "values.values(), MAX_DEPTH + 50)",
+        f"{INDEX}::test_the_viewer_shows_exactly_the_records_that_other_commands_read",
+    ),
+    (
+        COLUMNS,
+        "is_plain = math.isfinite(value)",
+        "is_plain = True",
+        f"{INDEX}::test_the_viewer_shows_exactly_the_records_that_other_commands_read",
+    ),
+    (
+        COLUMNS,
+        "        require_record(values)\n",
+        "",
+        f"{INDEX}::test_the_viewer_shows_exactly_the_records_that_other_commands_read",
+    ),
+    (
+        "harness/relay/serving.py",
+        "(is_full and not self._make_room())",
+        "is_full",
+        f"{UNIT}/test_relay_bounds.py::test_a_full_server_closes_the_connection_that_has_waited_longest",
     ),
 )

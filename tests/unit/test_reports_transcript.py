@@ -76,7 +76,7 @@ def test_every_long_text_is_cut_and_names_the_file_that_has_the_whole(tmp_path: 
         {"prompt": long},
         {**CALL, "arguments": {"command": long}, "observation": long},
         {**CALL, "arguments": {"comand": long}, "refused": True},
-        {"output": long},
+        {"output": "o" * 1_000_000},
         {"error": long, "traceback": long},
         {
             **MODEL,
@@ -216,7 +216,7 @@ def test_a_message_that_has_the_prompt_in_it_shows_only_the_rest(tmp_path: Path)
     kept(tmp_path, {"prompt": prompt}, asked)
     text = shown(tmp_path)
     assert text.count("Count the files.") == 20
-    assert "  user:\n  > [as above] Reply with a number.\n" in text
+    assert "  user:\n  > [prompt as above] Reply with a number.\n" in text
 
 
 def test_a_reply_that_goes_back_to_the_model_is_shown_once(tmp_path: Path) -> None:

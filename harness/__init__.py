@@ -54,6 +54,7 @@ __all__ = [
     "Status",
     "StorageError",
     "Submission",
+    "SyncGrader",
     "SyncOutputStream",
     "SyncSandbox",
     "Task",
@@ -67,6 +68,7 @@ __all__ = [
     "compare",
     "load_benchmark",
     "open_grader",
+    "open_grader_sync",
     "read_hidden_tests",
     "run",
 ]
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
     from harness.evaluation.faults import RunStoppedError
     from harness.evaluation.grader import Grader, open_grader
     from harness.evaluation.store import StorageError
+    from harness.evaluation.sync_grader import SyncGrader, open_grader_sync
     from harness.models.messages import Generation, Message, ModelReply, Role
     from harness.sandbox.failures import (
         SandboxClosed,
@@ -156,6 +159,7 @@ _HOME = {
     "Status": "harness.types",
     "StorageError": "harness.evaluation.store",
     "Submission": "harness.types",
+    "SyncGrader": "harness.evaluation.sync_grader",
     "SyncOutputStream": "harness.sandbox.sync",
     "SyncSandbox": "harness.sandbox.sync",
     "Task": "harness.types",
@@ -168,6 +172,7 @@ _HOME = {
     "compare": "harness.api",
     "load_benchmark": "harness.benchmarks",
     "open_grader": "harness.evaluation.grader",
+    "open_grader_sync": "harness.evaluation.sync_grader",
     "read_hidden_tests": "harness.benchmarks.hidden_tests",
     "run": "harness.api",
 }

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from harness.agents import AttemptContext
 from harness.agents.agent import UserAgent
 from harness.command_settings import CommandSettings
-from harness.config import Isolation, Sampling, load_config
+from harness.config import ExecutorName, Isolation, Sampling, load_config
 from harness.errors import UsageError
 from harness.evaluation.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
 from harness.evaluation.observer import RunObserver
@@ -105,6 +105,8 @@ class RunOptions(TypedDict, total=False):
     output_dir: str
     limits: Limits | dict[str, Any]
     runtime: Literal["runc", "runsc"]
+    executor: ExecutorName
+    ray_address: str | None
     isolation: Isolation
 
 

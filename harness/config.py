@@ -81,6 +81,7 @@ def _require_shard(text: str) -> str:
 
 
 Isolation = Literal["task", "attempt", "run"]
+ExecutorName = Literal["local", "ray"]
 Sampling = Literal["sequential", "random", "stratified"]
 # The members of harness.benchmarks.replies.CodeRule, which this layer must not import.
 ExtractRule = Literal["none", "fenced", "between_last_fences", "first_block", "last_block", "all_blocks"]
@@ -184,6 +185,11 @@ class RunConfig(BaseModel):
     """The limits of sandboxes. Only those that are set here override the limits of the environment."""
     runtime: Literal["runc", "runsc"] = "runc"
     """The runtime of containers: `runsc` is gVisor."""
+    executor: ExecutorName = "local"
+    """Where attempts are made: in this process, or on the nodes of a Ray cluster. Verdicts do not depend on
+    it."""
+    ray_address: str | None = Field(default=None, min_length=1)
+    """The Ray cluster: HOST:PORT, `auto` for that of this machine, or `local`. Default: `auto`."""
     isolation: Isolation = "task"
     """The attempts that share a grading container: with `task` those at a task, with `attempt` none, with
     `run` those at all tasks, as long as the container is provably clean. Agents never act in such a one."""

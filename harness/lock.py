@@ -11,7 +11,7 @@ from harness.errors import UsageError
 
 
 def cache_dir() -> Path:
-    """Return the folder for files that can be recreated: $XDG_CACHE_HOME/harness, else ~/.cache/harness."""
+    """Return the folder for files that harness can recreate: $XDG_CACHE_HOME/harness or ~/.cache/harness."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harness"
 
 

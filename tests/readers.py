@@ -80,7 +80,8 @@ OPENRLHF = Reader(
     ),
     is_unpacked=True,
 )
-VERIFIERS = Reader("verifiers", ("verifiers==0.4.0",), is_slow=True, needs_harness=True)
+# It starts its programs with uv.
+VERIFIERS = Reader("verifiers", ("verifiers==0.4.0", "uv==0.13.9"), is_slow=True, needs_harness=True)
 
 
 @cache

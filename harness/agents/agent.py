@@ -155,6 +155,7 @@ class Agent(Protocol):
     - `offers_model`: True if it runs programs that may ask a model, so that a run without one shows a notice.
     - `needs_environment`: True if it acts even on a task without an environment. It gets one whose only tool
       is `submit` then.
+    - `needs_this_machine`: True if it can act only where the command runs, such as at its terminal.
     - `needs_solutions`: True if it submits the reference solution.
     - `close`: a function that the run calls at its end to release the resources of the agent. Further
       attempts may follow in a later run.

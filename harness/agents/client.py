@@ -24,6 +24,7 @@ class McpClient:
     needs_environment = True
     # There is only one client, and it sees the tools of one task.
     max_concurrent = 1
+    needs_this_machine = True
 
     def __init__(self, settings: AgentSettings) -> None:
         from harness.relay.mcp_library import load_library

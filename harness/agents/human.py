@@ -32,6 +32,7 @@ class Human:
     uses_terminals = True
     # There is only one person, at one terminal.
     max_concurrent = 1
+    needs_this_machine = True
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings

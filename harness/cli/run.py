@@ -22,6 +22,7 @@ from harness.cli.run_options import (
     Difficulties,
     DryRun,
     DurationsFrom,
+    Executor,
     Extract,
     FailOnDifference,
     FailUnder,
@@ -35,6 +36,7 @@ from harness.cli.run_options import (
     OutputDir,
     Quarantined,
     Quiet,
+    RayAddress,
     ReasoningEffort,
     ReplayFrom,
     Results,
@@ -109,6 +111,8 @@ def run(
     seed: Seed = None,
     runtime: Runtime = None,
     isolation: Isolation = None,
+    executor: Executor = None,
+    ray_address: RayAddress = None,
     baseline: Annotated[
         bool,
         typer.Option("--baseline", help="Leave out the MCP servers of the config, for a comparison."),
@@ -198,6 +202,8 @@ def run(
         seed=seed,
         runtime=runtime,
         isolation=isolation,
+        executor=executor,
+        ray_address=ray_address,
         baseline=baseline or None,
     )
     output = OutputOptions(results, force, fail_under, dry_run, verbose, quiet, fail_on_difference)
@@ -268,6 +274,8 @@ def grade(
     seed: Seed = None,
     runtime: Runtime = None,
     isolation: Isolation = None,
+    executor: Executor = None,
+    ray_address: RayAddress = None,
     output_dir: OutputDir = None,
     results: Results = None,
     force: Force = False,
@@ -312,6 +320,8 @@ def grade(
         seed=seed,
         runtime=runtime,
         isolation=isolation,
+        executor=executor,
+        ray_address=ray_address,
         output_dir=output_dir and str(output_dir),
     )
     output = OutputOptions(results, force, fail_under, dry_run, verbose, quiet)

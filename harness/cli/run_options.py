@@ -70,6 +70,22 @@ StratifyBy = Annotated[
         help="Strata: category, difficulty or the kind of a label. Default: category.",
     ),
 ]
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="Make the attempts here (local) or on the nodes of a Ray cluster (ray). Default: local.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="The Ray cluster: HOST:PORT, auto or local. Default: auto.",
+    ),
+]
 DurationsFrom = Annotated[
     str | None,
     typer.Option(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from harness.cli.completion import complete_benchmark
-from harness.cli.run_options import BENCHMARK_HELP, Data
+from harness.cli.run_options import BENCHMARK_HELP, Data, RayAddress
 
 if TYPE_CHECKING:
     from harness.benchmarks import Benchmark
@@ -21,6 +21,7 @@ DEFAULT_PORT = 8600
 
 @app.command()
 def serve(
+    context: typer.Context,
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Address to listen at.")
     ] = "127.0.0.1",
@@ -40,7 +41,10 @@ def serve(
     max_concurrent: Annotated[
         int | None,
         typer.Option(
-            "--max-concurrent", min=1, metavar="N", help="Requests in sandboxes at once. Default: by cores."
+            "--max-concurrent",
+            min=1,
+            metavar="N",
+            help="Requests in sandboxes of one machine at once. Default: by cores.",
         ),
     ] = None,
     benchmark: Annotated[
@@ -55,6 +59,13 @@ def serve(
     ] = None,
     data: Data = None,
     runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    executor: Annotated[
+        Literal["local", "ray"],
+        typer.Option(
+            "--executor", help="Work on this machine (local) or on the nodes of a Ray cluster (ray)."
+        ),
+    ] = "local",
+    ray_address: RayAddress = None,
     verbose: Annotated[
         int,
         typer.Option("-v", "--verbose", count=True, show_default=False, help="-v: log every request."),
@@ -69,9 +80,14 @@ def serve(
     from harness.errors import UsageError
     from harness.service.access import make_token, require_usable_token
     from harness.service.capacity import bound_concurrency
-    from harness.service.settings import ServiceSettings
+    from harness.service.settings import RaySettings, ServiceSettings
 
     names = benchmark or []
+    if ray_address is not None and executor != "ray":
+        raise UsageError(
+            "--ray-address has no effect on the work of this machine",
+            hint="add --executor ray, or leave it out",
+        )
     if data is not None and not names:
         raise UsageError("--data names the data of a benchmark", hint="add -b BENCH, or leave --data out")
     if data not in (None, "hub", "bundled") and len(names) > 1:
@@ -79,15 +95,30 @@ def serve(
             f"--data {data} is the data of one benchmark, and there are {len(names)}",
             hint="fetch the data of each with `harness data fetch`, and leave --data out",
         )
+    if executor == "ray" and _is_on_command_line(context, "token"):
+        raise UsageError(
+            "--token with --executor ray: Ray shows the command line to everybody who reaches the cluster",
+            hint="set HARNESS_SERVE_TOKEN instead",
+        )
     if token is not None:
         require_usable_token(token)
-    settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
+    if executor == "ray":
+        # The limit holds for the nodes. On this machine it bounds only the sandboxes that clients open.
+        ray = RaySettings(ray_address, max_concurrent)
+        settings = ServiceSettings(bound_concurrency(None), runtime, ray=ray)
+    else:
+        settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
     try:
         run_until_signal(
             _serve(settings, names, data, host, port, token or make_token(), verbose, shown=token is None)
         )
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
+
+
+def _is_on_command_line(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 async def _serve(

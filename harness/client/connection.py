@@ -91,19 +91,21 @@ class Connection:
         path: str,
         *,
         seconds: float = REPLY_SECONDS,
+        retry_seconds: float | None = None,
         values: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         query: Mapping[str, str] | None = None,
     ) -> bytes:
         """Return the body of a reply.
 
-        A request that the service has refused before it began is sent again until `wait_seconds` are over,
+        A request that the service has refused before it began is sent again until `retry_seconds` are over,
         no sooner than the service asks for. No other request is, because it may have acted.
 
         Args:
             method: the method of HTTP.
             path: the path behind the token.
             seconds: the time of the work, after which no reply can come.
+            retry_seconds: the time after which the request is not sent again, by default `wait_seconds`.
             values: the body as JSON.
             content: the body as bytes.
             query: the parameters of the URL.
@@ -111,7 +113,10 @@ class Connection:
         Raises HarnessError, of the class that a local call would raise if there is one.
         """
         sending = {"json": values} if values is not None else {"content": content}
-        async with self.stream(method, path, seconds=seconds, query=query, **sending) as response:
+        replying = self.stream(
+            method, path, seconds=seconds, retry_seconds=retry_seconds, query=query, **sending
+        )
+        async with replying as response:
             with self.catch_lost():
                 return await response.aread()
 
@@ -133,6 +138,7 @@ class Connection:
         path: str,
         *,
         seconds: float,
+        retry_seconds: float | None = None,
         query: Mapping[str, str] | None = None,
         **sending: Any,
     ) -> AsyncIterator[httpx.Response]:
@@ -143,7 +149,7 @@ class Connection:
         import httpx
 
         timeout = httpx.Timeout(seconds + REPLY_SECONDS, connect=_CONNECT_SECONDS)
-        ends = time.monotonic() + self.wait_seconds
+        ends = time.monotonic() + (self.wait_seconds if retry_seconds is None else retry_seconds)
         pause = _FIRST_PAUSE_SECONDS
         while True:
             request = self._http.build_request(

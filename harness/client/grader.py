@@ -58,14 +58,16 @@ class RemoteGrader:
         connection, seconds = self._connection, self._timeout_seconds
         if connection.is_closed:
             raise UsageError("the grader is closed", hint="grade inside the block of open_grader")
-        whole = min(MAX_REQUEST_SECONDS, connection.wait_seconds + seconds)
+        # A request waits at the service, and between its tries.
+        half = connection.wait_seconds / 2
+        whole = min(MAX_REQUEST_SECONDS, half + seconds)
         request = {
             "samples": [sample],
             "timeout_seconds": whole,
             # The rest of the time is for the queue.
             "sample_seconds": min(seconds, whole),
         }
-        reply = await connection.fetch("POST", "/v1/grade", values=request, seconds=whole)
+        reply = await connection.fetch("POST", "/v1/grade", values=request, seconds=whole, retry_seconds=half)
         try:
             (verdict,) = reply["verdicts"]
             return _read_verdict(verdict)

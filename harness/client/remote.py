@@ -11,6 +11,7 @@ from harness.client.connection import Address, open_connection, read_address
 from harness.client.grader import MAX_REQUEST_SECONDS, RemoteGrader
 from harness.client.sandbox import RemoteSandbox, open_remote_sandbox
 from harness.errors import UsageError
+from harness.evaluation.sync_grader import SyncGrader, hold_grader
 from harness.sandbox.limits import Limits
 from harness.sandbox.sync import SyncSandbox, hold_sandbox
 
@@ -79,6 +80,12 @@ class Remote:
             )
         async with open_connection(self.address, wait_seconds=self.wait_seconds) as connection:
             yield RemoteGrader(connection, timeout_seconds=timeout_seconds)
+
+    def open_grader_sync(
+        self, *, timeout_seconds: float | None = None
+    ) -> contextlib.AbstractContextManager[SyncGrader]:
+        """Return a context manager that opens a grader for blocking calls, as `open_grader_sync` does."""
+        return hold_grader(lambda: self.open_grader(timeout_seconds=timeout_seconds))
 
 
 def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SECONDS) -> Remote:

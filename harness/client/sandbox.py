@@ -160,15 +160,19 @@ async def open_remote_sandbox(
 
     Raises HarnessError if the service cannot open it.
     """
+    # A request waits at the service, and between its tries.
+    half = connection.wait_seconds / 2
     request = {
         "image": image,
         # The service refuses a limit that it does not have.
         "limits": {} if limits is None else limits.model_dump(exclude_defaults=True),
         "deadline_seconds": bound_seconds("deadline_seconds", deadline_seconds),
         "idle_seconds": _IDLE_SECONDS,
-        "wait_seconds": max(connection.wait_seconds, 1.0),
+        "wait_seconds": max(half, 1.0),
     }
-    opened = await connection.fetch("POST", "/v1/sandboxes", values=request, seconds=connection.wait_seconds)
+    opened = await connection.fetch(
+        "POST", "/v1/sandboxes", values=request, seconds=max(half, 1.0), retry_seconds=half
+    )
     sandbox = RemoteSandbox(connection, str(opened["id"]), limits or Limits())
     keeping = asyncio.create_task(sandbox.keep_alive())
     try:

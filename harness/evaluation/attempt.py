@@ -46,7 +46,7 @@ from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt, Stage
 from harness.evaluation.server_tools import ServerTools, ServerUse, open_servers
-from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION, RunStore
+from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION, KeepsTranscripts
 from harness.evaluation.working_time import MOST_PAUSE_SECONDS, WorkingTime, limit_working_time
 from harness.models.failures import ModelError
 from harness.models.spending import BudgetReached
@@ -77,7 +77,7 @@ class AttemptSettings:
 
     benchmark: Benchmark
     agent: Agent
-    store: RunStore
+    transcripts: KeepsTranscripts
     observer: RunObserver
     faults: Faults
     pool: SandboxPool
@@ -476,7 +476,7 @@ class _Attempt:
         return self._judge
 
     def _begin_transcript(self, task: Task) -> Transcript:
-        transcript = self._settings.store.begin_transcript(task.id, self._planned.number)
+        transcript = self._settings.transcripts.begin_transcript(task.id, self._planned.number)
         transcript.write({"schema_version": TRANSCRIPT_SCHEMA_VERSION, "prompt": task.prompt})
         return transcript
 

@@ -33,6 +33,11 @@ class RunStoppedError(HarnessError):
 
     exit_code = 3
 
+    def __init__(self, message: str, *, hint: str | None = None, of_machine: bool = False) -> None:
+        """Make the error. `of_machine` is true if attempts on another machine would not fail."""
+        super().__init__(message, hint=hint)
+        self.of_machine = of_machine
+
 
 class Faults:
     """Decides for all attempts of one run whether an infrastructure fault is retried or stops the run.
@@ -69,6 +74,7 @@ class Faults:
                 RunStoppedError(
                     "the sandbox image was removed from the Docker engine during the run",
                     hint="run `harness setup`, then start a new run; one run must not mix two images",
+                    of_machine=True,
                 )
             )
         else:
@@ -132,6 +138,7 @@ class Faults:
                 "the Docker engine stopped responding and did not come back within "
                 f"{self._wait_seconds:.0f} s",
                 hint="start it, then finish the run with --resume",
+                of_machine=True,
             )
         )
 

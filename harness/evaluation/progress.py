@@ -33,13 +33,17 @@ class Stage(StrEnum):
 class ActiveAttempt:
     """An attempt under way. Displays read it in other threads, and only the event loop changes it."""
 
-    __slots__ = ("_requests", "_stage", "number", "started", "task_id")
+    __slots__ = ("_requests", "_stage", "number", "place", "started", "task_id")
 
-    def __init__(self, task_id: str, number: int, started: float) -> None:
-        """Begin an attempt at the time `started` of the monotonic clock."""
+    def __init__(self, task_id: str, number: int, started: float, place: str | None = None) -> None:
+        """Begin an attempt at the time `started` of the monotonic clock.
+
+        `place` is the node that makes it, None for this process.
+        """
         self.task_id = task_id
         self.number = number
         self.started = started
+        self.place = place
         self._stage = Stage.QUEUED
         self._requests = 0
 
@@ -84,9 +88,9 @@ class RunProgress:
     _active: dict[tuple[str, int], ActiveAttempt] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def begin(self, planned: PlannedAttempt) -> Iterator[ActiveAttempt]:
-        """Yield an attempt that is under way until the end of the block."""
-        active = ActiveAttempt(planned.task.id, planned.number, time.monotonic())
+    def begin(self, planned: PlannedAttempt, *, place: str | None = None) -> Iterator[ActiveAttempt]:
+        """Yield an attempt that is under way until the end of the block, at a node or in this process."""
+        active = ActiveAttempt(planned.task.id, planned.number, time.monotonic(), place)
         self._active[planned.key] = active
         try:
             yield active
@@ -102,6 +106,12 @@ def count_stages(attempts: Sequence[ActiveAttempt]) -> dict[Stage, int]:
     """Return the number of attempts in each stage that has any, in the order of the stages."""
     found = Counter(attempt.stage for attempt in attempts)
     return {stage: found[stage] for stage in Stage if found[stage]}
+
+
+def count_places(attempts: Sequence[ActiveAttempt]) -> dict[str, int]:
+    """Return the number of attempts that each node makes, sorted by the names of the nodes."""
+    found = Counter(attempt.place for attempt in attempts if attempt.place is not None)
+    return dict(sorted(found.items()))
 
 
 def measure_categories(

@@ -16,7 +16,9 @@ from harness.evaluation.store import read_manifest
 from harness.option_names import name_option
 
 # They change no verdict.
-_CHANGEABLE = frozenset(("max_concurrent", "max_sandboxes", "run_budget", "durations_from"))
+_CHANGEABLE = frozenset(
+    ("max_concurrent", "max_sandboxes", "run_budget", "durations_from", "executor", "ray_address")
+)
 # They decide which attempts there are and what they start from, so the recorded attempts would not fit.
 _FIXED = frozenset(
     (

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import HarnessError, UsageError
 from harness.evaluation.attempt import AttemptSettings
 from harness.evaluation.changes import Change, add_accepted
-from harness.evaluation.concurrency import choose_concurrency, choose_gate_places
+from harness.evaluation.concurrency import choose_concurrency
 from harness.evaluation.dead_runs import remove_dead_containers
 from harness.evaluation.durations import order_by_duration
-from harness.evaluation.execute import execute
+from harness.evaluation.execute import execute_plan
+from harness.evaluation.executors.base import Executor
+from harness.evaluation.executors.local import LocalExecutor
 from harness.evaluation.faults import START_TRIES, Faults, read_wait_seconds
 from harness.evaluation.manifest import (
     REPEATED,
@@ -54,6 +56,7 @@ from harness.evaluation.resume import (
 )
 from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_log import RunLog, open_run_log
+from harness.evaluation.run_pool import make_pool
 from harness.evaluation.run_secrets import make_log_filter
 from harness.evaluation.run_signature import is_signed, sign_run
 from harness.evaluation.run_state import find_state
@@ -73,7 +76,7 @@ from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.summary import ModelUse, summarize, summary_json
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
-from harness.sandbox.pool import SandboxPool, SandboxSettings
+from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.reaper import remove_run
 from harness.shield import complete
 from harness.types import AttemptRecord, Summary
@@ -153,60 +156,87 @@ class Run:
         plan = self.selection.plan if attempts is None else attempts
         config = self.selection.config
         observer = observer if self.log is None else self.log.watch(observer)
-        concurrency = choose_concurrency(
-            config.max_concurrent,
-            self.selection.agent,
-            sandboxes=bool(self.selection.images),
-            isolation=config.isolation,
-        )
         # Resuming a finished run adds nothing to its duration.
         waiting = sum(not self.store.is_finished(planned.key) for planned in plan)
         started = time.monotonic()
         try:
             async with contextlib.AsyncExitStack() as stack:
-                pool = await stack.enter_async_context(
-                    make_pool(self.backend, self.selection, self.images, self.manifest["run_id"])
-                )
-                self.model = await stack.enter_async_context(
-                    open_model_access(
-                        config,
-                        self.selection.endpoint,
-                        self.folder,
-                        self.spent,
-                        tool_mode=read_tool_mode(self.manifest),
-                        keep_tool_mode=self._keep_tool_mode,
-                    )
-                )
-                judge = await stack.enter_async_context(open_judge_access(config, self.selection.judge))
-                settings = AttemptSettings(
-                    benchmark=self.selection.benchmark,
-                    agent=self.selection.agent,
-                    store=self.store,
-                    observer=observer,
-                    faults=Faults(
-                        self.backend,
-                        observer,
-                        wait_seconds=self.wait_seconds,
-                        start_tries=min(START_TRIES, waiting),
-                    ),
-                    pool=pool,
-                    limits=self.selection.all_limits,
-                    timeout_seconds=self.selection.timeout_seconds,
-                    turns=config.rounds,
-                    isolation=config.isolation,
-                    repeats=any(planned.number > 0 for planned in self.selection.plan),
-                    model=self.model,
-                    judge=judge,
-                    recording=self.selection.recording,
-                    servers=await prepare_servers(config, observer.note),
-                )
+                open_executor = self._open_local if config.executor == "local" else self._open_ray
+                executor = await open_executor(stack, observer, waiting)
                 ordered = order_by_duration(plan, self.selection.durations)
-                await execute(settings, ordered, concurrency=concurrency)
+                await execute_plan(executor, ordered, store=self.store, observer=observer)
         except BaseException:
             with contextlib.suppress(HarnessError):  # only the first error is reported
                 await self._end(observer, time.monotonic() - started)
             raise
         await self._end(observer, time.monotonic() - started if waiting else 0.0)
+
+    async def _open_local(
+        self, stack: contextlib.AsyncExitStack, observer: RunObserver, waiting: int
+    ) -> Executor:
+        """Return the executor of this process. `waiting` is the number of attempts that it gets."""
+        config, selection = self.selection.config, self.selection
+        pool = await stack.enter_async_context(
+            make_pool(self.backend, selection, self.images, self.manifest["run_id"])
+        )
+        self.model = await stack.enter_async_context(
+            open_model_access(
+                config,
+                selection.endpoint,
+                self.folder,
+                self.spent,
+                tool_mode=read_tool_mode(self.manifest),
+                keep_tool_mode=self._keep_tool_mode,
+            )
+        )
+        judge = await stack.enter_async_context(open_judge_access(config, selection.judge))
+        settings = AttemptSettings(
+            benchmark=selection.benchmark,
+            agent=selection.agent,
+            transcripts=self.store,
+            observer=observer,
+            faults=Faults(
+                self.backend,
+                observer,
+                wait_seconds=self.wait_seconds,
+                start_tries=min(START_TRIES, waiting),
+            ),
+            pool=pool,
+            limits=selection.all_limits,
+            timeout_seconds=selection.timeout_seconds,
+            turns=config.rounds,
+            isolation=config.isolation,
+            repeats=any(planned.number > 0 for planned in selection.plan),
+            model=self.model,
+            judge=judge,
+            recording=selection.recording,
+            servers=await prepare_servers(config, observer.note),
+        )
+        concurrency = choose_concurrency(
+            config.max_concurrent,
+            selection.agent,
+            sandboxes=bool(selection.images),
+            isolation=config.isolation,
+        )
+        return LocalExecutor(settings, concurrency)
+
+    async def _open_ray(
+        self, stack: contextlib.AsyncExitStack, observer: RunObserver, waiting: int
+    ) -> Executor:
+        """Return the executor of a Ray cluster. `waiting` is the number of attempts that it gets."""
+        from harness.evaluation.executors.ray_executor import RayRun, open_ray_executor
+
+        run = RayRun(
+            self.selection,
+            self.folder,
+            self.manifest["run_id"],
+            self.backend,
+            self.manifest["image_tags"],
+            self.wait_seconds,
+            min(START_TRIES, waiting),
+        )
+        address = self.selection.config.ray_address
+        return await stack.enter_async_context(open_ray_executor(run, address=address, observer=observer))
 
     def _keep_tool_mode(self, mode: ToolMode) -> None:
         if self.manifest.get(TOOL_MODE) != mode:
@@ -241,22 +271,6 @@ class Run:
                 summary=summary_json(self.summary),
                 attempts=self.records(),
             )
-
-
-def make_pool(
-    backend: Backend | None, selection: Selection, images: Mapping[str, str], run_id: str
-) -> SandboxPool:
-    """Return the pool of a run. Its sandboxes start from the image ids in `images`, by name."""
-    config = selection.config
-    return SandboxPool(
-        backend,
-        images=images,
-        runtime=config.runtime,
-        run_id=run_id,
-        max_sandboxes=config.max_sandboxes,
-        gate_places=choose_gate_places(config.max_concurrent, selection.agent),
-        nested_sandboxes=max((spec.nested_sandboxes for spec in selection.environments), default=0),
-    )
 
 
 @contextlib.asynccontextmanager

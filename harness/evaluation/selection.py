@@ -15,6 +15,7 @@ from harness.config import MIN_TIMEOUT_SECONDS, RunConfig
 from harness.environments import EnvironmentSpec, environment_spec
 from harness.errors import UsageError
 from harness.evaluation.durations import describe_unknown, find_durations
+from harness.evaluation.executors.ray_support import refuse_unsupported
 from harness.evaluation.filters import TaskFilters
 from harness.evaluation.images_needed import list_images
 from harness.evaluation.key_search import refuse_keys
@@ -219,6 +220,8 @@ def select(
     refuse_keys(config, [endpoint, judge])
     if config.shard is not None:
         selection = replace(selection, plan=select_shard(plan, config.shard))
+    if config.executor == "ray":
+        refuse_unsupported(config, chosen, endpoint=endpoint, judge=judge, is_object=agent is not None)
     if endpoint is None and getattr(chosen, "offers_model", False):
         notify("the run has no model, so the agent's program cannot ask one; name it with --model")
     return replace(selection, endpoint=endpoint, judge=judge)

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO, overload
+from typing import Any, Protocol, TextIO, overload
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -39,7 +39,7 @@ from harness.evaluation.run_lock import lock_run_folder
 from harness.evaluation.stored_results import StoredResult
 from harness.inputs.files import MAX_DATA_BYTES, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.types import AttemptRecord, Status
+from harness.types import AttemptRecord, Status, Transcript
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
 TRANSCRIPTS, SAMPLES = "transcripts", "samples.jsonl"
@@ -81,6 +81,13 @@ class StorageError(HarnessError):
     """The run folder can no longer be written, so the run stops. Finished attempts stay stored."""
 
     exit_code = 3
+
+
+class KeepsTranscripts(Protocol):
+    """Keeps the transcripts of attempts, as a run folder does."""
+
+    def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
+        """Return the transcript of an attempt that begins. It replaces that of an earlier try."""
 
 
 class RunStore:
@@ -264,6 +271,10 @@ class TranscriptFile:
             text = f"the transcript is full: its limit is {MAX_TRANSCRIPT_BYTES:,} bytes"
             line = json.dumps({"kind": "full", "text": text}) + "\n"
         self._bytes += len(line)
+        self._append(line)
+
+    def _append(self, line: str) -> None:
+        """Write a line to the file. Raises StorageError."""
         try:
             with os.fdopen(self._open(), "w", encoding="utf-8") as file:
                 file.write(line)

@@ -114,6 +114,12 @@ def list_unread(
     takes_prompts = "system_prompt" in read_by_agent or getattr(agent, "takes_server_prompts", False)
     found += _list_unread_prompts(config, takes_prompts=takes_prompts)
     found += list_unread_sampling(config)
+    if config.ray_address is not None and config.executor != "ray":
+        error = UsageError(
+            f"{name_option('ray_address')} has no effect on attempts of this machine",
+            hint="add --executor ray, or leave it out",
+        )
+        found.append(UnreadSetting(("ray_address",), error))
     found += _list_unread_isolation(config, definition, environments)
     read_by_tasks = {
         "rounds": any(spec.open_environment is not None for spec in environments) or bool(config.mcp_servers),

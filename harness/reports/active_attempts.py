@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.evaluation.progress import ActiveAttempt, count_stages
+from harness.evaluation.progress import ActiveAttempt, count_places, count_stages
 from harness.reports.figures import duration
 from harness.text import escape_terminal
 
@@ -16,6 +16,13 @@ _ID_CHARACTERS = 60
 def describe_stages(active: Sequence[ActiveAttempt]) -> str:
     """Return `waiting for model 12, acting 3, grading 1`, or "" if no attempt is under way."""
     return ", ".join(f"{stage} {number}" for stage, number in count_stages(active).items())
+
+
+def describe_places(active: Sequence[ActiveAttempt]) -> str:
+    """Return `node a 3, node b 2`, the attempts of each node, or "" if this process makes them."""
+    return ", ".join(
+        f"{escape_terminal(place, _ID_CHARACTERS)} {number}" for place, number in count_places(active).items()
+    )
 
 
 def describe_oldest(active: Sequence[ActiveAttempt], now: float, most: int) -> list[str]:
@@ -32,4 +39,6 @@ def describe_oldest(active: Sequence[ActiveAttempt], now: float, most: int) -> l
 
 def _describe(attempt: ActiveAttempt, seconds: float) -> str:
     number = f", attempt {attempt.number}" if attempt.number else ""
-    return f"{escape_terminal(attempt.task_id, _ID_CHARACTERS)}{number}: {duration(seconds)}, {attempt.stage}"
+    place = "" if attempt.place is None else f" on {escape_terminal(attempt.place, _ID_CHARACTERS)}"
+    name = escape_terminal(attempt.task_id, _ID_CHARACTERS)
+    return f"{name}{number}: {duration(seconds)}, {attempt.stage}{place}"

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.evaluation.progress import RunProgress
-from harness.reports.active_attempts import describe_oldest, describe_stages
+from harness.reports.active_attempts import describe_oldest, describe_places, describe_stages
 from harness.reports.console import NOTE_LIMIT, open_console
 from harness.reports.tally import Tally
 from harness.text import escape_terminal, escape_unencodable
@@ -99,7 +99,7 @@ class LiveProgress:
         lines = [self._draw_total()]
         room = self._console.height - len(lines) - _FREE_LINES
         if (stages := describe_stages(active)) and room > 0:
-            lines.append(self._write(stages, ""))
+            lines.append(self._write("; ".join(filter(None, (stages, describe_places(active)))), ""))
             oldest = [self._write(f"oldest  {text}", "dim") for text in describe_oldest(active, now, _OLDEST)]
             lines += oldest[: room - 1]
             room -= len(lines) - 1

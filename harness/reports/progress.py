@@ -10,7 +10,7 @@ from typing import TextIO
 
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.progress import RunProgress
-from harness.reports.active_attempts import describe_oldest, describe_stages
+from harness.reports.active_attempts import describe_oldest, describe_places, describe_stages
 from harness.reports.console import NOTE_LIMIT, is_live
 from harness.reports.figures import count
 from harness.reports.tally import Tally
@@ -125,8 +125,9 @@ class PlainProgress:
         self._line_at, self._line_done = now, tally.done
         outcome = tally.outcome()
         progress = f"{tally.progress()}: {outcome}" if outcome else tally.progress()
-        stages = describe_stages(self._progress.list_active())
-        _write_line(self._stream, "; ".join(filter(None, (progress, pace, stages, *more))))
+        active = self._progress.list_active()
+        parts = (progress, pace, describe_stages(active), describe_places(active), *more)
+        _write_line(self._stream, "; ".join(filter(None, parts)))
 
 
 def _write_line(stream: TextIO, line: str) -> None:

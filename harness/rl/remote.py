@@ -23,6 +23,8 @@ BATCH = 128
 # The time of one request, and of all tries of a sample.
 REQUEST_SECONDS = 600.0
 DEFAULT_SECONDS = 1800.0
+# The wall time of one grading, as that of the environment `python` in a run.
+SAMPLE_SECONDS = 180.0
 # The reply ends at most two seconds after the time of the request.
 _REPLY_SECONDS = 10.0
 _RETRIED = frozenset({429, 500, 502, 503, 504})
@@ -38,11 +40,15 @@ class RemoteGrading:
     """
 
     def __init__(self, http: httpx.AsyncClient, url: str, *, timeout_seconds: float) -> None:
-        """Send requests to `url`, and try each sample for at most `timeout_seconds`."""
+        """Send requests to `url`, and try each sample for at most `timeout_seconds`. Raises UsageError."""
+        if not timeout_seconds > 0:
+            raise UsageError(f"timeout_seconds must be more than 0, not {timeout_seconds}")
         self._http = http
         self._url = f"{url.rstrip('/')}/v1/grade"
         self._name = _name_service(url)
         self._timeout_seconds = timeout_seconds
+        # The same in each try, because a program must not get less time when the service was busy before.
+        self._sample_seconds = min(SAMPLE_SECONDS, timeout_seconds / 2)
 
     async def grade(self, samples: Sequence[RewardSample]) -> list[Verdict]:
         """Return one verdict for each sample, in their order.
@@ -71,7 +77,7 @@ class RemoteGrading:
             if not missing:
                 return [verdicts[place] for place in range(len(batch))]
             pause = max(wait * random.uniform(0.5, 1.0), retry_seconds)
-            if time.monotonic() + pause >= ends:
+            if time.monotonic() + pause + self._sample_seconds >= ends:
                 if not verdicts:
                     raise RewardUnavailableError(reason)
                 fault = Verdict(Status.INFRA_ERROR, None, evidence=reason)
@@ -83,8 +89,12 @@ class RemoteGrading:
         """Return the verdicts of one request. Raises UsageError, and _RefusedError if it may be repeated."""
         import httpx
 
-        seconds = min(REQUEST_SECONDS, max(1.0, ends - time.monotonic()))
-        content = {"samples": [sample.encode() for sample in batch], "timeout_seconds": seconds}
+        seconds = min(REQUEST_SECONDS, max(self._sample_seconds, ends - time.monotonic()))
+        content = {
+            "samples": [sample.encode() for sample in batch],
+            "timeout_seconds": seconds,
+            "sample_seconds": self._sample_seconds,
+        }
         try:
             response = await self._http.post(self._url, json=content, timeout=seconds + _REPLY_SECONDS)
         except httpx.TransportError as error:

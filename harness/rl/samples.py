@@ -70,6 +70,9 @@ def make_sample(
                 f"row {place} has no judge",
                 hint="the dataset needs the column 'tests', or the columns 'benchmark' and 'task_id'",
             )
+        if isinstance(task_id, float) and task_id.is_integer():
+            # A column of whole numbers has floats once one of its rows is empty.
+            task_id = int(task_id)
         return RewardSample(text, field, benchmark=str(benchmark), task_id=str(task_id), place=place)
     try:
         values = json.loads(tests) if isinstance(tests, str) else tests

@@ -10,12 +10,8 @@ the sandbox and does not end it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
@@ -23,6 +19,7 @@ from harness.sandbox.backends.base import Backend
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
+from harness.sandbox.loop_thread import LoopCalls, hold_on_loop
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import KEEP_BYTES
 from harness.sandbox.streaming import OutputChunk
@@ -93,12 +90,10 @@ class SyncSandbox:
     Threads may share it. Each method does the same as the method of `Sandbox` with this name.
     """
 
-    def __init__(self, sandbox: AsyncSandbox, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, sandbox: AsyncSandbox, calls: LoopCalls) -> None:
         self._sandbox = sandbox
-        self._loop = loop
-        self._scheduling = threading.Lock()
-        self._closed = False
-        self._process = os.getpid()
+        self._call = calls.call
+        self._calls = calls
 
     @property
     def container_id(self) -> str:
@@ -154,29 +149,7 @@ class SyncSandbox:
 
     def close(self) -> None:
         """Refuse calls from now on. Earlier ones reach the loop ahead of the sandbox's end."""
-        if os.getpid() != self._process:
-            return
-        with self._scheduling:
-            self._closed = True
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if os.getpid() != self._process:
-            # The thread of its loop is in the process that opened it; a lock may be held for ever here.
-            work.close()
-            raise SandboxClosed()
-        with self._scheduling:
-            if self._closed:
-                work.close()
-                raise SandboxClosed()
-            answer = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return answer.result()
-        except CancelledError as error:
-            # The loop has ended, and has cancelled the calls that were still running.
-            raise SandboxClosed() from error
-        except BaseException:
-            answer.cancel()
-            raise
+        self._calls.close()
 
 
 class SyncOutputStream:
@@ -209,82 +182,8 @@ async def _leave(opening: AbstractAsyncContextManager[Any], error: BaseException
     await opening.__aexit__(None if error is None else type(error), error, None)
 
 
-class _Holder:
-    """A thread whose event loop keeps a sandbox open until `end` is called."""
-
-    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[AsyncSandbox]]) -> None:
-        self._opening = opening
-        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
-        self._left = asyncio.Event()
-        self.opened: Future[SyncSandbox] = Future()
-        # Holds a result, or the error of the sandbox's end, once the container is gone.
-        self.ended: Future[None] = Future()
-        self._process = os.getpid()
-        # A daemon thread ends with a process that never leaves the block, and the guest ends with the thread.
-        self._thread = threading.Thread(target=self._run, name="harness-sandbox", daemon=True)
-
-    def start(self) -> None:
-        """Begin to open the sandbox and return at once."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """Destroy the sandbox, or stop opening it; return once the container is gone.
-
-        An interruption during the wait is raised afterwards. In a forked process there is nothing to end.
-        """
-        if os.getpid() != self._process:
-            return
-        interruption: BaseException | None = None
-        while self._thread.ident is not None and not self.ended.done():
-            try:
-                self._leave()
-                self.ended.exception()
-            except BaseException as error:
-                interruption = error
-        if interruption is not None:
-            raise interruption
-
-    def _leave(self) -> None:
-        loop, task = self._started.result()
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-            if self.opened.done():
-                loop.call_soon_threadsafe(self._left.set)
-            elif task is not None:
-                loop.call_soon_threadsafe(task.cancel)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._hold())
-        except BaseException as error:
-            for outcome in (self._started, self.ended, self.opened):
-                if not outcome.done():
-                    outcome.set_exception(error)
-        else:
-            self.ended.set_result(None)
-
-    async def _hold(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._started.set_result((loop, asyncio.current_task()))
-        async with self._opening() as sandbox:
-            self.opened.set_result(SyncSandbox(sandbox, loop))
-            await self._left.wait()
-
-
 @contextlib.contextmanager
 def hold_sandbox(opening: Callable[[], AbstractAsyncContextManager[AsyncSandbox]]) -> Iterator[SyncSandbox]:
     """Open a sandbox on a separate event loop and yield its synchronous face."""
-    holder = _Holder(opening)
-    try:
-        holder.start()
-        sandbox = holder.opened.result()
-        try:
-            yield sandbox
-        finally:
-            sandbox.close()
-    except BaseException:
-        # The error of the sandbox's end is dropped here, because it would hide the more useful exception.
-        holder.end()
-        raise
-    holder.end()
-    if holder.ended.done():
-        holder.ended.result()
+    with hold_on_loop(opening, SandboxClosed) as (sandbox, calls):
+        yield SyncSandbox(sandbox, calls)

@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import BaseModel
+
 from harness.errors import EngineUnavailableError, HarnessError, UsageError
 from harness.logger import get_logger
 from harness.service.access import admit, require_own_origin
@@ -32,6 +34,7 @@ _LOGGER = get_logger(__name__)
 # The time after the longest request in which a client must have taken its reply.
 _MARGIN_SECONDS = 60.0
 T = TypeVar("T")
+_LARGE_BODY_BYTES = 256 * 1024
 
 
 class ClientGone(Exception):
@@ -183,7 +186,7 @@ class _Endpoints:
             if operation.request is not None or operation.takes_bytes:
                 reading = self._bodies.read(headers, request.receive, is_json=operation.request is not None)
                 body = await stack.enter_async_context(reading)
-                value = body if operation.request is None else read_json(operation.request, body)
+                value = body if operation.request is None else await _parse(operation.request, body)
             reply: Reply = await _run_until_gone(request.receive, operation.handle(value, call))
             match reply:
                 case StreamedReply():
@@ -205,6 +208,14 @@ class _Endpoints:
         _LOGGER.info(
             "request", extra={"operation": operation.label, "status": status, "seconds": round(seconds, 4)}
         )
+
+
+async def _parse(model: type[BaseModel], body: bytes) -> BaseModel:
+    """Return the request in a body. Raises ServiceError."""
+    if len(body) <= _LARGE_BODY_BYTES:
+        return read_json(model, body)
+    # A thread, because the parser of a large body would keep the loop from all other clients.
+    return await asyncio.to_thread(read_json, model, body)
 
 
 async def _run_until_gone(receive: Receive, work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:

@@ -39,6 +39,7 @@ from harness.types import Phase, Status, Submission, Task, Verdict
 # The time for which an episode may live, and the time that its start may wait.
 MOST_SECONDS = 3600.0
 _WAIT_SECONDS = 30.0
+_GRADING_WAIT_SECONDS = 600.0
 _LOST = "the environment was lost"
 
 
@@ -195,7 +196,8 @@ class Episode:
             environment=environment,
         )
         try:
-            async with self._service.work(self._client, wait_seconds=_WAIT_SECONDS):
+            # A wait in vain would cost the verdict, because the agent's processes are dead.
+            async with self._service.work(self._client, wait_seconds=_GRADING_WAIT_SECONDS):
                 target = self.benchmark.references[self.task.id].target
                 return await grade_submission(target, submission, context)
         finally:

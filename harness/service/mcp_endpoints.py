@@ -46,8 +46,8 @@ _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 # An agent may wait this long for its model between two calls.
 _IDLE_SECONDS = 1800.0
-# A session without a sandbox costs little.
-_MOST_SESSIONS = 1024
+# The sessions after which those that have ended are forgotten.
+_MOST_REMEMBERED = 1024
 
 FindSession = Callable[["Request"], Awaitable[SandboxSession]]
 """Returns the live sandbox of a request. Raises ServiceError and HarnessError."""
@@ -111,7 +111,6 @@ class McpEndpoints:
                     stateless=not of_session,
                     session_idle_timeout=_IDLE_SECONDS if of_session else None,
                     max_request_body_size=MAX_MESSAGE_BYTES,
-                    max_sessions=_MOST_SESSIONS,
                 )
                 await self._stack.enter_async_context(keep_open(manager.run()))
                 self._managers[path] = manager
@@ -139,7 +138,7 @@ class McpEndpoints:
                 idle_seconds=_IDLE_SECONDS,
             )
             session = await open_session(self._service, request.state.client, asked)
-            if len(self._sandboxes) >= _MOST_SESSIONS:
+            if len(self._sandboxes) >= _MOST_REMEMBERED:
                 self._forget_ended()
             self._sandboxes[key] = session.id
             return session

@@ -76,7 +76,7 @@ class FairQueue:
         self._client_share = client_share
         self._reconsider_seconds = reconsider_seconds
         self._clock = clock
-        self._free = places
+        self._working = 0
         # In the order in which they came.
         self._clients: dict[str, _Client] = {}
         # The round of the client that was served last. A client that comes back begins here, and not in an
@@ -95,7 +95,16 @@ class FairQueue:
     @property
     def working(self) -> int:
         """The number of requests that work."""
-        return self._places - self._free
+        return self._working
+
+    @property
+    def _free(self) -> int:
+        return max(0, self._places - self._working)
+
+    def resize(self, places: int) -> None:
+        """Change the number of requests that work at once. Those at work go on, even if they are too many."""
+        self._places = places
+        self._serve_waiting()
 
     def estimate_wait(self, client: str, requests: int = 1) -> float:
         """Return the seconds that the last one of new requests of a client would wait."""
@@ -116,7 +125,7 @@ class FairQueue:
         if self.working:
             # After a change to slower requests, none of them has ended yet.
             seconds = max(seconds, self._clock() - self._begun / self.working)
-        return (ahead + 1) * seconds / self._places
+        return (ahead + 1) * seconds / max(self._places, 1)
 
     def require_room(self, client: str, *, wait_seconds: float, requests: int = 1) -> None:
         """Check that new requests of a client may wait, and that the last one begins within `wait_seconds`.
@@ -125,6 +134,8 @@ class FairQueue:
             BusyError: if the wait would be longer, or too many requests wait.
             ShareUsedError: if the client would have too many requests in the line.
         """
+        if not self._places:
+            raise BusyError("no machine works on requests at the moment", retry_seconds=1.0)
         expected = self.estimate_wait(client, requests)
         added = requests - (0 if self._waiting else min(self._free, requests))
         if added and self._waiting + added > self._most:
@@ -226,7 +237,7 @@ class FairQueue:
 
     def _begin(self, client: str) -> float:
         now = self._clock()
-        self._free -= 1
+        self._working += 1
         self._begun += now
         own = self._clients.setdefault(client, _Client(self._round))
         own.working += 1
@@ -236,13 +247,16 @@ class FairQueue:
         return now
 
     def _end(self, client: str, begun: float) -> None:
-        self._free += 1
+        self._working -= 1
         # Without work, no error of rounding is carried on.
         self._begun = self._begun - begun if self.working else 0.0
         own = self._clients[client]
         own.working -= 1
         own.begun = own.begun - begun if own.working else 0.0
         self._forget_if_idle(client)
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
         while self._free and self._waiting:
             self._serve_next()
 

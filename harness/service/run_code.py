@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,10 +23,11 @@ from harness.errors import HarnessError, UsageError
 from harness.logger import get_logger
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Limits
-from harness.sandbox.pool import SandboxSettings
+from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation
+from harness.service.workers.base import Workplace
 
 _LOGGER = get_logger(__name__)
 # SandboxFusion keeps this much of each stream, from its start.
@@ -124,11 +126,9 @@ async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
         waiting = min(wait_seconds, rest)
         async with call.service.work(call.client, wait_seconds=waiting, refuse_early=True):
             try:
-                if request.language == "python" and not files and not request.fetch_files:
-                    return await _run_program(request, call, ends)
-                return await _run_command(request, files, call)
-            except SandboxLimitReached as error:
-                return _describe_lost(error)
+                seconds = max(ends - time.monotonic(), request.run_timeout)
+                item = ProgramRun(request, files, call.client, seconds)
+                return await call.service.workers.perform(item, seconds=seconds + _REPLY_SECONDS)
             except UsageError as error:
                 raise InvalidRequestError(error.message, status=422) from error
             except HarnessError as error:
@@ -139,63 +139,84 @@ async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
     return RunCodeResponse(status="SandboxError", message=failure.message)
 
 
-async def _run_program(request: RunCodeRequest, call: Call, ends: float) -> RunCodeResponse:
-    """Run a program in Python in a sandbox that the client's earlier programs have used.
+@dataclass(frozen=True, slots=True)
+class ProgramRun:
+    """A program that some machine runs. Implements `WorkItem`."""
 
-    Each has its own process, user and folder, and leaves nothing behind.
-    """
-    sockets = may_need_sockets((request.code,))
-    settings = SandboxSettings(
-        "python", _choose_limits(request), seccomp="strict", network="own" if sockets else "shared"
-    )
-    seconds = max(ends - time.monotonic(), request.run_timeout)
-    leased = call.service.pool.lease(
-        settings, seconds=seconds + _REPLY_SECONDS, key=("run_code", call.client), working=True
-    )
-    async with leased as sandbox:
-        (run,) = await run_on_inputs(
-            sandbox,
-            program=request.code.encode("utf-8", "surrogatepass"),
-            inputs=[(request.stdin or "").encode("utf-8", "surrogatepass")],
-            stdout_bytes=_MOST_OUTPUT_BYTES,
-            stderr_bytes=KEPT_BYTES,
-            wall_seconds=request.run_timeout,
-            wall_seconds_in_all=max(ends - time.monotonic(), request.run_timeout),
+    request: RunCodeRequest
+    # The decoded files of the request.
+    files: dict[str, bytes]
+    # Programs of different clients never share a sandbox.
+    client: str
+    # The time until the result must be there.
+    seconds: float
+
+    async def perform(self, workplace: Workplace) -> RunCodeResponse:
+        """Run the program and return its outcome. Raises HarnessError."""
+        request = self.request
+        try:
+            if request.language == "python" and not self.files and not request.fetch_files:
+                return await self._run_program(workplace.pool)
+            return await self._run_command(workplace.pool)
+        except SandboxLimitReached as error:
+            return _describe_lost(error)
+
+    async def _run_program(self, pool: SandboxPool) -> RunCodeResponse:
+        """Run a program in Python in a sandbox that the client's earlier programs have used.
+
+        Each has its own process, user and folder, and leaves nothing behind.
+        """
+        request, ends = self.request, time.monotonic() + self.seconds
+        sockets = may_need_sockets((request.code,))
+        settings = SandboxSettings(
+            "python", _choose_limits(request), seccomp="strict", network="own" if sockets else "shared"
         )
-    limit = None if run.ended in ("exited", "signal", "killed") else run.ended
-    return _describe(
-        limit=limit,
-        exit_code=run.exit_code,
-        seconds=run.duration_seconds,
-        stdout=run.stdout.head + run.stdout.tail,
-        stderr=run.stderr.data,
-    )
-
-
-async def _run_command(request: RunCodeRequest, files: dict[str, bytes], call: Call) -> RunCodeResponse:
-    """Run a program with its files in a new sandbox, which ends with it."""
-    command = _COMMANDS[request.language]
-    settings = SandboxSettings("python", _choose_limits(request))
-    fetched: dict[str, str] = {}
-    leased = call.service.pool.lease(settings, seconds=2 * request.run_timeout + 60.0, working=True)
-    async with leased as sandbox:
-        for path, content in {**files, command[-1]: request.code.encode("utf-8", "surrogatepass")}.items():
-            await sandbox.write_file(path, content)
-        result = await sandbox.exec(
-            command, stdin=request.stdin or "", timeout=request.run_timeout, keep_bytes=2 * KEPT_BYTES
+        key = ("run_code", self.client)
+        async with pool.lease(
+            settings, seconds=self.seconds + _REPLY_SECONDS, key=key, working=True
+        ) as sandbox:
+            (run,) = await run_on_inputs(
+                sandbox,
+                program=request.code.encode("utf-8", "surrogatepass"),
+                inputs=[(request.stdin or "").encode("utf-8", "surrogatepass")],
+                stdout_bytes=_MOST_OUTPUT_BYTES,
+                stderr_bytes=KEPT_BYTES,
+                wall_seconds=request.run_timeout,
+                wall_seconds_in_all=max(ends - time.monotonic(), request.run_timeout),
+            )
+        limit = None if run.ended in ("exited", "signal", "killed") else run.ended
+        return _describe(
+            limit=limit,
+            exit_code=run.exit_code,
+            seconds=run.duration_seconds,
+            stdout=run.stdout.head + run.stdout.tail,
+            stderr=run.stderr.data,
         )
-        for path in request.fetch_files:
-            found = await _fetch(sandbox, path)
-            if found is not None:
-                fetched[path] = base64.b64encode(found).decode()
-    response = _describe(
-        limit=result.limit,
-        exit_code=result.exit_code,
-        seconds=result.duration_seconds,
-        stdout=result.stdout.head + (b"" if result.stdout.truncated else result.stdout.tail),
-        stderr=result.stderr.head + (b"" if result.stderr.truncated else result.stderr.tail),
-    )
-    return response.model_copy(update={"files": fetched})
+
+    async def _run_command(self, pool: SandboxPool) -> RunCodeResponse:
+        """Run a program with its files in a new sandbox, which ends with it."""
+        request, command = self.request, _COMMANDS[self.request.language]
+        settings = SandboxSettings("python", _choose_limits(request))
+        fetched: dict[str, str] = {}
+        async with pool.lease(settings, seconds=2 * request.run_timeout + 60.0, working=True) as sandbox:
+            files = {**self.files, command[-1]: request.code.encode("utf-8", "surrogatepass")}
+            for path, content in files.items():
+                await sandbox.write_file(path, content)
+            result = await sandbox.exec(
+                command, stdin=request.stdin or "", timeout=request.run_timeout, keep_bytes=2 * KEPT_BYTES
+            )
+            for path in request.fetch_files:
+                found = await _fetch(sandbox, path)
+                if found is not None:
+                    fetched[path] = base64.b64encode(found).decode()
+        response = _describe(
+            limit=result.limit,
+            exit_code=result.exit_code,
+            seconds=result.duration_seconds,
+            stdout=result.stdout.head + (b"" if result.stdout.truncated else result.stdout.tail),
+            stderr=result.stderr.head + (b"" if result.stderr.truncated else result.stderr.tail),
+        )
+        return response.model_copy(update={"files": fetched})
 
 
 async def _fetch(sandbox: Sandbox, path: str) -> bytes | None:

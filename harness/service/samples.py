@@ -16,6 +16,7 @@ from harness.evaluation.grader import is_graded_by_text, require_text_grading
 from harness.evaluation.images_needed import list_images
 from harness.service.errors import BusyError, ServiceError, ShareUsedError
 from harness.service.operations import Call
+from harness.service.workers.base import Workplace
 from harness.shield import complete
 from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
 
@@ -42,7 +43,7 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
     served: dict[str, ServedBenchmark] = {}
     for each in benchmarks:
         if each.name in served:
-            raise UsageError(f"the benchmark '{each.name}' is named twice")
+            raise UsageError(f"the benchmark '{each.name}' is named twice", hint="name each benchmark once")
         usable = [task for task in each.tasks if _is_usable(each, task)]
         if not usable:
             raise UsageError(
@@ -139,6 +140,22 @@ class Deadline:
         return self.wait_seconds + self.sample_seconds + FINISH_SECONDS
 
 
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """A submission that is graded on some machine. Implements `WorkItem`."""
+
+    target: PlainData
+    submission: Submission
+    timeout_seconds: float
+    # Programs of different owners never share a container.
+    owner: str
+
+    async def perform(self, workplace: Workplace) -> Verdict:
+        return await workplace.grader.grade(
+            self.target, self.submission, timeout_seconds=self.timeout_seconds, owner=self.owner
+        )
+
+
 def require_room(call: Call, work: Sequence[Work], deadline: Deadline) -> None:
     """Raise BusyError or ShareUsedError at once if the queue cannot take the work in time."""
     call.service.queue.require_room(call.client, requests=len(work), wait_seconds=deadline.wait_seconds)
@@ -183,13 +200,10 @@ async def _wait_for_all(tasks: Sequence[asyncio.Task[tuple[int, Verdict]]]) -> N
 async def _grade_in_time(work: Work, call: Call, deadline: Deadline) -> Verdict:
     try:
         async with call.service.work(call.client, wait_seconds=max(0.0, deadline.wait_seconds)):
-            async with asyncio.timeout(deadline.end_seconds):
-                verdict = await call.service.grader.grade(
-                    work.target,
-                    work.submission,
-                    timeout_seconds=deadline.sample_seconds,
-                    owner=call.client,
-                )
+            seconds = deadline.end_seconds
+            item = Grading(work.target, work.submission, deadline.sample_seconds, call.client)
+            async with asyncio.timeout(seconds):
+                verdict = await call.service.workers.perform(item, seconds=seconds)
     except (BusyError, ShareUsedError) as error:
         return _refuse(str(error))
     except TimeoutError:

@@ -14,6 +14,8 @@ from harness.sandbox.sandbox import Sandbox
 
 # The output of a command that an agent sees. More would only fill the context of its model.
 _SHOWN_BYTES = 32 * 1024
+# The kernel takes arguments of up to 128 KiB.
+_SCRIPT_BYTES = 100_000
 _READ_BYTES = 256 * 1024
 _SECONDS = 60.0
 _TIMEOUT = Field(
@@ -52,8 +54,13 @@ Act = Callable[[Sandbox, Any], Awaitable[str]]
 
 
 async def _run_bash(sandbox: Sandbox, asked: BashArguments) -> str:
-    command = ["/bin/bash", "-s"]
-    return await _run(sandbox, command, asked.command, asked.timeout_seconds)
+    # A script on standard input would be read by its own commands.
+    script = asked.command
+    if len(script.encode("utf-8", "surrogatepass")) > _SCRIPT_BYTES:
+        raise UsageError(
+            f"the script is longer than {_SCRIPT_BYTES:,} bytes; write it to a file with write_file first"
+        )
+    return await _run(sandbox, ["/bin/bash", "-c", script], "", asked.timeout_seconds)
 
 
 async def _run_python(sandbox: Sandbox, asked: PythonArguments) -> str:
@@ -61,10 +68,13 @@ async def _run_python(sandbox: Sandbox, asked: PythonArguments) -> str:
 
 
 async def _run(sandbox: Sandbox, command: list[str], script: str, seconds: float) -> str:
-    content = script.encode("utf-8", "surrogatepass")
-    return _describe(
-        await sandbox.exec(command, stdin=content, timeout=seconds, keep_bytes=_SHOWN_BYTES), seconds
+    result = await sandbox.exec(
+        command,
+        stdin=script.encode("utf-8", "surrogatepass"),
+        timeout=seconds,
+        keep_bytes=_SHOWN_BYTES,
     )
+    return _describe(result, seconds)
 
 
 def _describe(result: ExecResult, seconds: float) -> str:

@@ -9,18 +9,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from harness.evaluation.faults import read_wait_seconds
-from harness.evaluation.grader import Grader
 from harness.logger import get_logger
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.pool import SandboxPool
-from harness.sandbox.reaper import remove_orphans, remove_run
+from harness.sandbox.reaper import remove_orphans
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
 from harness.service.samples import ServedBenchmark, index_benchmarks
 from harness.service.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
-from harness.shield import complete
+from harness.service.workers.base import Workers, open_workplace
+from harness.service.workers.local import LocalWorkers
+from harness.service.workers.ray_workers import open_ray_workers
 
 _LOGGER = get_logger(__name__)
 
@@ -31,11 +32,12 @@ class Service:
 
     settings: ServiceSettings
     backend: Backend
+    # The sandboxes of this machine.
     pool: SandboxPool
     queue: FairQueue
     metrics: ServiceMetrics
-    # Grades in the sandboxes of `pool`. It waits for no place, because `work` bounds its calls.
-    grader: Grader
+    # Do the work of requests that need no sandbox of their own. `work` bounds it.
+    workers: Workers
     # The benchmarks that clients may name.
     benchmarks: Mapping[str, ServedBenchmark]
     # The sandboxes that clients hold from one request to the next.
@@ -92,7 +94,8 @@ async def open_service(
     """Yield a service. The end of the block destroys all of its sandboxes.
 
     Raises EngineUnavailableError if no engine answers, ImageMissingError for an image that was not built, and
-    UsageError for a runtime that the engine does not know, and for benchmarks that cannot be served.
+    UsageError for a runtime that the engine does not know, for benchmarks that cannot be served, and for a
+    Ray cluster without a node that can take part.
     """
     benchmarks = index_benchmarks(settings.benchmarks)
     needed = [image for each in benchmarks.values() for image in each.images]
@@ -106,38 +109,54 @@ async def open_service(
         orphans = await asyncio.to_thread(remove_orphans, opened)
         if orphans and notify is not None:
             notify(f"removed {len(orphans)} container(s) of dead runs")
-        stack.push_async_callback(lambda: complete(asyncio.to_thread(remove_run, opened, run_id)))
-        pool = await stack.enter_async_context(
-            SandboxPool(
+        metrics = ServiceMetrics()
+        workplace = await stack.enter_async_context(
+            open_workplace(
                 opened,
-                # A service keeps the builds with which it began, so that verdicts stay comparable.
                 images=facts.images,
                 runtime=settings.runtime,
                 run_id=run_id,
-                gate_places=settings.max_concurrent,
+                max_concurrent=settings.max_concurrent,
+                wait_seconds=read_wait_seconds(),
+                on_fault=metrics.faults.inc,
             )
         )
+        workers: Workers = LocalWorkers(workplace, settings.max_concurrent)
+        if settings.ray is not None:
+            workers = await stack.enter_async_context(
+                open_ray_workers(
+                    opened,
+                    image_tags=facts.image_tags,
+                    runtime=settings.runtime,
+                    # This machine may be a node, which must not remove the sandboxes of this process.
+                    run_id=f"{run_id}-node",
+                    address=settings.ray.address,
+                    max_concurrent=settings.ray.max_concurrent,
+                    on_faults=metrics.faults.inc,
+                )
+            )
         queue = FairQueue(
-            settings.max_concurrent,
+            workers.places,
             most=settings.limits.queued,
             client_share=settings.limits.client_share,
         )
-        metrics = ServiceMetrics()
-        grader = Grader(
-            pool,
-            opened,
-            isolation="run",
-            timeout_seconds=None,
-            limits=None,
-            max_concurrent=settings.max_concurrent,
-            wait_seconds=read_wait_seconds(),
-            on_fault=metrics.faults.inc,
+        workers.watch_places(queue.resize)
+        sessions = await stack.enter_async_context(
+            SandboxSessions(workplace.pool, settings.limits, metrics.faults.inc)
         )
-        stack.push_async_callback(grader.close)
-        sessions = await stack.enter_async_context(SandboxSessions(pool, settings.limits))
-        service = Service(settings, opened, pool, queue, metrics, grader, benchmarks, sessions, run_id)
+        service = Service(
+            settings, opened, workplace.pool, queue, metrics, workers, benchmarks, sessions, run_id
+        )
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
-        metrics.watch("harness_sandboxes", "Live sandboxes of the pool", lambda: pool.count)
+        metrics.watch("harness_machines", "Machines that work on requests", lambda: workers.machines)
+        metrics.watch(
+            "harness_sandboxes", "Live sandboxes", lambda: _count_sandboxes(workplace.pool, workers)
+        )
         metrics.watch("harness_sessions", "Sandboxes that clients hold", lambda: sessions.budget.count)
         yield service
+
+
+def _count_sandboxes(pool: SandboxPool, workers: Workers) -> int:
+    """Return the live sandboxes of all machines. Other ones than this machine have pools of their own."""
+    return workers.sandboxes + (0 if isinstance(workers, LocalWorkers) else pool.count)

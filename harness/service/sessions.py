@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Self
@@ -139,14 +139,18 @@ class SandboxSessions:
     Args:
         pool: lends out the sandboxes.
         limits: the limits of the service.
+        on_fault: called for each sandbox that is lost by no fault of the programs in it.
     """
 
-    def __init__(self, pool: SandboxPool, limits: ServiceLimits) -> None:
+    def __init__(
+        self, pool: SandboxPool, limits: ServiceLimits, on_fault: Callable[[], None] = lambda: None
+    ) -> None:
         self.budget = SessionBudget(limits, pool.memory_mb)
         # A reply holds its file in memory until the client has taken it.
         self.file_replies = asyncio.Semaphore(limits.file_replies)
         self._pool = pool
         self._limits = limits
+        self._on_fault = on_fault
         self._live: dict[str, SandboxSession] = {}
         self._holders: dict[str, asyncio.Task[None]] = {}
         self._ended: OrderedDict[str, SessionEnd] = OrderedDict()
@@ -287,6 +291,8 @@ class SandboxSessions:
         try:
             yield session
         except SandboxError as error:
+            if session.end is None and error.outside:
+                self._on_fault()
             raise session.explain(error) from error
         finally:
             session.busy -= 1

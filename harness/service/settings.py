@@ -45,10 +45,20 @@ class ServiceLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class RaySettings:
+    """The Ray cluster whose nodes do the work of a service."""
+
+    # HOST:PORT, `auto` or `local`, None for `auto`.
+    address: str | None = None
+    # How much each node does at once, None for as much as its cores and its memory allow.
+    max_concurrent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """The settings of a service."""
 
-    # The requests that work in sandboxes at once.
+    # The requests that work in sandboxes of this machine at once.
     max_concurrent: int
     runtime: str = "runc"
     # The images of which the service must have a build from the start.
@@ -56,3 +66,5 @@ class ServiceSettings:
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     # The benchmarks that clients may name. A client can load none.
     benchmarks: tuple[Benchmark, ...] = ()
+    # Without it, this machine does the work.
+    ray: RaySettings | None = None

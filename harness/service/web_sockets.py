@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from harness.errors import HarnessError, UsageError
 from harness.logger import get_logger
@@ -49,17 +49,25 @@ def make_socket_route(path: str, label: str, service: Service, serve: Serve) -> 
             if service.draining.is_set():
                 raise DrainingError
             await serve(websocket, service)
-        except (WebSocketDisconnect, WebSocketDisconnected):
-            pass
         except Exception as error:
-            refusal = _explain(error)
-            status = refusal.status
-            await _refuse(websocket, refusal)
+            if not _is_gone(websocket, error):
+                refusal = _explain(error)
+                status = refusal.status
+                await _refuse(websocket, refusal)
         service.metrics.requests.labels(label, str(status)).inc()
         seconds = round(time.monotonic() - started, 4)
         _LOGGER.info("request", extra={"operation": label, "status": status, "seconds": seconds})
 
     return WebSocketRoute(path, endpoint)
+
+
+def _is_gone(websocket: WebSocket, error: Exception) -> bool:
+    """Return whether an error only means that the client has closed the WebSocket."""
+    if isinstance(error, WebSocketDisconnect | OSError):
+        return True
+    # Starlette raises it for a message on a WebSocket that either side has closed.
+    states = (websocket.client_state, websocket.application_state)
+    return isinstance(error, RuntimeError) and WebSocketState.DISCONNECTED in states
 
 
 def _explain(error: Exception) -> ServiceError:
@@ -85,5 +93,6 @@ async def _refuse(websocket: WebSocket, error: ServiceError) -> None:
         elif websocket.application_state is WebSocketState.CONNECTED:
             await websocket.send_text(encode_error(error).decode())
             await websocket.close(CLOSE_CODE + error.status, error.code)
-    except (OSError, WebSocketDisconnect, WebSocketDisconnected):
-        pass  # the client is gone
+    except Exception as failure:
+        if not _is_gone(websocket, failure):
+            raise

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from docker import APIClient
-from e2e.command_line import CLOSED, FinishedRun, ForkServer, Harness, RunFolder
+from e2e.command_line import CLOSED, FinishedRun, ForkServer, Harness, RunFolder, wait_until
+from ray_nodes import RayNodes, list_actors, start_ray_nodes
 
 from harness.sandbox.reaper import NAMESPACE_VARIABLE
 
@@ -81,3 +82,17 @@ def finished_run(
 def runtimes(client: APIClient) -> list[str]:
     """Return the container runtimes that the engine knows."""
     return list(client.info()["Runtimes"])
+
+
+@pytest.fixture(scope="module")
+def cluster(client: APIClient) -> Iterator[RayNodes]:
+    with start_ray_nodes(client) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def nodes(cluster: RayNodes) -> Iterator[RayNodes]:
+    """Yield a cluster of this machine, whose nodes have an engine each, and require that nothing is left."""
+    yield cluster
+    wait_until(lambda: cluster.containers() == [], "no container on any engine", seconds=120)
+    wait_until(lambda: list_actors() == [], "no actor", seconds=120)

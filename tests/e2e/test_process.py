@@ -284,7 +284,7 @@ def test_a_process_that_ends_leaves_no_watch(tmp_path: Path) -> None:
         "from harness.sandbox.backends.docker import owner_watch\n"
         "kept = []\n"
         "start = owner_watch._start\n"
-        "owner_watch._start = lambda: kept.append(start()) or kept[0]\n"
+        "owner_watch._start = lambda **options: kept.append(start(**options)) or kept[0]\n"
         "atexit.register(lambda: print(kept[0].returncode, len(kept)))\n"
         "owner_watch.watch_owner()\n"
         "owner_watch.watch_owner()\n"

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+from model_server import Asked, ModelServer, RawReply
 from readers import TRL, VERIFIERS
+from streamed_events import stream_completion
+
+from harness import load_benchmark
+
+# The first test of each package installs it, which takes minutes.
+pytestmark = pytest.mark.timeout(1200)
 
 # The vocabulary of the model is two programs, so that it writes right and wrong ones without training.
 TRL_PROGRAM = """
@@ -93,6 +101,22 @@ async def score_all():
 
 print(json.dumps([asyncio.run(score_all()), solution, task.data.model_dump_json()]))
 """
+# It keeps its programs and those of uv in the home folder.
+EVAL_PROGRAM = """
+import os, pathlib, sys
+folder, url = sys.argv[1:]
+sys.path.insert(0, folder)
+programs = pathlib.Path(sys.executable).parent
+os.environ |= {"HOME": folder, "PATH": f"{programs}:{os.environ['PATH']}", "TEST_KEY": "key"}
+os.environ["UV_NATIVE_TLS"] = "true"
+from verifiers.v1.cli.eval.main import main
+main([
+    "mbpp-taskset", "--env.taskset.benchmark", "mbpp", "--env.taskset.task.data", "bundled",
+    "--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess",
+    "-n", "3", "-r", "1", "-m", "scripted", "--client.base-url", url, "--client.api-key-var", "TEST_KEY",
+    "--no-rich", "--no-push", "--output-dir", folder,
+])
+"""
 
 
 def test_a_trainer_of_trl_trains_on_verdicts(tmp_path: Path) -> None:
@@ -118,3 +142,21 @@ def test_a_taskset_of_verifiers_rewards_replies_and_raises_after_faults(tmp_path
     # A fault is an error of the rollout, and its reward stays open.
     assert scores[3] == ["TaskError", None]
     assert solution not in json.loads(data).values()
+
+
+def test_rollouts_of_verifiers_are_rewarded(tmp_path: Path, running_server: ModelServer) -> None:
+    (tmp_path / "mbpp_taskset.py").write_text(TASKSET)
+    benchmark = load_benchmark("mbpp", data="bundled")
+    wrong = benchmark.tasks[1]
+
+    def answer(asked: Asked) -> RawReply:
+        task = next(task for task in benchmark.tasks if task.prompt in str(asked.messages[-1]["content"]))
+        solution = "x = 1" if task is wrong else benchmark.references[task.id].solution
+        return stream_completion(f"```python\n{solution}\n```")
+
+    running_server.script = answer
+    VERIFIERS.run(EVAL_PROGRAM, tmp_path, running_server.url)
+    (path,) = tmp_path.rglob("traces.jsonl")
+    traces = [json.loads(line)["traces"][0] for line in path.read_text().splitlines()]
+    rewards = {trace["task"]["data"]["task_id"]: trace["rewards"]["verdict"]["score"] for trace in traces}
+    assert rewards == {task.id: 0.0 if task is wrong else 1.0 for task in benchmark.tasks[:3]}

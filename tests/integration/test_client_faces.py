@@ -18,12 +18,14 @@ from harness import (
     Sandbox,
     SandboxClosed,
     SandboxOutOfMemory,
+    SyncGrader,
     UsageError,
     build_assert_tests,
     build_call_tests,
     build_stdin_tests,
     load_benchmark,
     open_grader,
+    open_grader_sync,
 )
 from harness.client import Remote, connect
 from harness.client.grader import RemoteGrader
@@ -62,6 +64,9 @@ class Place:
         opening: contextlib.AbstractContextManager[SyncSandbox] = opened.open_sync("python", limits=LIMITS)
         return opening
 
+    def open_grader_sync(self) -> contextlib.AbstractContextManager[SyncGrader]:
+        return open_grader_sync() if self.remote is None else self.remote.open_grader_sync()
+
     def open_grader(self) -> contextlib.AbstractAsyncContextManager[Grader | RemoteGrader]:
         opening: Any = open_grader() if self.remote is None else self.remote.open_grader()
         return opening  # type: ignore[no-any-return]
@@ -87,7 +92,7 @@ async def test_a_command_returns_its_result(sandbox: Sandbox) -> None:
     assert result.stdout.data == b"\xfein\nvalue\n/tmp\n"
     assert (result.stderr.data, result.stderr.total) == (b"\xff\0", 2)
     assert (result.exit_code, result.limit, result.clean) == (3, None, True)
-    assert 0 < result.duration_seconds < 10
+    assert result.duration_seconds > 0
 
 
 async def test_a_long_output_is_cut_in_the_middle(sandbox: Sandbox) -> None:
@@ -269,6 +274,20 @@ async def test_a_task_that_is_not_there_is_refused(grader: Grader | RemoteGrader
     named: Any = MBPP if isinstance(grader, Grader) else "mbpp"
     with pytest.raises(UsageError, match="unknown task"):
         await grader.grade_task(named, "no-such-task", "pass")
+
+
+async def test_blocking_grading_needs_no_event_loop(place: Place) -> None:
+    target, right, wrong = TARGETS["calls"]
+
+    def work() -> SyncGrader:
+        with place.open_grader_sync() as grader:
+            assert grader.grade(target, right).status is Status.PASSED
+            assert grader.grade(target, wrong).status is Status.FAILED
+        return grader
+
+    grader = await asyncio.to_thread(work)
+    with pytest.raises(UsageError, match="the grader is closed"):
+        grader.grade(target, right)
 
 
 async def test_a_grader_is_closed_after_its_block(place: Place) -> None:

@@ -170,6 +170,14 @@ async def test_verdicts_have_the_order_and_the_ids_of_the_request(served: Served
     assert [verdict["id"] for verdict in verdicts] == ["slow", 7, 2, "7"]
 
 
+async def test_a_large_batch_is_graded_and_a_broken_one_refused(served: Served) -> None:
+    tests = {**STDIN, "tests": [{"input": "3 4\n" + " " * 600_000, "output": "7\n"}]}
+    assert list_statuses(await grade(served, sample(READ_AND_ADD, tests))) == [("passed", 1.0)]
+    response = await served.post("/v1/grade", samples=[sample(ADD, padding=" " * 600_000)])
+    assert response.status_code == 422
+    assert "padding" in response.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("way", ["field", "header"])
 async def test_a_stream_has_a_verdict_a_line_in_the_order_of_completion(served: Served, way: str) -> None:
     content = {

@@ -182,3 +182,15 @@ async def test_a_failed_opening_is_tried_again_with_the_next_samples(served: Ser
     (verdict,) = await held.grade_async([sample])
     assert verdict.score == 1.0
     await block(held.close)
+
+
+async def test_a_program_has_its_whole_time_after_the_service_was_busy(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    backend = FailingBackend(client)
+    program = f"import time\ntime.sleep(3)\n{ADD}"
+    async with serve(backend=backend) as served:
+        backend.refusals = faults.INFRA_TRIES
+        with VerdictReward(served.url, token=TOKEN, timeout_seconds=60.0) as reward:
+            assert await block(lambda: reward([""], [program], tests=[ASSERTS])) == [1.0]

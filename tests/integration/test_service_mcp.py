@@ -84,6 +84,8 @@ async def test_a_sandbox_that_a_client_has_opened_has_tools(served: Served, mode
         ("read_file", {"path": "missing"}, "cannot read missing"),
         ("write_file", {"path": "/etc/passwd", "content": ""}, "cannot write /etc/passwd"),
         ("remove", {}, "there is no tool 'remove'"),
+        ("bash", {"command": "#" * 200_000}, "write_file first"),
+        ("bash", {"command": "a\0b"}, "without NUL"),
     ],
 )
 async def test_a_wrong_call_is_an_error_that_names_the_fault(
@@ -93,6 +95,11 @@ async def test_a_wrong_call_is_an_error_that_names_the_fault(
         shown, is_error = await call(client, name, **arguments)
     assert is_error
     assert text in shown
+
+
+async def test_a_command_does_not_read_the_rest_of_its_script(served: Served) -> None:
+    async with connect(served) as client:
+        assert await call(client, "bash", command="cat\necho second") == ("second", False)
 
 
 async def test_a_slow_command_is_ended_and_its_output_shown(served: Served) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 
 import httpx
 import pytest
+from docker import APIClient
 from service_fixtures import Served, serve
+
+from harness.sandbox import reaper
 
 SMALL = {"limits": {"memory_mb": 128}}
 
@@ -75,4 +79,17 @@ async def test_a_client_that_leaves_while_its_sandbox_starts_leaves_none() -> No
             # It may have been open already, when the client left.
             for each in listed["sandboxes"]:
                 await served.http.delete(f"/v1/sandboxes/{each['id']}")
+            await asyncio.sleep(0.02)
+
+
+async def test_a_sandbox_that_the_engine_loses_is_gone_and_counts_as_a_fault(client: APIClient) -> None:
+    async with serve() as served:
+        path = await create(served)
+        label = {"label": f"{reaper.PID}={os.getpid()}"}
+        [container] = await asyncio.to_thread(client.containers, filters=label)
+        await asyncio.to_thread(client.kill, container["Id"])
+        response = await served.post(f"{path}/exec", argv=["true"])
+        assert read_error(response) == (410, "sandbox_failed")
+        assert await served.read_metric("harness_faults_total") == 1
+        while await served.read_metric("harness_sessions"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relay_table import RELAY
+from service_table import SERVICE
 from viewer_table import VIEWER
 
 
@@ -645,5 +646,5 @@ def mutants() -> Iterator[Mutant]:
     """Yield every mutant of the table."""
     for old, new in CONTAINERS:
         yield Mutant(SPEC, old, new, CONFIG)
-    for file, old, new, test in (*OTHERS, *RELAY, *VIEWER):
+    for file, old, new, test in (*OTHERS, *RELAY, *SERVICE, *VIEWER):
         yield Mutant(file, old, new, test)

@@ -11,6 +11,7 @@ import livecodebench_runs
 import memory_growth
 import model_waits
 import processor_time
+import ray_runs
 import relayed
 import service_runs
 import stored_attempts
@@ -49,6 +50,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *worlds.MEASUREMENTS,
     *stored_attempts.MEASUREMENTS,
     *viewed_attempts.MEASUREMENTS,
+    *ray_runs.MEASUREMENTS,
     *large_run.MEASUREMENTS,
     *service_runs.MEASUREMENTS,
     Measurement("many-attempts", (MANY_ATTEMPTS, GROWTH), _many_attempts),

@@ -30,10 +30,10 @@ from harness.sandbox import reaper
 
 PEER = "a process a test, no isolation (SandboxFusion's method)"
 RUN_CODE = Figure(
-    "the service: /run_code, HumanEval with 3 tests", "programs/s", PEER, mark=2.0, better="higher"
+    "the service: /run_code, HumanEval with 3 tests", "programs/s", PEER, mark=2.0, goal=3.0, better="higher"
 )
 GRADE = Figure(
-    "the service: /v1/grade, HumanEval with 3 tests", "programs/s", PEER, mark=2.0, better="higher"
+    "the service: /v1/grade, HumanEval with 3 tests", "programs/s", PEER, mark=2.0, goal=3.0, better="higher"
 )
 HOST_RUN_CODE = Figure(
     "the service: processor time of its process, /run_code", "ms a program", "its sandboxes", mark=0.1

@@ -64,14 +64,14 @@ async def attempted(
             settings = AttemptSettings(
                 benchmark=benchmark,
                 agent=Acting(act),
-                store=store,
+                transcripts=store,
                 observer=observer,
                 faults=Faults(DockerBackend(client), observer, wait_seconds=0),
                 pool=pool,
                 limits={environment.name: limits},
                 timeout_seconds=seconds,
             )
-            await execute(settings, plan, concurrency=1)
+            await execute(settings, plan, store=store, concurrency=1)
         (record,) = store.records(plan)
     return record
 

@@ -101,7 +101,7 @@ async def run_attempts(
     settings = AttemptSettings(
         benchmark=replace(BENCHMARK, references=references),
         agent=agent,
-        store=store,
+        transcripts=store,
         observer=observer,
         faults=Faults(None, observer, wait_seconds=0),
         pool=SandboxPool(),
@@ -109,7 +109,7 @@ async def run_attempts(
         timeout_seconds=seconds,
     )
     with closing(agent):
-        await execute(settings, plan, concurrency=count)
+        await execute(settings, plan, store=store, concurrency=count)
     return list(store.records(plan))
 
 

@@ -81,6 +81,8 @@ limits: {memory_mb: 256, cpus: 0.5}
 runtime: runsc
 include_quarantined: true
 shard: 2/8
+executor: ray
+ray_address: head:6379
 isolation: attempt
 replay_from: runs/recorded
 """
@@ -99,6 +101,8 @@ replay_from: runs/recorded
         "sampling": "stratified",
         "stratify_by": "difficulty",
         "durations_from": "latest",
+        "executor": "ray",
+        "ray_address": "head:6379",
         "include_quarantined": True,
         "shard": "2/8",
         "timeout_seconds": 240,

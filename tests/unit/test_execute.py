@@ -95,14 +95,14 @@ async def attempted(
     settings = AttemptSettings(
         benchmark=BENCHMARK,
         agent=Acting(act),
-        store=store,
+        transcripts=store,
         observer=observer,
         faults=engine or Faults(None, observer, wait_seconds=0),
         pool=SandboxPool(),
         limits={},
         timeout_seconds=seconds,
     )
-    await execute(settings, plan, concurrency=1)
+    await execute(settings, plan, store=store, concurrency=1)
     (record,) = store.records(plan)
     return record
 

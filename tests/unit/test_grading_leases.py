@@ -154,7 +154,7 @@ async def graded(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sandbox, "open", sandboxes.sandbox)
         async with SandboxPool() as pool:
-            await execute(make_settings(store, pool, isolation), plan, concurrency=1)
+            await execute(make_settings(store, pool, isolation), plan, store=store, concurrency=1)
     return list(store.records(plan))
 
 
@@ -163,7 +163,7 @@ def make_settings(store: RunStore, pool: SandboxPool, isolation: Isolation) -> A
     return AttemptSettings(
         benchmark=BENCHMARK,
         agent=Answering(),
-        store=store,
+        transcripts=store,
         observer=observer,
         faults=Faults(None, observer, wait_seconds=0),
         pool=pool,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -192,6 +193,29 @@ def test_a_line_after_minutes_of_silence_names_stages_and_the_oldest_attempt() -
         "0/10 attempts: passed 0, failed 0, other 0; waiting for model 1, grading 1; "
         "the oldest is os/1: 4 min 59 s, grading"
     ]
+
+
+def test_a_line_counts_the_attempts_of_each_node_and_names_that_of_the_oldest() -> None:
+    stream, clock = io.StringIO(), Clock()
+    display, progress = PlainProgress(stream, clock), RunProgress()
+    display.show_progress(progress)
+    display.on_start(attempts=10, finished=0, concurrency=3)
+    with contextlib.ExitStack() as stack:
+        for name, node in {"os/1": "node b", "os/2": "node \x1b[2Ja", "os/3": "node b"}.items():
+            stack.enter_context(progress.begin(planned(name), place=node)).started = clock.now
+        clock.now += 300
+        display.break_silence()
+    assert stream.getvalue().splitlines()[-1] == (
+        "0/10 attempts: passed 0, failed 0, other 0; queued 3; node \\x1b[2Ja 1, node b 2; "
+        "the oldest is os/1: 5 min 00 s, queued on node b"
+    )
+
+
+def test_a_terminal_shows_the_attempts_of_each_node(live: LiveProgress) -> None:
+    with live._progress.begin(planned("os/1"), place="node a") as attempt:
+        attempt.started -= 60
+        lines = draw(live)
+    assert lines[-2:] == ["queued 1; node a 1", "oldest  os/1: 1 min 00 s, queued on node a"]
 
 
 async def test_the_timer_of_silence_ends_with_the_run() -> None:

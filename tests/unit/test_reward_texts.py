@@ -62,7 +62,7 @@ def test_another_form_of_completion_is_refused(completion: Any) -> None:
 
 def test_a_sample_is_sent_with_its_judge_and_its_field() -> None:
     assert make_sample("x", "reply", tests=TESTS).encode() == {"tests": TESTS, "reply": "x"}
-    task = make_sample("x", "solution", benchmark="mbpp", task_id=11)
+    task = make_sample("x", "solution", benchmark="mbpp", task_id=11.0)
     assert task.encode() == {"benchmark": "mbpp", "task_id": "11", "solution": "x"}
 
 

@@ -249,6 +249,34 @@ async def test_a_client_that_leaves_after_each_request_gets_no_more_than_its_tur
         assert sum(name.startswith("leaver") for name in first) == 2, line.begun
 
 
+async def test_more_places_let_waiting_requests_begin() -> None:
+    async with open_line(1) as line:
+        for name in ("a-1", "a-2", "a-3"):
+            await line.send(name)
+        line.queue.resize(2)
+        await let_all_run()
+        assert line.begun == ["a-1", "a-2"]
+
+
+async def test_after_the_loss_of_places_nobody_begins_until_work_has_ended() -> None:
+    async with open_line(3) as line:
+        for name in ("a-1", "a-2", "a-3", "b-1"):
+            await line.send(name)
+        line.queue.resize(1)
+        for name in ("a-1", "a-2"):
+            await line.end(name)
+        assert (line.begun, line.queue.working) == (["a-1", "a-2", "a-3"], 1)
+        await line.end("a-3")
+        assert line.begun[-1] == "b-1"
+
+
+async def test_a_request_is_refused_while_there_is_no_place_at_all() -> None:
+    async with open_line(1) as line:
+        line.queue.resize(0)
+        with pytest.raises(BusyError, match="no machine works on requests"):
+            line.queue.require_room("a", wait_seconds=60.0)
+
+
 async def test_a_batch_is_refused_as_a_whole_if_its_last_request_would_wait_too_long() -> None:
     async with open_line(2) as line:
         assert line.queue.estimate_wait("a", 2) == 0.0

@@ -74,6 +74,7 @@ class CommandAgent:
     offers_model = True
     # So that every program finds the tool `submit`.
     needs_environment = True
+    needs_this_machine = True
     # The settings of a public agent, which those of the config override.
     defaults: ClassVar[CommandSettings] = CommandSettings()
 

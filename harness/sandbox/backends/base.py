@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import enum
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 from harness.sandbox.limits import Limits
 
@@ -166,3 +166,30 @@ class Backend(Protocol):
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         """Return all containers, running or not, that have these labels; None stands for any value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundImage:
+    """An image that an engine has."""
+
+    id: str
+    # The SHA-256 over its layers, its architecture and the settings of its processes. Engines give the same
+    # image different ids, but this is always the same.
+    content_sha256: str
+
+
+@runtime_checkable
+class MovesImages(Protocol):
+    """A backend that copies images from one engine to another. Every method may raise SandboxError."""
+
+    def identify_engine(self) -> str:
+        """Return a text that is the same for two connections to one engine, and differs for two engines."""
+
+    def find_image(self, tag: str) -> FoundImage | None:
+        """Return the image with a tag, None if the engine has none."""
+
+    def save_image(self, tag: str) -> Iterator[bytes]:
+        """Yield the parts of an archive with an image and its tag."""
+
+    def load_image(self, archive: BinaryIO) -> None:
+        """Add the image of an archive to the engine."""

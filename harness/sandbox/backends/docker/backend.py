@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from harness.errors import SandboxError
 from harness.sandbox.backends.base import (
@@ -15,6 +15,7 @@ from harness.sandbox.backends.base import (
     DiskUse,
     Fate,
     FoundContainer,
+    FoundImage,
     SandboxSpec,
     StartedContainer,
 )
@@ -22,7 +23,9 @@ from harness.sandbox.backends.docker import engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
 from harness.sandbox.backends.docker.disk import find_root, measure_disk
 from harness.sandbox.backends.docker.fate import find_fate, is_disturbed
+from harness.sandbox.backends.docker.image_archives import find_content, load_archive, save_archive
 from harness.sandbox.backends.docker.images import require_build, require_image
+from harness.sandbox.backends.docker.owner_watch import watch_owner
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
 from harness.sandbox.backends.docker.seccomp import Sockets
 from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_share
@@ -33,16 +36,20 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 
-def connect() -> DockerBackend:
+def connect(*, is_supervised: bool = False) -> DockerBackend:
     """Return a backend that is connected to the engine of the environment.
 
-    Raises EngineUnavailableError within seconds.
+    `is_supervised` is true if a supervisor may kill this process together with its children. Raises
+    EngineUnavailableError within seconds.
     """
-    return DockerBackend(engine.connect())
+    client = engine.connect()
+    if is_supervised:
+        watch_owner(is_apart=True)
+    return DockerBackend(client)
 
 
 class DockerBackend:
-    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend`.
+    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend` and `MovesImages`.
 
     Threads may share it.
     """
@@ -105,6 +112,19 @@ class DockerBackend:
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         return list_containers(self.client, labels)
+
+    def identify_engine(self) -> str:
+        # Copies of one machine may have engines with the same id.
+        return "|".join(str(self._replies.info[name]) for name in ("ID", "Name", "DockerRootDir"))
+
+    def find_image(self, tag: str) -> FoundImage | None:
+        return find_content(self.client, tag)
+
+    def save_image(self, tag: str) -> Iterator[bytes]:
+        return save_archive(self.client, tag)
+
+    def load_image(self, archive: BinaryIO) -> None:
+        load_archive(archive)
 
     # These cannot change while a connection to the engine lasts, and each question takes 20 ms.
 

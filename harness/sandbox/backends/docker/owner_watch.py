@@ -18,6 +18,8 @@ import threading
 # A shell, because it takes a millisecond and a megabyte. A second Python would take hundreds of milliseconds
 # and ten megabytes. The shell reads the one line that we write at our end. Without that line, we were killed.
 _SCRIPT = 'read -r line && exit 0; exec "$@"'
+# A shell that is no child of this process. The first shell ends at once.
+_SCRIPT_APART = 'exec 3<&0; { read -r line <&3 && exit 0; exec "$@"; } &'
 _COLLECT = ("-P", "-c", "from harness.cli.entry import main; main()", "gc")
 _END_SECONDS = 1.0
 
@@ -25,8 +27,11 @@ _starting = threading.Lock()
 _watched_pid: int | None = None
 
 
-def watch_owner() -> None:
+def watch_owner(*, is_apart: bool = False) -> None:
     """Start the process that runs `harness gc` if this one is killed, unless this process has one already.
+
+    With `is_apart` it is no child of this process. A supervisor such as Ray kills the children together with
+    this process.
 
     No error is raised if it cannot be started, because the next run or `harness gc` removes the same
     containers.
@@ -37,12 +42,12 @@ def watch_owner() -> None:
             return
         _watched_pid = os.getpid()
         with contextlib.suppress(OSError):
-            atexit.register(_dismiss, _start(), os.getpid())
+            atexit.register(_dismiss, _start(is_apart=is_apart), os.getpid())
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start(*, is_apart: bool = False) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        ["/bin/sh", "-c", _SCRIPT, "sh", sys.executable, *_COLLECT],
+        ["/bin/sh", "-c", _SCRIPT_APART if is_apart else _SCRIPT, "sh", sys.executable, *_COLLECT],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,0 +1,230 @@
+"""A node of a run, which makes the attempts that it gets leases for.
+
+The process of the run calls the methods, by whatever means it reaches the machine. Arguments and results are
+plain data. Nothing here stores a record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from harness.errors import HarnessError, UsageError
+from harness.evaluation.attempt import AttemptSettings, RunStopped
+from harness.evaluation.concurrency import choose_concurrency
+from harness.evaluation.executors.engine_node import EngineNode
+from harness.evaluation.executors.inputs import find_difference, hash_inputs, read_config
+from harness.evaluation.executors.messages import Lease, NodeSpec, Refusal, Report, Stop
+from harness.evaluation.executors.node_transcripts import NodeTranscripts
+from harness.evaluation.executors.record import discard_sandboxes, make_record
+from harness.evaluation.faults import Faults, RunStoppedError
+from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.progress import ActiveAttempt, Stage
+from harness.evaluation.records import to_json
+from harness.evaluation.run_pool import make_pool
+from harness.evaluation.selection import Selection, select
+from harness.shield import complete
+from harness.types import AttemptRecord, Status
+
+# How often an attempt under way reports its stage and its transcript.
+REPORT_SECONDS = 1.0
+
+
+class Node(EngineNode):
+    """Makes attempts of one run on this machine. Call `connect`, then `open`, then `make`, then `close`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._samples: BinaryIO | None = None
+        self._settings: AttemptSettings | None = None
+        self._plan: dict[tuple[str, int], PlannedAttempt] = {}
+        self._transcripts = NodeTranscripts()
+        self._notes = _Notes()
+        # The attempts under way, and their number by task id.
+        self._tasks: set[asyncio.Task[AttemptRecord]] = set()
+        self._tasks_of: Counter[str] = Counter()
+
+    async def receive_samples(self, part: bytes) -> Refusal | None:
+        """Take the next part of the samples file of the run."""
+        try:
+            if self._samples is None:
+                self._samples = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  because later parts follow
+            await asyncio.to_thread(self._samples.write, part)
+        except OSError as error:
+            return Refusal(f"the samples could not be written: {error.strerror}")
+        return None
+
+    async def open(self, spec: NodeSpec) -> int | Refusal:
+        """Select the attempts of the run, and return how many this node makes at once.
+
+        Containers of this run that a dead process has left on this engine are removed first. Return a
+        refusal if an input of the run differs here.
+        """
+        try:
+            return await self._open(spec)
+        except HarnessError as error:
+            return Refusal(error.message, error.hint)
+
+    async def make(self, lease: Lease) -> AsyncGenerator[Report]:
+        """Make an attempt and yield its reports. The end of the iteration ends the attempt."""
+        settings = self._settings
+        assert settings is not None, "an open node has settings"  # noqa: S101
+        planned = self._plan[lease.task_id, lease.number]
+        active = ActiveAttempt(lease.task_id, lease.number, 0.0)
+        task = asyncio.create_task(make_record(settings, planned, active))
+        self._tasks.add(task)
+        self._tasks_of[lease.task_id] += 1
+        stage: Stage | None = None
+        try:
+            while not (await asyncio.wait([task], timeout=REPORT_SECONDS))[0]:
+                report = self._report(planned, active.stage)
+                if report.stage is not stage or report.notes or report.transcript:
+                    stage = report.stage
+                    yield report
+            record, stop = self._end(task)
+            while (report := self._report(planned, active.stage)).transcript:
+                yield report
+            yield Report(active.stage, self._notes.take(), record=record, stop=stop)
+        finally:
+            task.cancel()
+            await complete(_wait(task))
+            self._tasks.discard(task)
+            self._transcripts.close(*planned.key)
+            self._tasks_of[lease.task_id] -= 1
+            if settings.is_isolated or not (lease.is_followed or self._tasks_of[lease.task_id]):
+                await discard_sandboxes(settings, planned)
+
+    async def close(self) -> Refusal | None:
+        """End all attempts, and remove every container of the run. Return the reason if one stays."""
+        for task in self._tasks:
+            task.cancel()
+        await _wait(*self._tasks)
+        agent = None if self._settings is None else self._settings.agent
+        problem = None
+        try:
+            if (close := getattr(agent, "close", None)) is not None:
+                await asyncio.to_thread(close)
+        except HarnessError as error:
+            problem = Refusal(error.message, error.hint)
+        return await super().close() or problem
+
+    async def _open(self, spec: NodeSpec) -> int:
+        selection = await asyncio.to_thread(self._select, spec)
+        config, backend = selection.config, self._backend
+        images: dict[str, str] = {}
+        if backend is not None:
+            await asyncio.to_thread(backend.describe, runtime=config.runtime)
+            images = await self.find_images(spec.images)
+            await self.own_containers(spec.run_id, self._notes.note)
+        pool = await self._stack.enter_async_context(make_pool(backend, selection, images, spec.run_id))
+        self._plan = {planned.key: planned for planned in selection.plan}
+        self._settings = AttemptSettings(
+            benchmark=selection.benchmark,
+            agent=selection.agent,
+            transcripts=self._transcripts,
+            observer=self._notes,
+            faults=Faults(backend, self._notes, wait_seconds=spec.wait_seconds, start_tries=spec.start_tries),
+            pool=pool,
+            limits=selection.all_limits,
+            timeout_seconds=selection.timeout_seconds,
+            turns=config.rounds,
+            isolation=config.isolation,
+            repeats=any(planned.number > 0 for planned in selection.plan),
+            recording=selection.recording,
+        )
+        return choose_concurrency(
+            config.max_concurrent,
+            selection.agent,
+            sandboxes=bool(selection.images),
+            isolation=config.isolation,
+        )
+
+    def _select(self, spec: NodeSpec) -> Selection:
+        """Return the selection of the run. Raises UsageError if it is not that of the run."""
+        config = read_config(spec.config)
+        with tempfile.TemporaryDirectory(prefix="harness-samples-") as folder:
+            if config.samples is not None:
+                # The agent reads the file once, when it is built. Its messages show the name of the file.
+                path = Path(folder, Path(config.samples).name)
+                if self._samples is not None:
+                    with self._samples:
+                        _copy(self._samples, path)
+                    self._samples = None
+                config = config.model_copy(update={"samples": str(path)})
+            selection = select(config, notify=_ignore, resumed=True).without(spec.unsound)
+            difference = find_difference(spec.inputs, hash_inputs(selection))
+        if difference is not None:
+            raise UsageError(difference, hint="give the node the same data and files as the run")
+        return selection
+
+    def _report(self, planned: PlannedAttempt, stage: Stage) -> Report:
+        transcript, is_first = self._transcripts.read(*planned.key)
+        return Report(stage, self._notes.take(), transcript, begins_transcript=is_first)
+
+    def _end(self, task: asyncio.Task[AttemptRecord]) -> tuple[str | None, Stop | None]:
+        """Return the record of an attempt that has ended, or the reason why it has none."""
+        assert self._settings is not None, "an open node has settings"  # noqa: S101
+        stopped = self._settings.faults.stopped
+        try:
+            record = task.result()
+        except RunStopped:
+            return None, _describe_stop(stopped)
+        except HarnessError as error:
+            # The disk of the node is full, which is no fault of the attempt.
+            return None, Stop(error.message, error.hint, of_machine=True)
+        if stopped is not None and stopped.of_machine and record.status is Status.INFRA_ERROR:
+            # Another node makes the attempt.
+            return None, _describe_stop(stopped)
+        return to_json(record), None
+
+
+class _Notes:
+    """Keeps the notes of a node until the next report takes them. Implements `RunObserver`."""
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []
+
+    def take(self) -> tuple[str, ...]:
+        taken, self._waiting = self._waiting, []
+        return tuple(taken)
+
+    def note(self, text: str) -> None:
+        self._waiting.append(text)
+
+    def on_start(self, *, attempts: int, finished: int, concurrency: int) -> None:
+        """Do nothing, because the process of the run counts the attempts."""
+
+    def on_attempt(self, record: AttemptRecord) -> None:
+        """Do nothing, because the process of the run stores the record."""
+
+    def on_end(self) -> None:
+        """Do nothing."""
+
+
+def _describe_stop(stopped: RunStoppedError | None) -> Stop:
+    if stopped is None:
+        return Stop("the attempt was stopped", None, of_machine=True)
+    return Stop(stopped.message, stopped.hint, stopped.of_machine)
+
+
+def _copy(source: BinaryIO, path: Path) -> None:
+    source.seek(0)
+    with open(path, "wb") as file:
+        shutil.copyfileobj(source, file)
+
+
+async def _wait(*tasks: asyncio.Task[AttemptRecord]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # asyncio warns of an exception that nobody retrieves
+
+
+def _ignore(_note: str) -> None:
+    """Drop a note, because the process of the run has shown it."""

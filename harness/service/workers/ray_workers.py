@@ -1,0 +1,190 @@
+"""The nodes of a Ray cluster as the machines that do the work of a service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, cast
+
+from harness.errors import DataError, HarnessError, SandboxError, UsageError
+from harness.evaluation.executors.ray_cluster import connect_ray
+from harness.evaluation.executors.ray_members import RayMembers
+from harness.evaluation.executors.ray_nodes import (
+    PREPARE_SECONDS,
+    Ask,
+    NodeLost,
+    NodeOpener,
+    NodeWork,
+    RayNode,
+    describe_images,
+)
+from harness.evaluation.faults import RunStoppedError
+from harness.logger import get_logger
+from harness.sandbox.backends.base import Backend
+from harness.service.errors import BusyError
+from harness.service.workers.base import Result, WorkItem
+from harness.service.workers.node import Failure, ServiceNode, ServiceNodeSpec, WorkReply
+from harness.shield import complete
+
+# A work item whose node was lost in this many tries fails.
+TRIES = 5
+# A refused node is asked again after this time, because a service runs for weeks.
+RETRY_SECONDS = 30.0
+
+_LOGGER = get_logger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def open_ray_workers(
+    backend: Backend,
+    *,
+    image_tags: Mapping[str, str],
+    runtime: str,
+    run_id: str,
+    address: str | None,
+    max_concurrent: int | None,
+    on_faults: Callable[[int], None],
+) -> AsyncIterator[RayWorkers]:
+    """Yield the nodes of a cluster. The end of the block ends them, with their sandboxes.
+
+    Args:
+        backend: the engine of this machine, from which nodes get the images that they lack.
+        image_tags: the tags of the images by their names.
+        runtime: the container runtime on all nodes.
+        run_id: the label of all containers.
+        address: that of the cluster, as `connect_ray` takes it.
+        max_concurrent: how much each node does at once, None for as much as its cores and memory allow.
+        on_faults: gets the number of new faults of the infrastructure.
+
+    Raises:
+        UsageError: if there is no cluster, or none of its nodes can take part.
+        SandboxError: if the images of this machine cannot be read.
+    """
+    images = await asyncio.to_thread(describe_images, backend, image_tags)
+    spec = ServiceNodeSpec(run_id, runtime, images, max_concurrent)
+
+    async def prepare(actor: Any, ask: Ask) -> int:
+        places: int = await ask(actor.open.remote(spec), PREPARE_SECONDS)
+        return places
+
+    async with connect_ray(address) as ray:
+        opener = NodeOpener(ray, NodeWork(ServiceNode, images, prepare), backend)
+        members = RayMembers(ray, opener, _LOGGER.warning, retry_seconds=RETRY_SECONDS)
+        workers = RayWorkers(members, on_faults)
+        looking: asyncio.Task[None] | None = None
+        try:
+            await members.open()
+            for node in members:
+                _LOGGER.warning("%s takes part (%d requests at a time)", node.name, node.places)
+            looking = asyncio.create_task(workers.look())
+            yield workers
+        finally:
+            if looking is not None:
+                looking.cancel()
+                await complete(_wait_for(looking))
+            await complete(members.close())
+
+
+class RayWorkers:
+    """Gives each work item to the node with the most room. Implements `Workers`."""
+
+    def __init__(self, members: RayMembers, on_faults: Callable[[int], None]) -> None:
+        self._members = members
+        self._on_faults = on_faults
+        self._notify: Callable[[int], None] = lambda _places: None
+        # The work under way, and the live sandboxes at the last reply, by the node.
+        self._under_way: Counter[RayNode] = Counter()
+        self._sandboxes: dict[RayNode, int] = {}
+        self._joined = asyncio.Event()
+
+    @property
+    def places(self) -> int:
+        return sum(node.places for node in self._members)
+
+    @property
+    def sandboxes(self) -> int:
+        return sum(self._sandboxes.get(node, 0) for node in self._members)
+
+    @property
+    def machines(self) -> int:
+        return len(list(self._members))
+
+    def watch_places(self, notify: Callable[[int], None]) -> None:
+        self._notify = notify
+
+    async def perform(self, item: WorkItem[Result], *, seconds: float) -> Result:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._perform(item)
+        except TimeoutError:
+            raise BusyError(
+                f"no machine of the service has answered within {seconds:.1f} s", retry_seconds=1.0
+            ) from None
+
+    async def look(self) -> None:
+        """Let nodes join that come, or come back, until a cancellation."""
+        while True:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    await self._members.look(group, self._join)
+            except* RunStoppedError as stopped:
+                # Ray itself ends this process if the head does not come back.
+                _LOGGER.error("%s", stopped.exceptions[0])
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _join(self, node: RayNode) -> None:
+        _LOGGER.warning("%s joins the service (%d requests at a time)", node.name, node.places)
+        self._joined.set()
+        self._notify(self.places)
+
+    async def _perform(self, item: WorkItem[Result]) -> Result:
+        for _ in range(TRIES):
+            node = await self._choose()
+            self._under_way[node] += 1
+            try:
+                reply: WorkReply = await node.ask("perform", item)
+            except NodeLost as lost:
+                self._lose(node, str(lost))
+                continue
+            finally:
+                self._under_way[node] -= 1
+                if not self._under_way[node]:
+                    del self._under_way[node]
+            self._sandboxes[node] = reply.sandboxes
+            if reply.faults:
+                self._on_faults(reply.faults)
+            if reply.failure is None:
+                return cast(Result, reply.result)
+            if reply.failure.kind != "engine":
+                raise _make_error(reply.failure)
+            self._lose(node, reply.failure.message)
+        raise SandboxError(f"the machine of this request was lost in each of {TRIES} tries", outside=True)
+
+    async def _choose(self) -> RayNode:
+        """Return the node with the most room. It waits until there is a node."""
+        while not (nodes := list(self._members)):
+            self._joined.clear()
+            await self._joined.wait()
+        return min(nodes, key=lambda node: self._under_way[node] / node.places)
+
+    def _lose(self, node: RayNode, reason: str) -> None:
+        self._members.lose(node, reason)
+        self._sandboxes.pop(node, None)
+        self._on_faults(1)
+        self._notify(self.places)
+
+
+def _make_error(failure: Failure) -> HarnessError:
+    match failure.kind:
+        case "usage":
+            return UsageError(failure.message, hint=failure.hint)
+        case "data":
+            return DataError(failure.message, hint=failure.hint)
+        case _:
+            return SandboxError(failure.message)
+
+
+async def _wait_for(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])

@@ -1,0 +1,49 @@
+"""`harness serve -b`: the operator chooses the benchmarks whose tasks clients may name."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import requests
+from e2e.command_line import HANG_SECONDS, Harness
+
+from harness import load_benchmark
+
+PROGRAM = load_benchmark("mbpp", data="bundled").references["9001"].solution
+
+
+def test_a_client_names_a_task_of_a_served_benchmark(harness: Harness) -> None:
+    process = harness.start("serve", "--port", "0", "-b", "mbpp", "--data", "bundled")
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    content = {"samples": [{"benchmark": "mbpp", "task_id": 9001, "solution": PROGRAM}]}
+    with requests.Session() as client:
+        (verdict,) = client.post(f"{url}/v1/grade", json=content, timeout=HANG_SECONDS).json()["verdicts"]
+    assert (verdict["id"], verdict["status"], verdict["score"]) == (0, "passed", 1.0)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--data", "bundled"), "error: --data names the data of a benchmark"),
+        (("-b", "no-such"), "error: unknown benchmark 'no-such'"),
+        (
+            ("-b", "mbpp", "-b", "humaneval", "--data", "rows.jsonl"),
+            "error: --data rows.jsonl is the data of",
+        ),
+        (("-b", "mbpp", "-b", "mbpp", "--data", "bundled"), "error: the benchmark 'mbpp' is named twice"),
+        # There is no hub, and a few bundled tasks must not stand in for a benchmark.
+        (("-b", "mbpp"), "error:"),
+    ],
+)
+def test_benchmarks_that_cannot_be_served_are_refused(
+    harness: Harness, options: tuple[str, ...], message: str
+) -> None:
+    code, output, error = harness.refused("serve", "--port", "0", *options)
+    assert (code, output) == (2, "")
+    assert message in error
+    assert "hint:" in error

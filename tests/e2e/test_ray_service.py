@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import random
 import signal
 from collections import Counter
@@ -139,6 +140,18 @@ def test_a_killed_service_leaves_nothing_on_any_node(harness: Harness, nodes: Ra
         for each in waiting:
             with pytest.raises(httpx.TransportError):
                 each.result()
+
+
+def test_a_terminated_service_finishes_the_requests_of_its_nodes(harness: Harness, nodes: RayNodes) -> None:
+    with start_service(harness, *nodes.options) as served, ThreadPoolExecutor(1) as threads:
+        # Ray's own handler of the signal would abort the service after three seconds.
+        running = threads.submit(run_program, served, "import time; time.sleep(5)")
+        wait_until(lambda: read_metric(served, "harness_working") == 1, "a request at work")
+        code, errors = served.end(signal.SIGTERM)
+        assert running.result().json()["status"] == "Success"
+    assert code == 128 + signal.SIGTERM, errors
+    entries = [json.loads(line) for line in errors.splitlines()]
+    assert {name for entry in entries for name in entry} == {"time", "level", "logger", "message"}
 
 
 def test_a_client_that_leaves_frees_its_sandbox_on_the_node(harness: Harness, nodes: RayNodes) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from harness.agents.predictions import FIELDS
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
+from harness.service.benchmark_list import require_revisions
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
 from harness.service.samples import (
+    SAMPLE_FIELDS,
     Deadline,
     ServedBenchmark,
     TaskName,
@@ -57,12 +58,14 @@ class GradeSample(BaseModel):
     """An answer."""
     reply: str | None = None
     """The whole reply of a chat model."""
+    submission: str | None = None
+    """The program or the answer itself, which no rule of the benchmark changes."""
 
     @model_validator(mode="after")
     def _require_one_of_each(self) -> GradeSample:
-        named = [field for field in FIELDS if getattr(self, field) is not None]
+        named = [field for field in SAMPLE_FIELDS if getattr(self, field) is not None]
         if len(named) != 1:
-            raise ValueError(f"needs exactly one of {', '.join(FIELDS)}")
+            raise ValueError(f"needs exactly one of {', '.join(SAMPLE_FIELDS)}")
         by_task = self.benchmark is not None and self.task_id is not None
         by_half = (self.benchmark is None) != (self.task_id is None)
         if by_half or by_task == (self.tests is not None):
@@ -71,7 +74,7 @@ class GradeSample(BaseModel):
 
     def read(self, served: Mapping[str, ServedBenchmark]) -> Work:
         """Return the work. Raises UsageError."""
-        field = next(field for field in FIELDS if getattr(self, field) is not None)
+        field = next(field for field in SAMPLE_FIELDS if getattr(self, field) is not None)
         text: str = getattr(self, field)
         if self.tests is not None:
             return read_work(self.tests, field, text, served)
@@ -94,6 +97,9 @@ class GradeRequest(BaseModel):
     stream: bool = False
     """Whether each verdict is sent as soon as it is there, as one line of JSON. The header `Accept:
     application/x-ndjson` asks for the same. Otherwise all verdicts come in the order of the samples."""
+    revisions: dict[str, str] = {}
+    """The revision that a benchmark must have, by its name, as `/v1/benchmarks` reports it. If one has
+    another revision, the batch is refused with status 409."""
 
 
 class SampleVerdict(BaseModel):
@@ -129,6 +135,7 @@ async def grade(request: GradeRequest, call: Call) -> Reply:
     ShareUsedError at once, before any work, for one that the queue cannot take.
     """
     _require_bounds(request, call)
+    require_revisions(call.service, request.revisions)
     seconds = request.timeout_seconds
     deadline = Deadline.start(seconds, request.sample_seconds or min(SAMPLE_SECONDS, seconds / 2))
     ids = _list_ids(request.samples)

@@ -23,9 +23,10 @@ _LOGGER = get_logger(__name__)
 
 def list_operations() -> tuple[Operation, ...]:
     """Return all operations of the service. To add some, import their file here and list them."""
-    from harness.service import grade, rewards, run_code, sandboxes, status
+    from harness.service import benchmark_list, grade, rewards, run_code, sandboxes, status
 
     return (
+        *benchmark_list.OPERATIONS,
         *grade.OPERATIONS,
         *rewards.OPERATIONS,
         *run_code.OPERATIONS,

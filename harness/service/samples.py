@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
@@ -14,12 +15,16 @@ from harness.environments import environment_spec
 from harness.errors import DataError, UsageError, unknown_name, unknown_task
 from harness.evaluation.grader import is_graded_by_text, require_text_grading
 from harness.evaluation.images_needed import list_images
+from harness.evaluation.manifest import hash_definition
 from harness.service.errors import BusyError, ServiceError, ShareUsedError
 from harness.service.operations import Call
 from harness.service.workers.base import Workplace
 from harness.shield import complete
 from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
 
+# `submission` is the text that a grader gets, after every rule that takes it out of a reply.
+SUBMISSION = "submission"
+SAMPLE_FIELDS = (*FIELDS, SUBMISSION)
 # A program that began in time is graded to its end, because it must not gain from being slow.
 FINISH_SECONDS = 1.5
 
@@ -33,6 +38,16 @@ class ServedBenchmark:
     tasks: Mapping[str, Task]
     # The images that its tasks need.
     images: tuple[str, ...]
+    # Whether a text can be graded for some task.
+    takes_text: bool
+    # The SHA-256 of the file of a benchmark of the operator's own.
+    definition_sha256: str | None = None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options with which it was loaded."""
+        recipe = self.benchmark.recipe
+        return {} if recipe is None else recipe.options
 
 
 def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchmark]:
@@ -51,7 +66,13 @@ def index_benchmarks(benchmarks: Iterable[Benchmark]) -> dict[str, ServedBenchma
                 hint=f"run it: harness run -b {each.name}",
             )
         tasks = {task.id: task for task in each.tasks}
-        served[each.name] = ServedBenchmark(each, tasks, tuple(list_images(each, usable)))
+        served[each.name] = ServedBenchmark(
+            each,
+            tasks,
+            tuple(list_images(each, usable)),
+            takes_text=any(is_graded_by_text(each.references[task.id].target) for task in usable),
+            definition_sha256=hash_definition(each),
+        )
     return served
 
 
@@ -89,7 +110,7 @@ def read_work(
 
     Args:
         judge: the task of a loaded benchmark, or the hidden tests.
-        field: the kind of the text, one of `completion`, `solution`, `answer` and `reply`.
+        field: the kind of the text, one of SAMPLE_FIELDS.
         text: the submission.
         served: the loaded benchmarks.
 
@@ -97,11 +118,12 @@ def read_work(
         UsageError: if the benchmark was not loaded, it has no such task, the task needs an agent, or the
             tests cannot judge.
     """
-    if field not in FIELDS:
-        raise unknown_name("field", field, FIELDS)
+    if field not in SAMPLE_FIELDS:
+        raise unknown_name("field", field, SAMPLE_FIELDS)
+    submission = Submission(text, agent_output=text) if field == SUBMISSION else None
     if not isinstance(judge, TaskName):
         built = judge.build()
-        return Work(built, read_submission(built, field, text))
+        return Work(built, submission or read_submission(built, field, text))
     if judge.benchmark not in served:
         loaded = ", ".join(served) or "none"
         raise UsageError(
@@ -112,7 +134,8 @@ def read_work(
         raise unknown_task(judge.task_id[:100], tasks, place=benchmark.name)
     target = benchmark.references[judge.task_id].target
     require_text_grading(target)
-    return Work(target, benchmark.submission(tasks[judge.task_id], field, text), benchmark)
+    submission = submission or benchmark.submission(tasks[judge.task_id], field, text)
+    return Work(target, submission, benchmark)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from harness.evaluation.faults import read_wait_seconds
 from harness.logger import get_logger
 from harness.sandbox.backends import open_default_backend
-from harness.sandbox.backends.base import Backend
+from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxPool
 from harness.sandbox.reaper import remove_orphans
 from harness.service.metrics import ServiceMetrics
@@ -32,6 +32,8 @@ class Service:
 
     settings: ServiceSettings
     backend: Backend
+    # The engine, the runtime and the images.
+    facts: BackendFacts
     # The sandboxes of this machine.
     pool: SandboxPool
     queue: FairQueue
@@ -145,7 +147,7 @@ async def open_service(
             SandboxSessions(workplace.pool, settings.limits, metrics.faults.inc)
         )
         service = Service(
-            settings, opened, workplace.pool, queue, metrics, workers, benchmarks, sessions, run_id
+            settings, opened, facts, workplace.pool, queue, metrics, workers, benchmarks, sessions, run_id
         )
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)

@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.evaluation.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.recorded_run import add_recorded_settings
-from harness.evaluation.run import open_run
+from harness.evaluation.run import Run, open_run
 from harness.evaluation.run_names import find_run
 from harness.evaluation.selection import select
 from harness.mcp_settings import McpServer
@@ -110,14 +110,16 @@ class RunOptions(TypedDict, total=False):
     isolation: Isolation
 
 
+RunAgent: TypeAlias = (
+    str | UserAgent | type[UserAgent] | Callable[[AttemptContext], Awaitable[Submission | str]]
+)
+"""The name of an agent, or an agent of the user."""
+
+
 async def run(
     benchmark: str,
     *,
-    agent: str
-    | UserAgent
-    | type[UserAgent]
-    | Callable[[AttemptContext], Awaitable[Submission | str]]
-    | None = None,
+    agent: RunAgent | None = None,
     observer: RunObserver | None = None,
     backend: Backend | None = None,
     progress: bool | None = None,
@@ -144,18 +146,28 @@ async def run(
         RunStoppedError: if the engine stays away or loses an image. Finished attempts are in the run folder.
         StorageError: if the run folder cannot be written.
     """
-    if observer is not None and progress is not None:
-        raise UsageError("observer and progress exclude each other, because an observer replaces the display")
-    watcher = observer or choose_display(sys.stderr, progress)
+    watcher = choose_observer(observer, progress)
     named = {"agent": agent} if isinstance(agent, str) else {}
     values = {"benchmark": benchmark, **named, **options}
     config = load_config(None, values, add_settings=add_recorded_settings)
     own_agent = None if isinstance(agent, str) else agent
     selection = select(config, notify=watcher.note, agent=own_agent)
     async with open_run(selection, backend=backend, notify=watcher.note) as current:
-        await current.execute(watcher)
-        write_report(current)
-        return RunResult(current.folder, current.summary, current.store.attempts(current.selection.plan))
+        return await finish_run(current, watcher)
+
+
+def choose_observer(observer: RunObserver | None, progress: bool | None) -> RunObserver:
+    """Return the observer of a run. Raises UsageError if both arguments of `run` are given."""
+    if observer is not None and progress is not None:
+        raise UsageError("observer and progress exclude each other, because an observer replaces the display")
+    return observer or choose_display(sys.stderr, progress)
+
+
+async def finish_run(current: Run, observer: RunObserver) -> RunResult:
+    """Make the attempts of an open run, write its report, and return its result. Raises as `run` does."""
+    await current.execute(observer)
+    write_report(current)
+    return RunResult(current.folder, current.summary, current.store.attempts(current.selection.plan))
 
 
 RunName: TypeAlias = str | Path | RunResult

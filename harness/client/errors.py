@@ -15,7 +15,7 @@ from harness.sandbox.failures import SandboxClosed, SandboxOutOfDisk, SandboxOut
 # A message of a service is shown up to this length.
 _MESSAGE_CHARACTERS = 2000
 # The service has not begun the work of a request that it refuses with one of these codes.
-REFUSED_CODES = frozenset({"busy", "too_many_requests", "draining"})
+REFUSED_CODES = frozenset({"busy", "too_many_requests", "too_many_bytes", "draining"})
 
 
 class ServiceUnreachableError(HarnessError):
@@ -45,6 +45,7 @@ _lost: Callable[[str], HarnessError] = partial(SandboxError, outside=True)
 _BY_CODE: dict[str, Callable[[str], HarnessError]] = {
     "busy": ServiceBusyError,
     "too_many_requests": ServiceBusyError,
+    "too_many_bytes": ServiceBusyError,
     "draining": partial(ServiceBusyError, hint="the service is about to end; ask its operator"),
     "engine_unavailable": EngineUnavailableError,
     "sandbox_deleted": lambda _message: SandboxClosed(),

@@ -1,4 +1,4 @@
-"""A service as the place of sandboxes and graders, instead of this machine."""
+"""A service as the place of sandboxes, graders and runs, instead of this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import contextlib
 import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from harness.client.connection import Address, open_connection, read_address
 from harness.client.grader import MAX_REQUEST_SECONDS, RemoteGrader
@@ -14,6 +18,10 @@ from harness.errors import UsageError
 from harness.evaluation.sync_grader import SyncGrader, hold_grader
 from harness.sandbox.limits import Limits
 from harness.sandbox.sync import SyncSandbox, hold_sandbox
+
+if TYPE_CHECKING:
+    from harness.api import RunAgent, RunOptions, RunResult
+    from harness.evaluation.observer import RunObserver
 
 WAIT_SECONDS = 60.0
 
@@ -87,9 +95,55 @@ class Remote:
         """Return a context manager that opens a grader for blocking calls, as `open_grader_sync` does."""
         return hold_grader(lambda: self.open_grader(timeout_seconds=timeout_seconds))
 
+    async def run(
+        self,
+        benchmark: str | None = None,
+        *,
+        resume: str | Path | RunResult | None = None,
+        agent: RunAgent | None = None,
+        observer: RunObserver | None = None,
+        progress: bool | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Run a benchmark as `harness.run` does, with the submissions graded at the service.
+
+        Attempts are made on this machine, which also has the run folder and the keys of models. The agent
+        submits text and needs no sandbox. The service must have loaded the benchmark with the same data. If
+        it is away for longer than `wait_seconds`, the run stops and can be resumed.
+
+        Args:
+            benchmark: the name of a benchmark, or the path of your own. A resumed run needs none.
+            resume: the run to resume: a run folder, its name in `runs`, `latest`, or a result of `run`.
+            agent: as for `harness.run`. A resumed run has its agent, which may be given again as an object.
+            observer: as for `harness.run`.
+            progress: as for `harness.run`.
+            options: as for `harness.run`, except for those that the service decides: `executor`,
+                `ray_address`, `runtime`, `isolation`, `limits`, `max_sandboxes` and `mcp_servers`.
+
+        Raises:
+            UsageError: for an option, an agent or a benchmark that a service cannot grade, for a benchmark
+                that it has not loaded, or with other data, and as `open` does.
+            DataError: for data that cannot be used.
+            ServiceUnreachableError: No service answers at the start.
+            RunStoppedError: if the service stays away. Finished attempts are in the run folder.
+            StorageError: if the run folder cannot be written.
+        """
+        from harness.client.runs import run_at_service  # reports take long to import
+
+        return await run_at_service(
+            self.address,
+            benchmark,
+            wait_seconds=self.wait_seconds,
+            resume=resume,
+            agent=agent,
+            observer=observer,
+            progress=progress,
+            options=options,
+        )
+
 
 def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SECONDS) -> Remote:
-    """Return a service as the place of sandboxes and graders. The first use connects to it.
+    """Return a service as the place of sandboxes, graders and runs. The first use connects to it.
 
     Proxies of the environment are not used, because they would see the token.
 

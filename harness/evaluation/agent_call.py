@@ -1,8 +1,9 @@
-"""The call of an agent: whether it could start, and a failure of a model even if the agent has caught it."""
+"""The call of an agent: its prompt, its start, and a failure of a model even if the agent has caught it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.agents import AgentError, AttemptContext
@@ -11,7 +12,7 @@ from harness.environments.base import TurnLimitReached
 from harness.errors import EngineUnavailableError, ImageMissingError, SandboxError
 from harness.evaluation.store import StorageError
 from harness.models.failures import ModelError, ModelRefusedError, UnknownSpendingError
-from harness.types import Submission
+from harness.types import Submission, Task
 
 if TYPE_CHECKING:
     from harness.evaluation.attempt import AttemptSettings
@@ -56,3 +57,11 @@ async def call_agent(
 def find_failure(models: Sequence[ModelSession | Judge | RecordedJudge | None]) -> Exception | None:
     failures = (model.failure for model in models if model is not None)
     return next((failure for failure in failures if failure is not None), None)
+
+
+def mention_turns(task: Task, turns: int | None) -> Task:
+    """Return the task with a prompt that names the number of turns in this run."""
+    if turns is None:
+        return task
+    line = f"You have {turns} rounds. Every tool call uses one round, including `submit`."
+    return replace(task, prompt=f"{task.prompt.rstrip()}\n\n{line}\n")

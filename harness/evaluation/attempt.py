@@ -30,7 +30,7 @@ from harness.environments.grading import (
 from harness.environments.spec import EnvironmentSpec, OpenEnvironment
 from harness.environments.workspace import WorkspaceLost
 from harness.errors import ImageMissingError, SandboxError
-from harness.evaluation.agent_call import NOT_OF_AGENT, call_agent, find_failure
+from harness.evaluation.agent_call import NOT_OF_AGENT, call_agent, find_failure, mention_turns
 from harness.evaluation.answering import open_answering
 from harness.evaluation.attempt_ends import (
     blame_agent,
@@ -41,7 +41,8 @@ from harness.evaluation.attempt_ends import (
     stop_at_limit,
 )
 from harness.evaluation.attempt_places import Places, plan_places
-from harness.evaluation.faults import Faults, RunStoppedError
+from harness.evaluation.faults import Faults, RunStopped, RunStoppedError
+from harness.evaluation.grading_service import GradingService, grade_at_service
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt, Stage
@@ -65,10 +66,6 @@ if TYPE_CHECKING:
 
 # How long an attempt may wait for grading while it holds the sandbox in which its agent acted.
 WAIT_SECONDS = 1200.0
-
-
-class RunStopped(Exception):
-    """The run stopped before an attempt had a verdict, so the attempt gets no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +95,8 @@ class AttemptSettings:
     judge: ModelAccess | None = None
     # The recorded run whose judgements stand for those of a model, None unless the agent replays one.
     recording: Recording | None = None
+    # Grades the submissions, None if sandboxes of `pool` do.
+    service: GradingService | None = None
     # The MCP servers whose tools the agent gets, None for a run without any.
     servers: ServerTools | None = None
 
@@ -220,7 +219,7 @@ class _Attempt:
         settings = self._settings
         self.submission, self.phase = None, Phase.AGENT
         turns = settings.turns or self._task.turns or self._spec.turns
-        task = _mention_turns(self._task, turns)
+        task = mention_turns(self._task, turns)
         transcript = self._begin_transcript(task)
         seconds = self._timeout_seconds
         asks_models = settings.model is not None or settings.judge is not None
@@ -309,6 +308,16 @@ class _Attempt:
         self.phase = Phase.EVALUATOR
         self._active.enter(Stage.QUEUED)
         settings = self._settings
+        if settings.service is not None:
+            async with self._count_sandbox_time():
+                return await grade_at_service(
+                    settings.service,
+                    settings.faults,
+                    self._task.id,
+                    submission,
+                    seconds=self._timeout_seconds,
+                    on_begin=self._active.begin_grading,
+                )
         # The sandboxes that hold an agent's files end with its task.
         key = (
             settings.grading_key(self._planned, self._spec)
@@ -487,11 +496,3 @@ class _Attempt:
     @property
     def _limits(self) -> Limits:
         return self._settings.limits.get(self._spec.name, self._spec.limits)
-
-
-def _mention_turns(task: Task, turns: int | None) -> Task:
-    """Return the task with a prompt that names the number of turns in this run."""
-    if turns is None:
-        return task
-    line = f"You have {turns} rounds. Every tool call uses one round, including `submit`."
-    return replace(task, prompt=f"{task.prompt.rstrip()}\n\n{line}\n")

@@ -12,10 +12,17 @@ from harness.sandbox.pool import EXTRA, count_gate_places, free_memory_mb
 MOST_ATTEMPTS = 1024
 # Attempts without a sandbox mostly wait for their records to reach the disk.
 WITHOUT_SANDBOX = 16
+# So many submissions keep the sandboxes of a service at work while their verdicts travel.
+AT_SERVICE = 256
 
 
 def choose_concurrency(
-    wanted: int | None, agent: Any, *, sandboxes: bool, isolation: Isolation = "task"
+    wanted: int | None,
+    agent: Any,
+    *,
+    sandboxes: bool,
+    isolation: Isolation = "task",
+    at_service: bool = False,
 ) -> int:
     """Return how many attempts may be under way at once.
 
@@ -26,7 +33,10 @@ def choose_concurrency(
         sandboxes: whether the attempts need sandboxes.
         isolation: the attempts that share a sandbox. With "run" there is one for each core, because the
             start of a further one costs more than it brings once none has to wait for another start.
+        at_service: whether a service grades the submissions.
     """
+    if wanted is None and at_service and not getattr(agent, "waits", True):
+        wanted = AT_SERVICE
     if wanted is None and not getattr(agent, "waits", True):
         places = count_gate_places() - (EXTRA if isolation == "run" else 0)
         wanted = places if sandboxes else WITHOUT_SANDBOX

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from harness.agents.agent import AgentNotStarted
 from harness.errors import HarnessError, ImageMissingError, SandboxError, UsageError
@@ -39,6 +39,10 @@ class RunStoppedError(HarnessError):
         self.of_machine = of_machine
 
 
+class RunStopped(Exception):
+    """The run stopped before an attempt had a verdict, so the attempt gets no record."""
+
+
 class Faults:
     """Decides for all attempts of one run whether an infrastructure fault is retried or stops the run.
 
@@ -53,12 +57,16 @@ class Faults:
         *,
         wait_seconds: float,
         start_tries: int = START_TRIES,
+        responds: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """Watch `backend`, and wait up to `wait_seconds` in each outage.
 
-        The run stops if the agent cannot start in the first `start_tries` attempts.
+        The run stops if the agent cannot start in the first `start_tries` attempts. `responds` returns
+        whether the service that grades the run takes requests. Without it, sandboxes of `backend` grade.
         """
         self._backend = backend
+        self._service_responds = responds
+        self._name = "the Docker engine" if responds is None else "the service"
         self._observer = observer
         self._wait_seconds = wait_seconds
         self._waiting = asyncio.Lock()
@@ -125,24 +133,25 @@ class Faults:
     async def _wait(self) -> None:
         started = time.monotonic()
         self._observer.note(
-            f"the Docker engine does not respond; waiting up to {self._wait_seconds:.0f} s "
-            "for it to come back"
+            f"{self._name} does not respond; waiting up to {self._wait_seconds:.0f} s for it to come back"
         )
         while time.monotonic() - started < self._wait_seconds:
             await asyncio.sleep(ASK_SECONDS)
             if await self._responds():
-                self._observer.note(f"the Docker engine is back after {time.monotonic() - started:.0f} s")
+                self._observer.note(f"{self._name} is back after {time.monotonic() - started:.0f} s")
                 return
         self.stop(
             RunStoppedError(
-                "the Docker engine stopped responding and did not come back within "
-                f"{self._wait_seconds:.0f} s",
-                hint="start it, then finish the run with --resume",
+                f"{self._name} stopped responding and did not come back within {self._wait_seconds:.0f} s",
+                hint="start it, then finish the run with "
+                + ("--resume" if self._service_responds is None else "run(resume=FOLDER)"),
                 of_machine=True,
             )
         )
 
     async def _responds(self) -> bool:
+        if self._service_responds is not None:
+            return await self._service_responds()
         if self._backend is None:
             return True
         try:

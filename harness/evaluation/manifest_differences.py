@@ -23,7 +23,7 @@ SEED = "seed"
 _COMPARED = (
     *("harness_version", "git_revision", "split", "definition_sha256", "agent", "agent_sha256"),
     *("samples_sha256", "judge", SEED, "tool_mode", "timeouts", "isolation", "limits", "image_tags"),
-    *("python_version", "superseded_verdicts"),
+    *("python_version", "superseded_verdicts", "service"),
 )
 # Other fields say the same better, or the setting changes no verdict.
 _OTHERWISE_KNOWN = frozenset(

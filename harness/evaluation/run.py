@@ -23,6 +23,7 @@ from harness.evaluation.execute import execute_plan
 from harness.evaluation.executors.base import Executor
 from harness.evaluation.executors.local import LocalExecutor
 from harness.evaluation.faults import START_TRIES, Faults, read_wait_seconds
+from harness.evaluation.grading_service import SERVICE, GradingService, require_same_place
 from harness.evaluation.manifest import (
     REPEATED,
     TOOL_MODE,
@@ -106,6 +107,8 @@ class Run:
     is_resumed: bool = False
     # Gets the events of the run, None until the run is open.
     log: RunLog | None = None
+    # Grades the submissions, None if sandboxes of this machine do.
+    service: GradingService | None = None
     # The access to the model, None until `execute` and for a run without one.
     model: ModelAccess | None = None
 
@@ -200,6 +203,7 @@ class Run:
                 observer,
                 wait_seconds=self.wait_seconds,
                 start_tries=min(START_TRIES, waiting),
+                responds=None if self.service is None else self.service.responds,
             ),
             pool=pool,
             limits=selection.all_limits,
@@ -210,6 +214,7 @@ class Run:
             model=self.model,
             judge=judge,
             recording=selection.recording,
+            service=self.service,
             servers=await prepare_servers(config, observer.note),
         )
         concurrency = choose_concurrency(
@@ -217,6 +222,7 @@ class Run:
             selection.agent,
             sandboxes=bool(selection.images),
             isolation=config.isolation,
+            at_service=self.service is not None,
         )
         return LocalExecutor(settings, concurrency)
 
@@ -284,6 +290,7 @@ async def open_run(
     keep_samples: bool = False,
     is_trusted: bool = False,
     backend: Backend | None = None,
+    service: GradingService | None = None,
     notify: Callable[[str], None],
 ) -> AsyncIterator[Run]:
     """Connect to the engine, find the images, open a new or an old run folder, and yield the run.
@@ -299,6 +306,7 @@ async def open_run(
         keep_samples: whether a new run folder gets a copy of the samples, because their file is temporary.
         is_trusted: whether the user has started the run of `resume` or `repeat`, or accepts its settings.
         backend: starts the sandboxes. Without it, the run connects to the Docker engine of the environment.
+        service: grades the submissions. Such a run needs no engine on this machine.
         notify: shows a message to the user.
 
     Raises:
@@ -315,12 +323,12 @@ async def open_run(
             "base_url": describe_url(selection.config, selection.endpoint),
         }
     )
-    seconds = read_wait_seconds()
+    seconds = read_wait_seconds() if service is None else service.wait_seconds
     async with contextlib.AsyncExitStack() as stack:
-        facts: BackendFacts | None = None
+        facts: BackendFacts | None = None if service is None else service.facts.backend
         images: Mapping[str, str] = {}
         finding = None if resume else asyncio.create_task(asyncio.to_thread(find_origin))
-        if not selection.images:
+        if service is not None or not selection.images:
             backend = None
         elif backend is None:
             backend = await stack.enter_async_context(open_default_backend())
@@ -372,6 +380,8 @@ async def open_run(
                     judge=selection.judge,
                     replay=describe_recording(selection.recording),
                 )
+                if service is not None:
+                    manifest[SERVICE] = service.facts.describe()
                 if repeat is not None:
                     manifest[REPEATED] = read_manifest(repeat)["run_id"]
                 manifest = add_accepted(manifest, changed)
@@ -380,6 +390,7 @@ async def open_run(
                 manifest = sign_run(manifest) if is_own else manifest
                 begin_folder(store, manifest)
             else:
+                require_same_place(folder, read_manifest(folder), service)
                 manifest = read_resumed_manifest(
                     folder,
                     selection.config,
@@ -403,7 +414,11 @@ async def open_run(
                     store.write_json(MANIFEST, manifest)
             earlier = 0.0 if resume is None else read_duration(folder)
             spent = RunSpending() if resume is None else read_spending(folder)
-            run = Run(selection, store, backend, manifest, images, seconds, earlier, spent, finding is None)
+            run = Run(
+                *(selection, store, backend, manifest, images, seconds, earlier, spent),
+                is_resumed=finding is None,
+                service=service,
+            )
             try:
                 with open_run_log(folder, make_log_filter(selection.config), notify) as run.log:
                     text = describe_start(manifest, folder, is_resumed=run.is_resumed)

@@ -1,5 +1,7 @@
 """The conditions without which the rate of a run misleads: a part of the tasks, a seed, and accepted changes.
 
+The service that has graded is one, too.
+
 A manifest may be of somebody else, so every value in it may have another type.
 """
 
@@ -10,6 +12,7 @@ from typing import Any
 
 from harness.errors import quote_value
 from harness.evaluation.changes import ACCEPTED
+from harness.evaluation.grading_service import SERVICE
 from harness.reports.figures import count
 from harness.text import escape_terminal
 
@@ -24,13 +27,19 @@ _SAMPLES = {
 
 
 def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each condition as a label and a text of one line. A whole run with the default seed has none."""
+    """Yield each condition as a label and a text of one line.
+
+    A whole run of this machine with the default seed has none.
+    """
     config = manifest.get("config")
     if isinstance(config, dict):
         if selection := describe_selection(config):
             yield "selected", selection
         if (seed := config.get("seed")) or (seed is not None and config.get("sample_size") is not None):
             yield "seed", _quote(seed)
+    service = manifest.get(SERVICE)
+    if isinstance(service, dict):
+        yield "graded by", f"a service with harness {_quote(service.get('harness_version'), bare=True)}"
     changes = list(_list_changes(manifest))
     if changes:
         left_out = count(len(changes) - _MOST_CHANGES, "more change")

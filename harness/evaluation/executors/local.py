@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.evaluation.attempt import AttemptSettings, RunStopped
+from harness.evaluation.attempt import AttemptSettings
 from harness.evaluation.executors.base import Work, group_attempts
 from harness.evaluation.executors.record import discard_sandboxes, make_record
+from harness.evaluation.faults import RunStopped
 from harness.evaluation.plan import PlannedAttempt
 from harness.types import Task
 
@@ -39,7 +40,9 @@ class LocalExecutor:
             raise self._settings.faults.stopped
 
     def _group(self, attempts: Sequence[PlannedAttempt]) -> list[list[PlannedAttempt]]:
-        return group_attempts(attempts, in_parallel=getattr(self._settings.agent, "waits", True))
+        # A service shares its sandboxes between all attempts, whatever their order is.
+        in_parallel = self._settings.service is not None or getattr(self._settings.agent, "waits", True)
+        return group_attempts(attempts, in_parallel=in_parallel)
 
 
 @dataclass(slots=True)

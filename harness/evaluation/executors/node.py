@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from harness.errors import HarnessError, UsageError
-from harness.evaluation.attempt import AttemptSettings, RunStopped
+from harness.evaluation.attempt import AttemptSettings
 from harness.evaluation.concurrency import choose_concurrency
 from harness.evaluation.executors.engine_node import EngineNode
 from harness.evaluation.executors.inputs import find_difference, hash_inputs, read_config
 from harness.evaluation.executors.messages import Lease, NodeSpec, Refusal, Report, Stop
 from harness.evaluation.executors.node_transcripts import NodeTranscripts
 from harness.evaluation.executors.record import discard_sandboxes, make_record
-from harness.evaluation.faults import Faults, RunStoppedError
+from harness.evaluation.faults import Faults, RunStopped, RunStoppedError
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt, Stage
 from harness.evaluation.records import to_json

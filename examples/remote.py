@@ -1,7 +1,8 @@
-"""Run a program and grade another one, on this machine or at a service.
+"""Run a program, grade another one, and run a benchmark, on this machine or at a service.
 
-On this machine: `python examples/remote.py`. At a service: `harness serve` prints its URL, and then
-`python examples/remote.py http://127.0.0.1:8600/TOKEN`. Only the first lines of `main` depend on the place.
+On this machine: `python examples/remote.py`. At a service: `harness serve -b mbpp --data bundled` prints its
+URL, and then `python examples/remote.py http://127.0.0.1:8600/TOKEN`. Only the first lines of `main` depend
+on the place.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ TESTS = build_call_tests("add", [([1, 2], 3), ([20, 22], 42)])
 
 
 async def main(url: str | None) -> None:
-    """Print the output of a program as it comes, and a verdict."""
+    """Print the output of a program as it comes, a verdict, and the result of a run."""
     remote: Any = None if url is None else connect(url)
     Sandbox = remote or harness.Sandbox
     open_grader = harness.open_grader if remote is None else remote.open_grader
+    run = harness.run if remote is None else remote.run
 
     async with Sandbox.open("python") as sandbox:
         await sandbox.write_file("reverse.py", PROGRAM.encode())
@@ -35,6 +37,9 @@ async def main(url: str | None) -> None:
     async with open_grader() as grader:
         verdict = await grader.grade(TESTS, "def add(a, b):\n    return a + b\n")
         print("verdict", verdict.status.value)
+
+    result = await run("mbpp", data="bundled", agent="oracle", sample_size=3, n_samples=2)
+    print("resolved", result.summary.resolved, "of", result.summary.total)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ async def serve(
     backend: Backend | None = None,
     max_concurrent: int = 3,
     benchmarks: tuple[Benchmark, ...] = (),
+    port: int = 0,
     **limits: float,
 ) -> AsyncIterator[Served]:
     settings = replace(
@@ -51,7 +52,7 @@ async def serve(
         benchmarks=benchmarks,
         limits=replace(ServiceLimits(), **limits),  # type: ignore[arg-type]
     )
-    async with run_service(settings, token=TOKEN, backend=backend) as url:
+    async with run_service(settings, token=TOKEN, backend=backend, port=port) as url:
         headers = {"authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(
             base_url=url,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
@@ -37,6 +37,16 @@ SAMPLE_SECONDS = 180.0
 _STREAM_TYPE = "application/x-ndjson"
 
 
+def _require_text(value: object) -> str:
+    if type(value) is not str:
+        raise ValueError("must be a text")
+    return value
+
+
+# JSON can hold half of a surrogate pair, which a model may write and a grader must see. Pydantic refuses it.
+AnyText = Annotated[str, PlainValidator(_require_text), WithJsonSchema({"type": "string"})]
+
+
 class GradeSample(BaseModel):
     """A submission, and the task or the hidden tests that judge it."""
 
@@ -58,7 +68,7 @@ class GradeSample(BaseModel):
     """An answer."""
     reply: str | None = None
     """The whole reply of a chat model."""
-    submission: str | None = None
+    submission: AnyText | None = None
     """The program or the answer itself, which no rule of the benchmark changes."""
 
     @model_validator(mode="after")

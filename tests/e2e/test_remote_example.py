@@ -32,6 +32,6 @@ def test_the_example_prints_the_same_at_every_place(harness: Harness, place: str
     if place == "this machine":
         printed = run()
     else:
-        with start_service(harness) as served:
+        with start_service(harness, "-b", "mbpp", "--data", "bundled") as served:
             printed = run(served.url)
-    assert printed == "cba\nzyx\nexit code 0\nverdict passed\n"
+    assert printed == "cba\nzyx\nexit code 0\nverdict passed\nresolved 3 of 3\n"

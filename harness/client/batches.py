@@ -159,6 +159,8 @@ class BatchGrader:
         request = _Request(self._take(), self._verdicts)
         for sample in request.samples:
             sample.request = request
+        # A batch may be smaller than was foreseen.
+        self._send_pending()
         if not request.samples:
             return
         try:
@@ -192,6 +194,7 @@ class BatchGrader:
         for sample in reversed(samples):
             sample.request = None
             self._pending.appendleft(sample)
+        self._send_pending()
 
     async def _send(self, request: _Request) -> None:
         settings = {
@@ -257,7 +260,12 @@ class BatchGrader:
     async def _explain_refusal(self, request: _Request, error: UsageError) -> None:
         """Find out why the service has refused a batch: the service has changed, or one submission."""
         try:
-            await self._check()
+            facts = await self._check()
+            if facts.revision != self.facts.revision:
+                raise UsageError(
+                    "the images or the runtime of the service have changed during the run",
+                    hint="start a new run, because one run must not mix verdicts of two images",
+                )
         except UsageError as changed:
             _fail(request.waiting, RunStoppedError(changed.message, hint=changed.hint))
         except HarnessError as fault:

@@ -271,6 +271,23 @@ async def test_a_service_that_stays_away_stops_the_run_which_another_one_finishe
     assert (statuses.count(Status.PASSED), statuses.count(Status.TIMEOUT)) == (2, 12)
 
 
+async def test_a_service_that_comes_back_with_other_data_stops_the_run(tmp_path: Path) -> None:
+    data = tmp_path / "mbpp.jsonl"
+    data.write_text("".join(json.dumps(dict(MBPP.rows[task.id])) + "\n" for task in MBPP.tasks[:3]))
+    other = load_benchmark("mbpp", data=str(data))
+    port = find_port()
+    remote = connect(f"http://127.0.0.1:{port}/{TOKEN}", wait_seconds=60)
+    samples = write_waiting_samples(tmp_path / "samples.jsonl")
+    async with serve(benchmarks=(MBPP,), port=port, drain_seconds=0.1):
+        running = asyncio.create_task(
+            make_run(remote, tmp_path / "runs", agent="predictions", samples=str(samples))
+        )
+        await wait_for_records(tmp_path / "runs", 2)
+    async with serve(benchmarks=(other,), port=port):
+        with pytest.raises(RunStoppedError, match="the service has loaded another mbpp"):
+            await running
+
+
 async def test_a_run_that_a_service_has_graded_is_not_resumed_here(remote: Remote, tmp_path: Path) -> None:
     folder = (await make_run(remote, tmp_path, task_ids=["9001"])).folder
     selection = select(read_resumed_config(folder), notify=lambda _note: None, resumed=True)

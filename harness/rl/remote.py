@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from harness.client.connection import TOKEN_VARIABLE
 from harness.errors import UsageError
 from harness.rl.gathering import gather_or_cancel
 from harness.rl.samples import RewardSample, RewardUnavailableError
@@ -107,7 +109,7 @@ class RemoteGrading:
         if response.status_code == 401:
             raise UsageError(
                 f"the service at {self._name} refuses the token",
-                hint="pass the token that `harness serve` uses",
+                hint=f"use the URL that harness serve prints, pass token=, or set {TOKEN_VARIABLE}",
             )
         if response.status_code != 200:
             raise UsageError(f"the service at {self._name} refuses the samples: {_describe(response)}")
@@ -166,7 +168,7 @@ async def open_remote(
 
     Args:
         url: the URL that `harness serve` prints, with or without the token as its path.
-        token: the token, if the URL does not have it.
+        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL without a path.
         timeout_seconds: the time for all tries of a sample, waits included.
 
     Raises UsageError for a URL that cannot be used, and without the packages of the extra `client`.
@@ -178,6 +180,8 @@ async def open_remote(
             "rewards from a service need httpx, which is not installed",
             hint="run: pip install 'harness[client]'",
         ) from error
+    if token is None and not urlsplit(url).path.strip("/"):
+        token = os.environ.get(TOKEN_VARIABLE)
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     # The environment's proxies and ~/.netrc are left out, because they would see the token.
     async with httpx.AsyncClient(headers=headers, trust_env=False) as http:

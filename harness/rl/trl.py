@@ -94,8 +94,9 @@ class VerdictReward:
     ) -> list[float | None]:
         """Return one reward for each completion. The trainer calls this with the columns of the dataset.
 
-        Raises UsageError for a row that cannot be graded. Raises RewardUnavailableError if the service never
-        answered, and after any fault if `faults` is `raise`.
+        Raises UsageError for a row that cannot be graded, ServiceUnreachableError if no service answers the
+        first call, and RewardUnavailableError if it never answers a later one. With `faults` as `raise`, each
+        completion without a verdict raises RewardUnavailableError.
         """
         verdicts = self._held.grade(self._read_rows(completions, columns))
         _log(verdicts, columns)

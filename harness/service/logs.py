@@ -27,13 +27,18 @@ class _JSONLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _USUAL},
+            **{name: value for name, value in vars(record).items() if _is_field(name)},
         }
         if record.exc_info:
             values["traceback"] = self.formatException(record.exc_info)
         # In ASCII, so that no text of a client can control a terminal.
         text = json.dumps(values, default=str)
         return text.replace(self._secret, _HIDDEN)
+
+
+def _is_field(name: str) -> bool:
+    # Libraries add private attributes to the records of all others.
+    return name not in _USUAL and not name.startswith("_")
 
 
 @contextlib.contextmanager

@@ -59,6 +59,8 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
             app,
             log_config=None,
             access_log=False,
+            # A client could name another address in a header, and so take the shares of many clients.
+            proxy_headers=False,
             server_header=False,
             backlog=_BACKLOG,
             limit_concurrency=_MOST_CONNECTIONS,

@@ -23,6 +23,13 @@ def test_a_record_is_one_line_of_json_with_its_fields(capfd: pytest.CaptureFixtu
     assert (line["message"], line["status"], line["level"]) == ("a\nb", 200, "info")
 
 
+def test_private_attributes_of_a_record_are_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    with log_as_json(0, secret=SECRET):
+        logging.getLogger("harness.service.test").warning("a", extra={"_of_a_library": 1})
+    (line,) = read_lines(capfd.readouterr().err)
+    assert sorted(line) == ["level", "logger", "message", "time"]
+
+
 def test_the_token_is_never_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     with log_as_json(2, secret=SECRET):
         logger = logging.getLogger("some.library")

@@ -58,7 +58,9 @@ def serve(
         ),
     ] = None,
     data: Data = None,
-    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    runtime: Annotated[
+        str, typer.Option("--runtime", metavar="NAME", help="runc or runsc (gVisor).")
+    ] = "runc",
     executor: Annotated[
         Literal["local", "ray"],
         typer.Option(

@@ -105,7 +105,7 @@ async def open_remote(
 
     Args:
         url: the URL that `harness serve` prints, with or without the token as its path.
-        token: the token, if the URL does not have it.
+        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL without a path.
         timeout_seconds: the time for all tries of a sample, waits included.
 
     Raises UsageError for a URL or a token that cannot be used, and without the packages of the extra

@@ -58,7 +58,8 @@ class VerdictReward:
 
         Args:
             url: the URL that `harness serve` prints.
-            token: the token of the service, if the URL does not have it.
+            token: the token of the service, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL
+                without a path.
             field: the kind of the completions, `completion`, `solution`, `answer` or `reply`. By default a
                 conversation ends with a `reply`, and a text is a `completion`.
             faults: `leave_out` returns None for a completion without a verdict, `raise` ends the training.

@@ -11,10 +11,12 @@ from harness.errors import UsageError
 from harness.logger import get_logger
 from harness.sandbox.backends.base import Backend
 from harness.service.settings import ServiceSettings
+from harness.version import __version__
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+    from harness.benchmarks import Benchmark
     from harness.service.operations import Operation
     from harness.service.service import Service
 
@@ -82,13 +84,24 @@ async def run_service(
         raise _explain_missing(error) from error
     operations = list_operations()
     operations += make_description_operations(operations)
-    async with (
-        open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
-        open_routes(service) as routes,
-    ):
-        app = make_service_app(service, token, operations, routes)
-        async with serve(app, service, host=host, port=port) as url:
-            yield url
+    try:
+        async with (
+            open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
+            open_routes(service) as routes,
+        ):
+            app = make_service_app(service, token, operations, routes)
+            async with serve(app, service, host=host, port=port) as url:
+                served = {each.name: _describe(each) for each in settings.benchmarks}
+                _LOGGER.info("listening", extra={"url": url, "version": __version__, "benchmarks": served})
+                yield url
+    finally:
+        _LOGGER.info("ended")
+
+
+def _describe(benchmark: Benchmark) -> dict[str, str | int]:
+    source = benchmark.source
+    data = "bundled sample" if source.kind == "bundled" else f"{source.kind}: {source.location}"
+    return {"tasks": len(benchmark.tasks), "data": data, "sha256": source.sha256}
 
 
 def make_event_loop() -> asyncio.AbstractEventLoop:

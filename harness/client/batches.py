@@ -29,6 +29,8 @@ _MAX_BATCH_BYTES = 4 << 20
 # The time in which submissions gather while other requests are under way.
 _GATHER_SECONDS = 0.02
 _PAUSE_SECONDS = 1.0
+# A submission that came back this often counts as a fault, so that no program can keep a run from its end.
+_MAX_RETURNS = 10
 _LOST = "the connection to the service was lost"
 _RESUME_HINT = "when the service has room, finish the run with run(resume=FOLDER)"
 
@@ -46,6 +48,8 @@ class _Sample:
     verdict: asyncio.Future[Verdict]
     # Whether it is sent without others, because the service has refused a batch with it.
     is_alone: bool = False
+    # How often it came back because it found no place in time.
+    returns: int = 0
     request: _Request | None = None
 
 
@@ -235,8 +239,11 @@ class BatchGrader:
         if sample.verdict.done():
             return
         match verdict.status:
-            case Status.CANCELLED if self._verdicts > request.verdicts_before:
+            case Status.CANCELLED if (
+                self._verdicts > request.verdicts_before and sample.returns < _MAX_RETURNS
+            ):
                 # The service works on this run, and its queue was too long for this submission.
+                sample.returns += 1
                 self._put_back([sample])
             case Status.CANCELLED | Status.INFRA_ERROR:
                 _fail([sample], SandboxError(verdict.evidence or "the service failed", outside=True))

@@ -153,6 +153,14 @@ async def test_an_agent_that_submits_text_takes_part(
     assert len(result.to_frame()) == 6
 
 
+async def test_submissions_travel_in_batches(remote: Remote, served: Served, tmp_path: Path) -> None:
+    accepted = 'harness_requests_total{operation="v1/grade",status="200"}'
+    before = await served.read_metric(accepted)
+    result = await make_run(remote, tmp_path, n_samples=6)
+    requests = await served.read_metric(accepted) - before
+    assert 0 < requests < len(result.attempts) / 4
+
+
 async def test_a_model_is_asked_from_this_machine(
     remote: Remote, tmp_path: Path, server: ModelServer
 ) -> None:

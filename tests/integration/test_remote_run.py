@@ -255,7 +255,7 @@ async def is_idle(served: Served) -> bool:
 def write_waiting_samples(path: Path) -> Path:
     """Write two right programs, and many that wait."""
     lines = [{"task_id": task, "solution": MBPP.references[task].solution} for task in TASKS[:2]]
-    lines += [{"task_id": TASKS[2], "solution": WAITING}] * 12
+    lines += [{"task_id": TASKS[2], "solution": WAITING}] * 6
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
@@ -276,7 +276,7 @@ async def test_a_service_that_stays_away_stops_the_run_which_another_one_finishe
     async with serve(benchmarks=(MBPP,), port=port, max_concurrent=6):
         result = await remote.run(resume=run_folder)
     statuses = [record.status for record in result.attempts]
-    assert (statuses.count(Status.PASSED), statuses.count(Status.TIMEOUT)) == (2, 12)
+    assert (statuses.count(Status.PASSED), statuses.count(Status.TIMEOUT)) == (2, 6)
 
 
 async def test_a_service_that_comes_back_with_other_data_stops_the_run(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ async def test_a_cancelled_run_keeps_its_records_and_frees_the_service(tmp_path:
 async def test_a_run_goes_on_when_the_queue_of_the_service_is_full(tmp_path: Path) -> None:
     async with serve(benchmarks=(MBPP,), max_concurrent=1, queued=4) as served:
         remote = connect(f"{served.url}/{TOKEN}", wait_seconds=20)
-        result = await make_run(remote, tmp_path, n_samples=3)
+        result = await make_run(remote, tmp_path)
     assert {record.status for record in result.attempts} == {Status.PASSED}
 
 

@@ -11,6 +11,8 @@ from harness.service.settings import ServiceLimits
 
 # A sandbox that a client holds may live for long, so that an earlier try would be in vain.
 _RETRY_SECONDS = 5.0
+# The memory in MiB that one client may have even if its share is smaller.
+_LEAST_CLIENT_MB = 4096
 
 
 class SessionBudget:
@@ -25,7 +27,11 @@ class SessionBudget:
         self._limits = limits
         self._memory_mb = int(memory_mb * limits.session_memory_share)
         self._used_mb = 0
+        # On a small machine a share would be too small for a single sandbox.
+        least_mb = min(self._memory_mb, _LEAST_CLIENT_MB)
+        self._client_mb = max(least_mb, int(self._memory_mb * limits.client_memory_share))
         self._clients: Counter[str] = Counter()
+        self._clients_mb: Counter[str] = Counter()
 
     @property
     def count(self) -> int:
@@ -35,15 +41,21 @@ class SessionBudget:
     def require_room(self, client: str, memory_mb: int) -> None:
         """Raise BusyError, ShareUsedError or InvalidRequestError if a session does not fit."""
         limits = self._limits
-        if memory_mb > self._memory_mb:
+        if memory_mb > self._client_mb:
             raise InvalidRequestError(
-                f"'memory_mb': the sandboxes of all clients may have {self._memory_mb:,} MiB together, and "
+                f"'memory_mb': the sandboxes of one client may have {self._client_mb:,} MiB together, and "
                 f"this one asks for {memory_mb:,}",
                 status=422,
             )
         if self._clients[client] >= limits.client_sessions:
             raise ShareUsedError(
                 f"this client has {limits.client_sessions:,} sandboxes, which is its share; delete one",
+                retry_seconds=_RETRY_SECONDS,
+            )
+        if self._clients_mb[client] + memory_mb > self._client_mb:
+            raise ShareUsedError(
+                f"this client has sandboxes of {self._clients_mb[client]:,} MiB, and may have "
+                f"{self._client_mb:,} MiB; delete one",
                 retry_seconds=_RETRY_SECONDS,
             )
         if self.count >= limits.sessions:
@@ -62,11 +74,14 @@ class SessionBudget:
         """Count a session during the block. Raises as `require_room` does."""
         self.require_room(client, memory_mb)
         self._clients[client] += 1
+        self._clients_mb[client] += memory_mb
         self._used_mb += memory_mb
         try:
             yield
         finally:
             self._used_mb -= memory_mb
             self._clients[client] -= 1
-            # Otherwise the counter would keep every address that ever came.
+            self._clients_mb[client] -= memory_mb
+            # Otherwise the counters would keep every address that ever came.
             self._clients += Counter()
+            self._clients_mb += Counter()

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Self
+from weakref import WeakValueDictionary
 
 from harness.environments import environment_spec, list_folders
 from harness.errors import HarnessError, SandboxError, unknown_name
@@ -147,7 +148,9 @@ class SandboxSessions:
     ) -> None:
         self.budget = SessionBudget(limits, pool.memory_mb)
         # A reply holds its file in memory until the client has taken it.
-        self.file_replies = asyncio.Semaphore(limits.file_replies)
+        self._file_replies = asyncio.Semaphore(limits.file_replies)
+        # Each client waits in a line of its own first, so that one that reads slowly delays no other.
+        self._client_replies: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._pool = pool
         self._limits = limits
         self._on_fault = on_fault
@@ -265,6 +268,13 @@ class SandboxSessions:
                 f"there is no sandbox {session_id[:80]!r}", code="unknown_sandbox", status=404
             )
         return session
+
+    @contextlib.asynccontextmanager
+    async def send_file(self, client: str) -> AsyncIterator[None]:
+        """Hold a place for a file on its way to a client. Waits for one."""
+        places = asyncio.Semaphore(self._limits.client_file_replies)
+        async with self._client_replies.setdefault(client, places), self._file_replies:
+            yield
 
     def list_sessions(self, client: str) -> list[SandboxSession]:
         """Return the live sandboxes that a client has opened, the oldest first."""

@@ -50,3 +50,13 @@ def test_an_ended_session_frees_its_place_and_memory() -> None:
         with budget.hold("a", 2048):
             assert budget.count == 1
     assert budget.count == 0
+
+
+def test_no_client_takes_the_memory_of_all() -> None:
+    budget = SessionBudget(LIMITS, memory_mb=40_000)
+    with budget.hold("a", 6000):
+        with pytest.raises(ShareUsedError, match=r"6,000 MiB.*10,000 MiB"):
+            budget.require_room("a", 4001)
+        budget.require_room("b", 10_000)
+    with pytest.raises(InvalidRequestError, match="10,000"):
+        budget.require_room("a", 10_001)

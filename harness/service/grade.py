@@ -6,9 +6,9 @@ in a run, and no exit code and no output of the program is one.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import functools
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -18,6 +18,7 @@ from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
+from harness.service.reply_text import ReplyText
 from harness.service.samples import (
     Deadline,
     ServedBenchmark,
@@ -25,6 +26,7 @@ from harness.service.samples import (
     Work,
     grade_each,
     name_sample,
+    read_in_turn,
     read_work,
     require_room,
 )
@@ -41,7 +43,7 @@ class GradeSample(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    id: int | str | None = None
+    id: int | ReplyText | None = None
     """The id of the sample in the reply. The default is its place in the batch, from 0."""
     benchmark: str | None = None
     """The name of a benchmark that the service has loaded."""
@@ -132,7 +134,7 @@ async def grade(request: GradeRequest, call: Call) -> Reply:
     seconds = request.timeout_seconds
     deadline = Deadline.start(seconds, request.sample_seconds or min(SAMPLE_SECONDS, seconds / 2))
     ids = _list_ids(request.samples)
-    work = await asyncio.to_thread(_read_all, request.samples, call.service.benchmarks)
+    work = await read_in_turn(call, _list_reads(request.samples, call.service.benchmarks), deadline)
     require_room(call, work, deadline)
     if request.stream or _STREAM_TYPE in call.headers.get("accept", ""):
         return StreamedReply(_stream(ids, work, call, deadline), _STREAM_TYPE)
@@ -171,14 +173,17 @@ def _list_ids(samples: Sequence[GradeSample]) -> list[int | str]:
     return ids
 
 
-def _read_all(samples: Sequence[GradeSample], served: Mapping[str, ServedBenchmark]) -> list[Work]:
-    work = []
-    for number, sample in enumerate(samples):
-        try:
-            work.append(sample.read(served))
-        except UsageError as error:
-            raise name_sample(error, f"samples.{number}") from error
-    return work
+def _list_reads(
+    samples: Sequence[GradeSample], served: Mapping[str, ServedBenchmark]
+) -> Iterator[Callable[[], Work]]:
+    return (functools.partial(_read, number, sample, served) for number, sample in enumerate(samples))
+
+
+def _read(number: int, sample: GradeSample, served: Mapping[str, ServedBenchmark]) -> Work:
+    try:
+        return sample.read(served)
+    except UsageError as error:
+        raise name_sample(error, f"samples.{number}") from error
 
 
 async def _stream(

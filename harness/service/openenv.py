@@ -24,6 +24,7 @@ from harness.logger import get_logger
 from harness.service.body import read_json
 from harness.service.episodes import Action, Episode, StepResult, open_episode
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError
+from harness.service.reply_text import ReplyText
 from harness.service.service import Service
 from harness.types import Task
 
@@ -51,7 +52,7 @@ class ResetData(BaseModel):
     benchmark: str | None = None
     task_id: str | None = None
     seed: int | None = Field(default=None, ge=0, le=_LARGEST_SEED)
-    episode_id: str | None = Field(default=None, max_length=200)
+    episode_id: ReplyText | None = Field(default=None, max_length=200)
 
 
 class StepData(BaseModel):

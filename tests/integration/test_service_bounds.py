@@ -1,0 +1,72 @@
+"""The bounds on the work and the memory of one request, and texts that no reply can repeat."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from service_fixtures import serve
+
+from harness.service import run_code
+from harness.service.samples import MOST_SOURCE_BYTES
+
+CALLS = {"kind": "calls", "function": "add", "tests": [{"arguments": [1, 2], "result": 3}]}
+ADD = "def add(a, b): return a + b"
+
+
+async def test_the_files_that_a_program_makes_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_code, "MOST_FETCHED_BYTES", 2500)
+    async with serve() as served:
+        response = await served.post(
+            "/run_code",
+            language="python",
+            code="for name in 'abc': open(name, 'w').write(name * 1000)\nopen('d', 'w').write('d')",
+            fetch_files=["a", "a", "b", "c", "d"],
+        )
+    assert response.json()["status"] == "Success"
+    assert sorted(response.json()["files"]) == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize("field", ["files", "fetch_files"])
+async def test_the_number_of_files_is_bounded(field: str) -> None:
+    names = [str(number) for number in range(run_code.MOST_FILES + 1)]
+    value = dict.fromkeys(names, "") if field == "files" else names
+    async with serve() as served:
+        response = await served.post("/run_code", language="python", code="1", **{field: value})
+    assert response.status_code == 422
+    assert field in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("/v1/grade", {"samples": [{"id": "\ud800", "tests": CALLS, "solution": ADD}]}),
+        ("/v1/grade", {"stream": True, "samples": [{"id": "\ud800", "tests": CALLS, "solution": ADD}]}),
+        ("/run_code", {"language": "python", "code": "1", "fetch_files": ["\udcff"]}),
+    ],
+    ids=["id", "streamed id", "file"],
+)
+async def test_a_text_that_no_reply_can_repeat_is_refused(path: str, values: dict[str, Any]) -> None:
+    async with serve() as served:
+        response = await served.http.post(path, content=json.dumps(values))
+    assert response.status_code == 422
+    assert response.json()["error"]["code"] == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        {"kind": "asserts", "tests": ["add;" * (MOST_SOURCE_BYTES // 4) + "add"]},
+        {"kind": "asserts", "tests": ["assert add(1, 2) == 3"], "setup": "#" * (MOST_SOURCE_BYTES + 1)},
+        {**CALLS, "preamble": "#" * (MOST_SOURCE_BYTES + 1)},
+    ],
+    ids=["tests", "setup", "preamble"],
+)
+async def test_source_that_would_keep_the_service_from_other_clients_is_refused(
+    tests: dict[str, Any],
+) -> None:
+    async with serve() as served:
+        response = await served.post("/v1/grade", samples=[{"tests": tests, "solution": ADD}])
+    assert response.status_code == 422
+    assert f"{MOST_SOURCE_BYTES:,}" in response.json()["error"]["message"]

@@ -57,8 +57,25 @@ _REQUIREMENTS = {
     **dict.fromkeys(("list_type", "tuple_type"), "must be a list, such as [a, b]"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be keys and values"),
     "string_type": "must be text",
+    "too_short": "has too few entries, and needs at least {min_length}",
+    "too_long": "has too many entries, and may have at most {max_length}",
+    "union_tag_invalid": "needs {expected_tags} as {discriminator}",
+    "union_tag_not_found": "lacks {discriminator}",
+    "extra_forbidden": "is no known field",
     "missing": "is missing",
 }
+# The value says nothing more, or is not the fault.
+_WITHOUT_VALUE = frozenset(
+    {
+        "missing",
+        "value_error",
+        "extra_forbidden",
+        "too_short",
+        "too_long",
+        "union_tag_invalid",
+        "union_tag_not_found",
+    }
+)
 
 
 class HarnessError(Exception):
@@ -73,6 +90,9 @@ class HarnessError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint is not None:
+            # A traceback shows notes, so that a script or a notebook shows the hint too.
+            self.add_note(f"hint: {hint}")
 
 
 class UsageError(HarnessError):
@@ -141,7 +161,7 @@ def describe_requirement(error: Mapping[str, Any]) -> str:
         for name, value in error.get("ctx", {}).items()
     }
     text = error["msg"] if pattern is None else pattern.format(**limits)
-    if error["type"] in ("missing", "value_error") or _may_be_secret(error):
+    if error["type"] in _WITHOUT_VALUE or _may_be_secret(error):
         return text
     return f"{text}, not {quote_value(error['input'])}"
 
@@ -170,10 +190,21 @@ def quote_value(value: Any) -> str:
 
 
 def describe_first_error(error: ValidationError) -> str:
-    """Return the first requirement that the validated data violate, with its place, in one line."""
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"'{place}' {describe_requirement(first)}" if place else describe_requirement(first)
+    """Return the first requirement that the validated data violate, with its place, in one line.
+
+    An unknown field comes first, together with a missing one, because that may be its right name.
+    """
+    problems = error.errors()
+    first = next((each for each in problems if each["type"] == "extra_forbidden"), None)
+    if first is None:
+        return _describe_problem(problems[0])
+    missing = [_describe_problem(each) for each in problems if each["type"] == "missing"]
+    return ", and ".join([_describe_problem(first), *missing[:1]])
+
+
+def _describe_problem(problem: Mapping[str, Any]) -> str:
+    place = ".".join(map(str, problem["loc"]))
+    return f"'{place}' {describe_requirement(problem)}" if place else describe_requirement(problem)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

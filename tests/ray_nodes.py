@@ -80,6 +80,15 @@ class RayNodes:
                 process.send_signal(signal.SIGKILL)
         self.cluster.remove_node(node, allow_graceful=False)
 
+    def actors(self) -> list[int]:
+        """Return the processes of the nodes that work for a run or a service."""
+        found = []
+        for node in self.nodes:
+            for daemon in (info.process.pid for infos in node.all_processes.values() for info in infos):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found += [each.pid for each in psutil.Process(daemon).children() if _is_actor(each)]
+        return found
+
     def containers(self) -> list[str]:
         """Return the containers on all engines."""
         return [container for engine in self.engines for container in engine.containers()]
@@ -120,12 +129,9 @@ def start_ray_nodes(client: APIClient, *, nodes: int = 2) -> Iterator[RayNodes]:
         yield started
 
 
-def list_actors() -> list[int]:
-    """Return the processes of Ray on this machine that work for a run or a service."""
-    found = []
-    for process in psutil.process_iter(["name", "cmdline", "status"]):
-        title = " ".join(process.info["cmdline"] or ())
-        is_ours = title.startswith(("ray::Node", "ray::ServiceNode"))
-        if is_ours and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
+def _is_actor(process: psutil.Process) -> bool:
+    try:
+        title = " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return False
+    return title.startswith(("ray::Node", "ray::ServiceNode"))

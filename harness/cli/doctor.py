@@ -26,7 +26,9 @@ app = typer.Typer()
 @app.command()
 def doctor(
     context: typer.Context,
-    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    runtime: Annotated[
+        str, typer.Option("--runtime", metavar="NAME", help="runc or runsc (gVisor).")
+    ] = "runc",
     output_dir: Annotated[Path, typer.Option("--output-dir", help="Folder of the run folders.")] = Path(
         "runs"
     ),

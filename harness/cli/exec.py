@@ -32,7 +32,9 @@ def execute(
     cpus: Annotated[float, typer.Option("--cpus", help="Number of CPUs.")] = 1.0,
     disk_mb: Annotated[int, typer.Option("--disk-mb", help="Size of /work and of /tmp, in MiB.")] = 64,
     output_mb: Annotated[int, typer.Option("--output-mb", help="Maximum output, in MiB.")] = 64,
-    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    runtime: Annotated[
+        str, typer.Option("--runtime", metavar="NAME", help="runc or runsc (gVisor).")
+    ] = "runc",
 ) -> None:
     """Run untrusted code in a fresh sandbox, and print its output.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -21,11 +21,14 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
-def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
+def run_until_signal(
+    work: Coroutine[Any, Any, T], *, make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> T:
     """Run `work` and return its result. Raises Interrupted.
 
     The first signal cancels the work. Further signals are ignored until the process exits. A signal that is
-    ignored from the start, as with `nohup`, stays ignored.
+    ignored from the start, as with `nohup`, stays ignored. `make_loop` makes the event loop, None for that of
+    asyncio.
     """
     interrupts = _Interrupts()
     before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -33,8 +36,10 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
     for number in caught:
         signal.signal(number, interrupts.receive)
     try:
-        return asyncio.run(interrupts.watch(work))
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            return runner.run(interrupts.watch(work))
     finally:
+        work.close()  # it has not begun if there is no loop
         for number in caught:
             # Python removes its handlers before the process ends, but an ignored signal stays ignored.
             signal.signal(number, before[number] if interrupts.first is None else signal.SIG_IGN)

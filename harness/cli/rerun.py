@@ -39,7 +39,7 @@ def rerun(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat a run in a new folder, with the settings of its manifest."""
+    """Repeat a run in a new folder, from its manifest."""
     from harness.cli.carry_out import OutputOptions, carry_out
     from harness.evaluation.resume import read_resumed_config
     from harness.evaluation.run_names import RUNS, find_run

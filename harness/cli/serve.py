@@ -58,7 +58,9 @@ def serve(
         ),
     ] = None,
     data: Data = None,
-    runtime: Annotated[str, typer.Option("--runtime", help="runc or runsc (gVisor).")] = "runc",
+    runtime: Annotated[
+        str, typer.Option("--runtime", metavar="NAME", help="runc or runsc (gVisor).")
+    ] = "runc",
     executor: Annotated[
         Literal["local", "ray"],
         typer.Option(
@@ -80,6 +82,7 @@ def serve(
     from harness.errors import UsageError
     from harness.service.access import make_token, require_usable_token
     from harness.service.capacity import bound_concurrency
+    from harness.service.running import make_event_loop
     from harness.service.settings import RaySettings, ServiceSettings
 
     names = benchmark or []
@@ -108,10 +111,9 @@ def serve(
         settings = ServiceSettings(bound_concurrency(None), runtime, ray=ray)
     else:
         settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
+    work = _serve(settings, names, data, host, port, token or make_token(), verbose, shown=token is None)
     try:
-        run_until_signal(
-            _serve(settings, names, data, host, port, token or make_token(), verbose, shown=token is None)
-        )
+        run_until_signal(work, make_loop=make_event_loop)
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
 

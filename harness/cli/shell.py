@@ -26,7 +26,11 @@ def shell(
     ] = 600,
     runtime: Annotated[
         str | None,
-        typer.Option("--runtime", help="runc or runsc (gVisor), for a task in a sandbox. Default: runc."),
+        typer.Option(
+            "--runtime",
+            metavar="NAME",
+            help="runc or runsc (gVisor), for a task in a sandbox. Default: runc.",
+        ),
     ] = None,
     output_dir: Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")] = Path(
         "runs"

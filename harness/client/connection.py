@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import re
 import time
@@ -22,6 +23,7 @@ from harness.version import __version__
 if TYPE_CHECKING:
     import httpx
 
+TOKEN_VARIABLE = "HARNESS_SERVE_TOKEN"
 _CONNECT_SECONDS = 10.0
 # A reply that needs no sandbox comes at once.
 REPLY_SECONDS = 30.0
@@ -42,9 +44,10 @@ class Address:
 
 
 def read_address(url: str, token: str | None = None) -> Address:
-    """Return the address of a service, whose token is the last part of the URL if `token` is None.
+    """Return the address of a service.
 
-    Raises UsageError for a URL that cannot be used, or that has no token. The message never has the path.
+    If `token` is None, it is the last part of the URL. For a URL without a path it is HARNESS_SERVE_TOKEN.
+    Raises UsageError for a URL that cannot be used, or without a token. The message never has the path.
     """
     try:
         parts = urlsplit(url)
@@ -59,6 +62,8 @@ def read_address(url: str, token: str | None = None) -> Address:
     if parts.username is not None or parts.query or parts.fragment:
         raise UsageError("the URL of a service cannot have a user, a query or a fragment")
     path = parts.path.rstrip("/")
+    if token is None and not path:
+        token = os.environ.get(TOKEN_VARIABLE)
     if token is None:
         path, _, token = path.rpartition("/")
     elif path.endswith(f"/{token}"):
@@ -66,7 +71,7 @@ def read_address(url: str, token: str | None = None) -> Address:
     if not _NAME.fullmatch(token):
         raise UsageError(
             "the URL of the service has no token, or one that a URL cannot have",
-            hint="use the URL that harness serve prints, or pass token=",
+            hint=f"use the URL that harness serve prints, pass token=, or set {TOKEN_VARIABLE}",
         )
     name = f"[{host}]" if ":" in host else host
     return Address(f"{parts.scheme}://{name}{f':{port}' if port else ''}{path}", SecretStr(token))
@@ -206,10 +211,10 @@ class Connection:
 
         try:
             yield
-        except httpx.ConnectError:
-            # The error of the library holds the request and with it the token.
+        except httpx.ConnectError as error:
+            # The error of the library holds the request and with it the token. Its text has neither.
             raise ServiceUnreachableError(
-                f"no service answers at {self.address}",
+                f"no service answers at {self.address}: {error}",
                 hint="start it with: harness serve; or correct the address",
             ) from None
         except (httpx.HTTPError, httpx.StreamError) as error:

@@ -71,7 +71,7 @@ def build_error(refusal: Refusal, name: str) -> HarnessError:
     if refusal.status == 401:
         return UsageError(
             f"the service at {name} does not accept the token",
-            hint="use the URL that harness serve prints, or pass its token",
+            hint="use the URL that harness serve printed at its last start, or pass its token",
         )
     if refusal.code in _BY_CODE:
         return _BY_CODE[refusal.code](message)

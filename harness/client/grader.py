@@ -70,7 +70,7 @@ class RemoteGrader:
         reply = await connection.fetch("POST", "/v1/grade", values=request, seconds=whole, retry_seconds=half)
         try:
             (verdict,) = reply["verdicts"]
-            return _read_verdict(verdict)
+            return read_verdict(verdict)
         except (LookupError, TypeError, ValueError) as error:
             raise ServiceUnreachableError(
                 f"the reply of the service at {connection.address} cannot be read: {type(error).__name__}"
@@ -109,7 +109,7 @@ def _describe_call(arguments: str, result: str) -> dict[str, Any]:
     }
 
 
-def _read_verdict(values: Mapping[str, Any]) -> Verdict:
+def read_verdict(values: Mapping[str, Any]) -> Verdict:
     """Return a verdict. The service keeps the fields that a local verdict has, in its metrics."""
     status, score = Status(values["status"]), values["score"]
     if (score is None) is status.has_score:

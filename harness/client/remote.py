@@ -95,7 +95,7 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
 
     Args:
         url: the URL that `harness serve` prints, with the token as its last part.
-        token: the token, if the URL does not have it.
+        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL without a path.
         wait_seconds: the time for which a call waits while the service is busy.
 
     Raises UsageError for a URL or a time that cannot be used.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.reports.failures import rank_failure
 from harness.types import AttemptRecord, Status
 
 # An exception in the evidence of a verdict, such as `NameError`.
@@ -29,9 +30,15 @@ class Cause:
 
 
 class Causes:
-    """Counts unresolved attempts by their status and the exception in their evidence."""
+    """Counts unresolved attempts by their status and the exception in their evidence.
 
-    def __init__(self) -> None:
+    Args:
+        has_samples: whether the run grades samples, so that an attempt without one never had a chance.
+    """
+
+    def __init__(self, *, has_samples: bool = False) -> None:
+        self._has_samples = has_samples
+        self._ranks: dict[tuple[Status, str], int] = {}
         self._numbers: Counter[tuple[Status, str]] = Counter()
         self._examples: dict[tuple[Status, str], str] = {}
 
@@ -49,9 +56,12 @@ class Causes:
             key = record.status, ""
         self._numbers[key] += 1
         self._examples.setdefault(key, record.task_id)
+        rank = rank_failure(record, has_samples=self._has_samples)
+        self._ranks[key] = min(rank, self._ranks.get(key, rank))
 
     def list_most_frequent(self) -> Sequence[Cause]:
-        """Return the most frequent causes, the most frequent first."""
-        return [
+        """Return the most frequent causes, failures of programs ahead of samples that are missing."""
+        found = [
             Cause(*key, number, self._examples[key]) for key, number in self._numbers.most_common(_MOST_SHOWN)
         ]
+        return sorted(found, key=lambda cause: self._ranks[cause.status, cause.exception])

@@ -103,7 +103,7 @@ def generate_html(
     if not stopped:
         further += [*list_remarks(summary), *summary.quarantined.items()]
     figures = AttemptFigures(several_attempts=has_several_attempts(summary))
-    causes = Causes()
+    causes = Causes(has_samples=facts.get("config.samples") is not None)
     render = AttemptRows(rows, folder, summary.attempts).render
     fitting = fit_attempts(causes.watch(figures.watch(attempts)), render, room=_ATTEMPTS_BYTES)
     several = summary.by_category if len(summary.by_category) > 1 and not stopped else {}

@@ -58,7 +58,8 @@ class VerdictReward:
 
         Args:
             url: the URL that `harness serve` prints.
-            token: the token of the service, if the URL does not have it.
+            token: the token of the service, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL
+                without a path.
             field: the kind of the completions, `completion`, `solution`, `answer` or `reply`. By default a
                 conversation ends with a `reply`, and a text is a `completion`.
             faults: `leave_out` returns None for a completion without a verdict, `raise` ends the training.
@@ -93,8 +94,9 @@ class VerdictReward:
     ) -> list[float | None]:
         """Return one reward for each completion. The trainer calls this with the columns of the dataset.
 
-        Raises UsageError for a row that cannot be graded. Raises RewardUnavailableError if the service never
-        answered, and after any fault if `faults` is `raise`.
+        Raises UsageError for a row that cannot be graded, ServiceUnreachableError if no service answers the
+        first call, and RewardUnavailableError if it never answers a later one. With `faults` as `raise`, each
+        completion without a verdict raises RewardUnavailableError.
         """
         verdicts = self._held.grade(self._read_rows(completions, columns))
         _log(verdicts, columns)

@@ -20,6 +20,7 @@ from functools import cache, partial
 from typing import Any
 
 from harness.benchmarks import Benchmark, load_benchmark
+from harness.client.connection import TOKEN_VARIABLE
 from harness.errors import UsageError
 from harness.evaluation.grader import is_graded_by_text
 from harness.logger import get_logger
@@ -37,7 +38,6 @@ except ImportError as error:
         hint="run: pip install 'harness[verifiers]'",
     ) from error
 
-TOKEN_VARIABLE = "HARNESS_SERVE_TOKEN"
 _LOGGER = get_logger(__name__)
 
 

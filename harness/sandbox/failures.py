@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from harness.errors import SandboxError
+from harness.errors import SandboxError, UsageError
 from harness.sandbox.backends.base import Backend, Cause
 from harness.sandbox.connection import ConnectionLost
 
 MAX_STDERR_CHARACTERS = 2000
 # Code that reads an answer raises these if the answer does not have the expected form.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_REASON_CHARACTERS = 500
+# "[Errno 2] No such file or directory: 'data.csv'"
+_OS_ERROR = re.compile(r"\[Errno \d+\] ([^:]+): .*", re.DOTALL)
 
 
 class SandboxClosed(SandboxError):
@@ -88,3 +93,11 @@ def catch_unreadable(failure: Callable[[str], SandboxError]) -> Iterator[None]:
         raise failure(error.message) from error
     except UNREADABLE as error:
         raise failure(f"the guest's answer cannot be read: {type(error).__name__}") from error
+
+
+def raise_refusal(action: str, header: Mapping[str, Any]) -> None:
+    """Raise UsageError if an answer of the guest refuses the request. `action` names the path."""
+    if "refused" in header:
+        reason = str(header["refused"])[:_REASON_CHARACTERS]
+        system_error = _OS_ERROR.fullmatch(reason)
+        raise UsageError(f"{action}: {system_error[1] if system_error else reason}")

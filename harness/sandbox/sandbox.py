@@ -29,6 +29,7 @@ from harness.sandbox.failures import (
     catch_unreadable,
     destroy_silent,
     explain_loss,
+    raise_refusal,
 )
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
 from harness.sandbox.layout import SHARED_FOLDERS, WORK_FOLDER, job_environment
@@ -387,7 +388,7 @@ class Sandbox:
         """
         request: Put = {"path": path, "mode": mode}
         header, _ = await self._request({"verb": "put", **request}, data, seconds=FILE_SECONDS)
-        _raise_refusal(f"cannot write {path}", header)
+        raise_refusal(f"cannot write {path}", header)
         await self._look_at_disk()
 
     async def read_file(self, path: str, *, limit: int = MAX_BODY_BYTES) -> bytes:
@@ -398,7 +399,7 @@ class Sandbox:
         """
         request: Get = {"path": path, "limit": limit}
         header, body = await self._request({"verb": "get", **request}, seconds=FILE_SECONDS)
-        _raise_refusal(f"cannot read {path}", header)
+        raise_refusal(f"cannot read {path}", header)
         return body
 
     def _require_own_network(self) -> None:
@@ -487,8 +488,3 @@ class Sandbox:
 
 def _name_of(header: Mapping[str, Any]) -> str:
     return str(header.get("procedure", header["verb"]))
-
-
-def _raise_refusal(action: str, header: Mapping[str, Any]) -> None:
-    if "refused" in header:
-        raise UsageError(f"{action}: {str(header['refused'])[:500]}")

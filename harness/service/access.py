@@ -55,7 +55,7 @@ def admit(token: str, path: str, headers: Mapping[str, str], address: str) -> Ad
     raise ServiceError(
         401,
         "unauthorized",
-        "the request lacks the token of the service: send 'Authorization: Bearer TOKEN', or put the token "
+        "the token of the service is missing or wrong: send 'Authorization: Bearer TOKEN', or put the token "
         "before the path, as in /TOKEN/run_code",
     )
 

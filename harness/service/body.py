@@ -95,6 +95,8 @@ class Bodies:
 
 def read_json(model: type[Model], body: bytes) -> Model:
     """Return the request in a body. Raises ServiceError that names the first fault and its place."""
+    if not body:
+        raise InvalidRequestError("the body is empty; send a JSON object, such as {}", code="invalid_json")
     try:
         values: Any = parse_json(body)
         require_shallow(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+from harness.errors import UsageError
 from harness.text import escape_terminal
 
 MAX_MESSAGE_CHARACTERS = 2000
@@ -54,6 +55,11 @@ class DrainingError(ServiceError):
 
     def __init__(self) -> None:
         super().__init__(503, "draining", "the service is about to end and takes no new requests")
+
+
+def explain(error: UsageError) -> str:
+    """Return the message and the hint of an error, for a client that gets only one text."""
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def encode_error(error: ServiceError) -> bytes:

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 # The attributes that every record has. All others are the fields that a caller gave.
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "[token]"
+# The logger of the start and the end of the service.
+_LIFE = "harness.service.running"
 
 
 class _JSONLines(logging.Formatter):
@@ -25,13 +27,18 @@ class _JSONLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _USUAL},
+            **{name: value for name, value in vars(record).items() if _is_field(name)},
         }
         if record.exc_info:
             values["traceback"] = self.formatException(record.exc_info)
         # In ASCII, so that no text of a client can control a terminal.
         text = json.dumps(values, default=str)
         return text.replace(self._secret, _HIDDEN)
+
+
+def _is_field(name: str) -> bool:
+    # Libraries add private attributes to the records of all others.
+    return name not in _USUAL and not name.startswith("_")
 
 
 @contextlib.contextmanager
@@ -45,14 +52,15 @@ def log_as_json(verbosity: int, *, secret: str) -> Iterator[None]:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JSONLines(secret))
-    root, package = logging.getLogger(), logging.getLogger("harness")
-    before = root.level, package.level
+    root, package, life = (logging.getLogger(name) for name in (None, "harness", _LIFE))
+    before = root.level, package.level, life.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if verbosity > 1 else logging.WARNING)
     package.setLevel(logging.INFO if verbosity else logging.WARNING)
+    life.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.removeHandler(handler)
-        root.setLevel(before[0])
-        package.setLevel(before[1])
+        for logger, level in zip((root, package, life), before, strict=True):
+            logger.setLevel(level)

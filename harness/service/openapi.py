@@ -77,12 +77,24 @@ def make_description_operations(described: Sequence[Operation]) -> tuple[Operati
         headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return RawReply(page, "text/html; charset=utf-8", headers=headers)
 
+    summary, name = "Show the operations on a page.", "docs"
     return (
         Operation("GET", "/openapi.json", "Describe the service in OpenAPI 3.1.", send_document),
-        Operation("GET", "/docs", "Show the operations on a page.", send_page, media_type="text/html"),
+        # The printed URL leads to the page.
+        *(
+            Operation("GET", path, summary, send_page, media_type="text/html", name=name)
+            for path in ("/", "/docs")
+        ),
     )
 
 
+# The paths that OpenAPI cannot describe.
+_OTHER_PATHS = (
+    ("/v1/sandboxes/{id}/terminal", "A terminal in a sandbox, over a WebSocket."),
+    ("/v1/sandboxes/{id}/mcp", "The tools of a sandbox, over the Model Context Protocol."),
+    ("/mcp", "A sandbox for each session of the Model Context Protocol."),
+    ("/ws", "A task of a loaded benchmark, over a WebSocket in the protocol of OpenEnv."),
+)
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "code,pre{font:14px/1.45 ui-monospace,monospace}pre{overflow:auto;padding:.75rem;background:#8881}"
@@ -95,7 +107,8 @@ def _render_page(document: dict[str, Any]) -> str:
         "<!doctype html><html lang=en><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width"><title>harness serve</title>',
         f"<style>{_STYLE}</style><h1>harness serve {html.escape(__version__)}</h1>",
-        "<p>Send the token as <code>Authorization: Bearer TOKEN</code>, or put it before the path.</p>",
+        "<p>Send the token as <code>Authorization: Bearer TOKEN</code>, or put it before the path. "
+        "<code>/openapi.json</code> describes the operations for programs.</p>",
     ]
     for path, methods in document["paths"].items():
         for method, described in methods.items():
@@ -105,9 +118,19 @@ def _render_page(document: dict[str, Any]) -> str:
             for title, part in (("Request", described.get("requestBody", {})), ("Reply", reply)):
                 for content in part.get("content", {}).values():
                     if "schema" in content:
-                        text = html.escape(json.dumps(_resolve(content["schema"], document), indent=1))
-                        parts.append(f"<details><summary>{title}</summary><pre>{text}</pre></details>")
+                        parts.append(_render_details(title, _resolve(content["schema"], document)))
+    for path, summary in _OTHER_PATHS:
+        parts.append(f"<h2><code>{html.escape(path)}</code></h2><p>{html.escape(summary)}</p>")
+    # A request names the types of its fields by `$ref`.
+    parts.append("<h2>Types</h2>")
+    for name, schema in document["components"]["schemas"].items():
+        parts.append(_render_details(name, schema))
     return "".join(parts)
+
+
+def _render_details(title: str, schema: Any) -> str:
+    text = html.escape(json.dumps(schema, indent=1))
+    return f"<details><summary>{html.escape(title)}</summary><pre>{text}</pre></details>"
 
 
 def _resolve(schema: dict[str, Any], document: dict[str, Any]) -> Any:

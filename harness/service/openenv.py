@@ -23,7 +23,7 @@ from harness.errors import HarnessError, UsageError, describe_first_error, unkno
 from harness.logger import get_logger
 from harness.service.body import read_json
 from harness.service.episodes import Action, Episode, StepResult, open_episode
-from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError
+from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
 from harness.service.reply_text import ReplyText
 from harness.service.service import Service
 from harness.types import Task
@@ -190,7 +190,7 @@ class _Session:
         except ServiceError as error:
             return _make_error(_choose_code(error), str(error))
         except UsageError as error:
-            return _make_error("VALIDATION_ERROR", error.message)
+            return _make_error("VALIDATION_ERROR", explain(error))
         except HarnessError as error:
             self._service.metrics.faults.inc()
             _LOGGER.error("fault: %s", error.message)

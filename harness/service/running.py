@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ from harness.errors import UsageError
 from harness.logger import get_logger
 from harness.sandbox.backends.base import Backend
 from harness.service.settings import ServiceSettings
+from harness.version import __version__
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+    from harness.benchmarks import Benchmark
     from harness.service.operations import Operation
     from harness.service.service import Service
 
@@ -77,10 +80,7 @@ async def run_service(
         from harness.service.server import serve
         from harness.service.service import open_service
     except ImportError as error:
-        raise UsageError(
-            f"the service needs packages that are not installed: {error}",
-            hint="run: pip install 'harness[serve]'",
-        ) from error
+        raise _explain_missing(error) from error
     operations = list_operations()
     operations += make_description_operations(operations)
     async with (
@@ -89,4 +89,32 @@ async def run_service(
     ):
         app = make_service_app(service, token, operations, routes)
         async with serve(app, service, host=host, port=port) as url:
+            served = {each.name: _describe(each) for each in settings.benchmarks}
+            _LOGGER.info("listening", extra={"url": url, "version": __version__, "benchmarks": served})
             yield url
+    _LOGGER.info("ended")
+
+
+def _describe(benchmark: Benchmark) -> dict[str, str | int]:
+    source = benchmark.source
+    data = "bundled sample" if source.kind == "bundled" else f"{source.kind}: {source.location}"
+    return {"tasks": len(benchmark.tasks), "data": data, "sha256": source.sha256}
+
+
+def make_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop that spends less processor time on each request than that of asyncio.
+
+    Raises UsageError if the packages of the extra `serve` are not installed.
+    """
+    try:
+        import uvloop
+    except ImportError as error:
+        raise _explain_missing(error) from error
+    return uvloop.new_event_loop()
+
+
+def _explain_missing(error: ImportError) -> UsageError:
+    return UsageError(
+        f"the service needs packages that are not installed: {error}",
+        hint="run: pip install 'harness[serve]'",
+    )

@@ -14,7 +14,7 @@ from harness.environments import environment_spec
 from harness.errors import DataError, UsageError, unknown_name, unknown_task
 from harness.evaluation.grader import is_graded_by_text, require_text_grading
 from harness.evaluation.images_needed import list_images
-from harness.service.errors import BusyError, ServiceError, ShareUsedError
+from harness.service.errors import BusyError, ServiceError, ShareUsedError, explain
 from harness.service.operations import Call
 from harness.service.workers.base import Workplace
 from harness.shield import complete
@@ -109,7 +109,8 @@ def read_work(
     if judge.benchmark not in served:
         loaded = ", ".join(served) or "none"
         raise UsageError(
-            f"the service has not loaded the benchmark {judge.benchmark[:100]!r}; loaded: {loaded}"
+            f"the service has not loaded the benchmark {judge.benchmark[:100]!r}; loaded: {loaded}",
+            hint="its operator chooses them with -b",
         )
     benchmark, tasks = served[judge.benchmark].benchmark, served[judge.benchmark].tasks
     if judge.task_id not in tasks:
@@ -257,4 +258,4 @@ def _refuse(reason: str) -> Verdict:
 
 def name_sample(error: UsageError, place: str) -> ServiceError:
     """Return the refusal of a request, because of the sample at `place`."""
-    return ServiceError(422, "invalid_request", f"'{place}': {error.message}")
+    return ServiceError(422, "invalid_request", f"'{place}': {explain(error)}")

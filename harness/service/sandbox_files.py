@@ -19,6 +19,7 @@ _WAIT_SECONDS = 30.0
 async def write_file(content: bytes, call: Call) -> None:
     """Write the body of a request to a file. Raises ServiceError."""
     mode = _read_mode(call.query.get("mode", _DEFAULT_MODE))
+    _require_path(call)
     async with call.service.sessions.use(call.path["id"]) as session:
         try:
             await session.sandbox.write_file(call.path["path"], content, mode=mode)
@@ -29,6 +30,7 @@ async def write_file(content: bytes, call: Call) -> None:
 async def read_file(_request: None, call: Call) -> StreamedReply:
     """Return the content of a file. Raises ServiceError."""
     sessions, limits = call.service.sessions, call.service.settings.limits
+    _require_path(call)
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(sessions.use(call.path["id"]))
         try:
@@ -69,6 +71,11 @@ class _Pieces:
     async def aclose(self) -> None:
         """Release the place of the reply. The file counts as a request of its sandbox until then."""
         await self._held.aclose()
+
+
+def _require_path(call: Call) -> None:
+    if not call.path["path"]:
+        raise InvalidRequestError("the path of the file is missing, as in files/data.csv", status=422)
 
 
 def _read_mode(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 30
 _POLL_SECONDS = 0.005
+_HINTS = {
+    errno.EADDRINUSE: "choose another port with --port N, or 0 for a free one",
+    errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
+    errno.EADDRNOTAVAIL: "give an address of this machine with --host, or 0.0.0.0 for all of them",
+}
 
 
 class _Server(uvicorn.Server):
@@ -55,6 +61,8 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
             ws=BoundedWebSocket,
             log_config=None,
             access_log=False,
+            # A client could name another address in a header, and so take the shares of many clients.
+            proxy_headers=False,
             server_header=False,
             backlog=_BACKLOG,
             limit_concurrency=MOST_CONNECTIONS,
@@ -100,7 +108,7 @@ def _bind(host: str, port: int) -> socket.socket:
         listener.close()
         raise UsageError(
             f"the service cannot listen at {host} port {port}: {error.strerror}",
-            hint="choose another port with --port N, or 0 for a free one",
+            hint=_HINTS.get(error.errno or 0),
         ) from error
     return listener
 

@@ -26,6 +26,7 @@ from harness.service.errors import (
     InvalidRequestError,
     ServiceError,
     ShareUsedError,
+    explain,
 )
 from harness.service.sandbox_models import CreateSandboxRequest, SandboxInfo
 from harness.service.session_budget import SessionBudget
@@ -326,7 +327,7 @@ def _require_image(name: str) -> None:
     # An id of a build, or an image of the engine that is not ours, is not for clients.
     images = [each for each in list_folders() if environment_spec(each).image is not None]
     error = unknown_name("image", name[:100], images)
-    raise InvalidRequestError(f"'image': {error.message}; {error.hint}", status=422)
+    raise InvalidRequestError(f"'image': {explain(error)}", status=422)
 
 
 async def _wait_for_all(tasks: list[asyncio.Task[None]]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 from e2e.command_line import CLOSED, FinishedRun, ForkServer, Harness, RunFolder, wait_until
-from ray_nodes import RayNodes, list_actors, start_ray_nodes
+from ray_nodes import RayNodes, start_ray_nodes
 
 from harness.sandbox.reaper import NAMESPACE_VARIABLE
 
@@ -95,4 +95,4 @@ def nodes(cluster: RayNodes) -> Iterator[RayNodes]:
     """Yield a cluster of this machine, whose nodes have an engine each, and require that nothing is left."""
     yield cluster
     wait_until(lambda: cluster.containers() == [], "no container on any engine", seconds=120)
-    wait_until(lambda: list_actors() == [], "no actor", seconds=120)
+    wait_until(lambda: cluster.actors() == [], "no actor", seconds=120)

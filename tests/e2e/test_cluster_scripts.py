@@ -120,3 +120,21 @@ def test_a_shard_that_is_started_again_is_finished_and_not_repeated(
         assert code == 0, output
     (shard,) = (folder / "again/1").iterdir()
     assert len((shard / "attempts.jsonl").read_text().splitlines()) == 2
+
+
+# Both Jobs end at once with this condition.
+KUBECTL = """#!/bin/sh
+case $1 in get) echo {condition} ;; *) echo "$*" >>"$0.log" ;; esac
+"""
+
+
+@pytest.mark.parametrize(("condition", "code"), [("Complete", 0), ("FailureTarget Failed", 3)])
+def test_the_script_for_kubernetes_merges_only_after_all_shards(
+    harness: Harness, condition: str, code: int
+) -> None:
+    environment = install(harness, "kubectl", KUBECTL.replace("{condition}", condition))
+    ended, output = start("kubernetes/submit.sh", env=environment, folder=harness.folder)
+    assert ended == code, output
+    calls = (harness.folder / "programs/kubectl.log").read_text()
+    assert ("merge.yaml" in calls) == (code == 0)
+    assert ("harness-shards failed" in output) == (code != 0)

@@ -98,14 +98,14 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
     assert "is lost" in stderr, seed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
     harness: Harness, nodes: RayNodes, number: signal.Signals
 ) -> None:
     run = harness.start_run("--n-samples", "3", *nodes.options)
     kept = run.folder.raw_attempts
     run.end(number)
-    assert run.process.returncode == (130 if number == signal.SIGINT else -number)
+    assert run.process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     wait_until(lambda: nodes.containers() == [], "no container on any engine", seconds=120)
     assert run.folder.raw_attempts.startswith(kept)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import random
 import signal
+import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -36,6 +39,15 @@ def post(served: ServedProcess, path: str, **values: Any) -> httpx.Response:
 
 def run_program(served: ServedProcess, code: str, **values: Any) -> httpx.Response:
     return post(served, "run_code", code=code, language="python", **values)
+
+
+def send_until_answered(send: Callable[[], httpx.Response]) -> dict[str, Any]:
+    """Send a request again while the service refuses it, as its clients do, and return its reply."""
+    while (reply := send()).status_code in REFUSALS:
+        time.sleep(0.2)
+    assert reply.status_code == 200, reply.text
+    value: dict[str, Any] = reply.json()
+    return value
 
 
 def read_metric(served: ServedProcess, name: str) -> float:
@@ -85,17 +97,12 @@ def test_a_node_that_is_killed_under_load_costs_no_answer(harness: Harness, node
     right = "import time; time.sleep(0.3); print(sum(map(int, input().split())))"
 
     def send(number: int) -> str:
-        """Send a request again while the service refuses it, as its clients do, and return its outcome."""
-        while True:
-            if number % 2:
-                reply = run_program(served, right, stdin="3 4", compile_timeout=30, run_timeout=30)
-            else:
-                reply = post(served, "v1/grade", samples=[{"solution": right, "tests": tests}])
-            if reply.status_code not in REFUSALS:
-                break
-        assert reply.status_code == 200, reply.text
-        value = reply.json()
-        return str(value["status"] if number % 2 else value["verdicts"][0]["status"])
+        if number % 2:
+            code: dict[str, Any] = {"code": right, "stdin": "3 4", "compile_timeout": 30, "run_timeout": 30}
+            return str(send_until_answered(lambda: run_program(served, **code))["status"])
+        samples = [{"solution": right, "tests": tests}]
+        reply = send_until_answered(lambda: post(served, "v1/grade", samples=samples))
+        return str(reply["verdicts"][0]["status"])
 
     with start_service(harness, *nodes.options, "--max-concurrent", "2") as served:
         for _ in range(KILLS):
@@ -117,15 +124,20 @@ def test_a_node_that_is_killed_under_load_costs_no_answer(harness: Harness, node
 
 
 def test_a_node_works_again_once_its_engine_is_back(harness: Harness, nodes: RayNodes) -> None:
+    def sleep() -> httpx.Response:
+        return run_program(served, "import time; time.sleep(1)")
+
     with start_service(harness, *nodes.options) as served:
         assert read_metric(served, "harness_machines") == 2
         nodes.engines[0].stop()
-        with ThreadPoolExecutor(4) as threads:
-            # Each machine gets some of them, because they are at work at the same time.
-            sent = [threads.submit(run_program, served, "import time; time.sleep(1)") for _ in range(8)]
-            assert Counter(each.result().json()["status"] for each in sent) == {"Success": 8}
-        assert read_metric(served, "harness_machines") == 1
-        nodes.engines[0].start()
+        try:
+            with ThreadPoolExecutor(4) as threads:
+                # Each machine gets some of them, because they are at work at the same time.
+                sent = [threads.submit(send_until_answered, sleep) for _ in range(8)]
+                assert Counter(each.result()["status"] for each in sent) == {"Success": 8}
+            assert read_metric(served, "harness_machines") == 1
+        finally:
+            nodes.engines[0].start()
         wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=120)
 
 
@@ -139,6 +151,18 @@ def test_a_killed_service_leaves_nothing_on_any_node(harness: Harness, nodes: Ra
         for each in waiting:
             with pytest.raises(httpx.TransportError):
                 each.result()
+
+
+def test_a_terminated_service_finishes_the_requests_of_its_nodes(harness: Harness, nodes: RayNodes) -> None:
+    with start_service(harness, *nodes.options) as served, ThreadPoolExecutor(1) as threads:
+        # Ray's own handler of the signal would abort the service after three seconds.
+        running = threads.submit(run_program, served, "import time; time.sleep(5)")
+        wait_until(lambda: read_metric(served, "harness_working") == 1, "a request at work")
+        code, errors = served.end(signal.SIGTERM)
+        assert running.result().json()["status"] == "Success"
+    assert code == 128 + signal.SIGTERM, errors
+    entries = [json.loads(line) for line in errors.splitlines()]
+    assert {name for entry in entries for name in entry} == {"time", "level", "logger", "message"}
 
 
 def test_a_client_that_leaves_frees_its_sandbox_on_the_node(harness: Harness, nodes: RayNodes) -> None:

@@ -61,7 +61,7 @@ print(json.dumps([graded, [entry[name] for entry in trainer.state.log_history if
 """
 TASKSET = 'from harness.rl.verifiers import BenchmarkTaskset\n\n__all__ = ["BenchmarkTaskset"]\n'
 VERIFIERS_PROGRAM = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 folder = sys.argv[1]
 sys.path.insert(0, folder)
 import verifiers.v1 as vf
@@ -95,7 +95,7 @@ away = type(task)(task.data, task.config.model_copy(update={"url": "http://127.0
 
 async def score_all():
     from harness.rl import verifiers
-    verifiers.DEFAULT_SECONDS = 1.0
+    os.environ[verifiers.TOKEN_VARIABLE] = "token-of-the-test"
     replies = [f"Here:\\n```python\\n{solution}\\n```", "I cannot.", "```python\\nraise SystemExit(0)\\n```"]
     return [await score(task, reply) for reply in replies] + [await score(away, replies[0])]
 

@@ -47,7 +47,7 @@ async def test_a_service_that_is_away_is_named() -> None:
         port = listener.getsockname()[1]
     error = await fail_to_open(connect(f"http://127.0.0.1:{port}/{TOKEN}"))
     assert isinstance(error, ServiceUnreachableError)
-    assert error.message == f"no service answers at http://127.0.0.1:{port}"
+    assert error.message.startswith(f"no service answers at http://127.0.0.1:{port}: ")
     assert error.hint is not None
     assert "harness serve" in error.hint
 

@@ -16,6 +16,8 @@ from failing_backend import FailingBackend
 from service_fixtures import TOKEN, Served, serve
 
 from harness import UsageError, load_benchmark
+from harness.client.errors import ServiceUnreachableError
+from harness.errors import HarnessError
 from harness.evaluation import faults
 from harness.rl.held import HeldGrading
 from harness.rl.remote import open_remote
@@ -144,17 +146,22 @@ async def test_a_completion_without_a_verdict_has_no_reward(
 async def test_a_service_that_is_away_is_an_error_without_the_token() -> None:
     async with serve() as served:
         url = f"{served.url}/{TOKEN}"
-    with VerdictReward(url, timeout_seconds=1.0) as reward:
-        with pytest.raises(RewardUnavailableError) as raised:
-            await block(lambda: reward([""], [ADD], tests=[ASSERTS]))
-        assert served.url in raised.value.message
-        assert TOKEN not in raised.value.message
+        opened = VerdictReward(url, timeout_seconds=4.0)
+        assert await block(lambda: opened([""], [ADD], tests=[ASSERTS])) == [1.0]
+    errors: list[HarnessError] = []
+    for reward in (opened, VerdictReward(url)):
+        with pytest.raises((RewardUnavailableError, ServiceUnreachableError)) as raised:
+            await block(lambda reward=reward: reward([""], [ADD], tests=[ASSERTS]))  # type: ignore[misc]
+        errors.append(raised.value)
+        await block(reward.close)
+    assert [type(error) for error in errors] == [RewardUnavailableError, ServiceUnreachableError]
+    assert all(served.url in error.message and TOKEN not in error.message for error in errors)
 
 
 async def test_a_wrong_token_is_refused_at_once(served: Served) -> None:
     with (
         VerdictReward(served.url, token="another-token-of-the-tests") as reward,
-        pytest.raises(UsageError, match="refuses the token"),
+        pytest.raises(UsageError, match="does not accept the token"),
     ):
         await block(lambda: reward([""], [ADD], tests=[ASSERTS]))
 

@@ -86,6 +86,14 @@ async def test_an_unknown_path_and_method_are_named(served: Served) -> None:
     assert read_error(await served.http.get("/run_code")) == (405, "unknown_method")
 
 
+async def test_a_client_cannot_name_another_address_as_its_own(served: Served) -> None:
+    values = {"limits": {"memory_mb": 64}}
+    headers = {"x-forwarded-for": "203.0.113.7"}
+    opened = await served.http.post("/v1/sandboxes", json=values, headers=headers)
+    listed = (await served.http.get("/v1/sandboxes")).json()["sandboxes"]
+    assert [each["id"] for each in listed] == [opened.json()["id"]]
+
+
 async def test_a_client_that_leaves_frees_its_sandbox(served: Served) -> None:
     request = asyncio.create_task(served.post("/run_code", **SLEEP))
     await wait_for_metric(served, "harness_working", 1)

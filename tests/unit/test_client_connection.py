@@ -35,6 +35,20 @@ def test_the_token_is_the_last_part_of_the_url_or_an_argument(
 
 
 @pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:8600/", "a-token-of-the-environment"),
+        (f"http://127.0.0.1:8600/{TOKEN}", TOKEN),
+    ],
+)
+def test_a_url_without_a_path_has_the_token_of_the_environment(
+    url: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_SERVE_TOKEN", "a-token-of-the-environment")
+    assert read_address(url).token.get_secret_value() == expected
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "http://127.0.0.1:8600",

@@ -206,6 +206,14 @@ def test_a_program_that_does_not_load_fails_every_test() -> None:
     assert report["evidence"] == "the program failed to load: SyntaxError: bad"
 
 
+def test_a_syntax_error_names_its_line_and_not_its_text() -> None:
+    args = ("invalid syntax", ("candidate.py", 3, 7, "def f(:", 3, 8))
+    report = run(
+        message(channel.RAISED, ("SyntaxError", "SyntaxError", args, "invalid syntax", None)), ["pass"]
+    )
+    assert report["evidence"] == "the program failed to load: SyntaxError: invalid syntax (line 3)"
+
+
 def test_a_peer_that_hangs_up_in_a_test_fails_it_and_names_no_later_one() -> None:
     report = answering(statements=["pass", "f(1)", "pass"])
     assert report["results"] == ["passed", "failed"]

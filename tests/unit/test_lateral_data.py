@@ -234,7 +234,7 @@ def test_a_notice_names_the_offline_host(tmp_path: Path) -> None:
     [
         ({"model": "m", "base_url": "nowhere"}, r"lateral\.host\.base_url.*must be a URL"),
         ({}, r"lateral\.host\.model.*missing"),
-        ({"model": "m", "key": "secret"}, "^unknown key of lateral.host 'key'$"),
+        ({"model": "m", "key": "secret"}, "^unknown key of lateral.host 'key'"),
         (7, r"lateral\.host.*must be text"),
     ],
 )

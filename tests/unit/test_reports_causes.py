@@ -25,6 +25,14 @@ def test_unresolved_attempts_are_grouped_by_status_and_exception() -> None:
     ) == [Cause(Status.FAILED, "NameError", 2, "a"), Cause(Status.TIMEOUT, "", 1, "slow")]
 
 
+def test_missing_samples_come_after_failures_of_programs() -> None:
+    causes = Causes(has_samples=True)
+    missing = replace(FAILED, status=Status.AGENT_ERROR, error="s.jsonl has no sample for this task")
+    failed = replace(FAILED, task_id="b", sample_line=1)
+    assert len([*causes.watch([missing, missing, failed])]) == 3
+    assert [cause.status for cause in causes.list_most_frequent()] == [Status.FAILED, Status.AGENT_ERROR]
+
+
 def test_programs_with_ever_new_exceptions_fill_no_memory() -> None:
     letters = "abcdefghijklmnopqrstuvwxyz"
     made = (f"X{a}{b}{c}Error" for a in letters for b in letters for c in letters[:3])

@@ -379,6 +379,9 @@ OPENING = re.compile(
 )
 # These open no file that is in a run folder when they begin.
 OTHERS = {
+    "evaluation/executors/inputs.py": "the files that a config names",
+    "evaluation/executors/node.py": "a copy of those files in a folder of the node",
+    "evaluation/executors/ray_executor.py": "the data that the user names",
     "evaluation/manifest.py": "the files that the user names",
     "evaluation/merge_folder.py": "the folder, for its lock",
     "evaluation/new_folder.py": "the samples that the user names",

@@ -23,6 +23,13 @@ def test_a_record_is_one_line_of_json_with_its_fields(capfd: pytest.CaptureFixtu
     assert (line["message"], line["status"], line["level"]) == ("a\nb", 200, "info")
 
 
+def test_private_attributes_of_a_record_are_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    with log_as_json(0, secret=SECRET):
+        logging.getLogger("harness.service.test").warning("a", extra={"_of_a_library": 1})
+    (line,) = read_lines(capfd.readouterr().err)
+    assert sorted(line) == ["level", "logger", "message", "time"]
+
+
 def test_the_token_is_never_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     with log_as_json(2, secret=SECRET):
         logger = logging.getLogger("some.library")
@@ -48,3 +55,10 @@ def test_requests_are_logged_only_if_wanted(
     with log_as_json(verbosity, secret=SECRET):
         logging.getLogger("harness.service.app").info("request")
     assert len(read_lines(capfd.readouterr().err)) == expected
+
+
+def test_the_start_and_the_end_of_the_service_are_always_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    with log_as_json(0, secret=SECRET):
+        logging.getLogger("harness.service.running").info("listening")
+    (line,) = read_lines(capfd.readouterr().err)
+    assert line["message"] == "listening"

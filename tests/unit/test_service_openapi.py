@@ -49,3 +49,12 @@ async def test_the_page_asks_nothing_of_any_other_host() -> None:
     assert b"<script" not in page.content
     assert b"http://" not in page.content
     assert b"https://" not in page.content
+
+
+async def test_the_page_has_every_type_and_the_paths_that_are_no_operations() -> None:
+    operations = {each.path: each for each in make_description_operations(list_operations())}
+    # `harness serve` prints the URL of `/`.
+    page = await operations["/"].handle(None, None)  # type: ignore[arg-type]
+    assert isinstance(page, RawReply)
+    shown = [f"<summary>{name}</summary>" for name in DOCUMENT["components"]["schemas"]]
+    assert all(each.encode() in page.content for each in [*shown, "/mcp", "/ws", "/terminal"])

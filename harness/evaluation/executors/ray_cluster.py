@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -74,6 +75,7 @@ async def connect_ray(address: str | None) -> AsyncIterator[Any]:
         try:
             # In another thread, because it takes seconds and would replace the handler of SIGTERM.
             await asyncio.to_thread(_initialize, ray, address or AUTO, folder)
+            _restore_handler(signal.SIGTERM)
             yield ray
         finally:
             await asyncio.to_thread(ray.shutdown)
@@ -100,6 +102,16 @@ def _initialize(ray: Any, address: str, folder: str | None) -> None:
             f"the Ray cluster at {address} cannot be used: {first}",
             hint="use the same versions of Ray and Python on all nodes",
         ) from error
+
+
+def _restore_handler(number: signal.Signals) -> None:
+    """Install the handler of a signal again, which Ray has replaced below Python.
+
+    That of Ray prints a trace, and aborts the process if it still cleans up after three seconds.
+    """
+    handler = signal.getsignal(number)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(number, handler)
 
 
 def _make_folder() -> tempfile.TemporaryDirectory[str]:

@@ -20,6 +20,8 @@ def bound(text: str, limit: int) -> str:
 def describe(error: BaseException) -> str:
     """Return an exception's name and message, bounded."""
     args = error.args
+    if isinstance(error, SyntaxError) and (found := _describe_place(args)) is not None:
+        return f"{type(error).__name__}: {found}"
     if all(map(_is_cheap, args)) and (len(args) < 2 or type(error).__str__ is not BaseException.__str__):
         try:
             message = bound(str(error), MAX_TEXT)
@@ -29,6 +31,15 @@ def describe(error: BaseException) -> str:
         # The exception's own text may contain a value that takes hours to write.
         message = show(args[0] if len(args) == 1 else args, MAX_TEXT)
     return type(error).__name__ + (f": {message}" if message else "")
+
+
+def _describe_place(args: tuple[object, ...]) -> str | None:
+    """Return the message of a syntax error with its line, None if the arguments are not those of Python."""
+    if len(args) != 2 or type(args[0]) is not str or type(args[1]) is not tuple or len(args[1]) < 2:
+        return None
+    line = args[1][1]
+    place = f" (line {line})" if type(line) is int and _is_cheap(line) else ""
+    return bound(args[0], MAX_TEXT) + place
 
 
 def _is_cheap(value: object) -> bool:

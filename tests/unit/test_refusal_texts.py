@@ -1,0 +1,87 @@
+"""Refusals name the fault and the next step, for a client that sees only one text, and for a traceback."""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.sandbox.failures import raise_refusal
+from harness.service.body import read_json
+from harness.service.errors import InvalidRequestError
+from harness.service.grade import GradeRequest
+from harness.service.samples import TaskName, name_sample, read_work
+from harness.service.sandbox_models import CreateSandboxRequest
+from harness.service.server import _bind
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "expected"),
+    [
+        (GradeRequest, b"", "the body is empty; send a JSON object"),
+        (GradeRequest, b'{"samples": []}', "'samples' has too few entries, and needs at least 1"),
+        (GradeRequest, b'{"sample": []}', "'sample' is no known field, and 'samples' is missing"),
+        (CreateSandboxRequest, b'{"limits": {"memory": 512}}', "'limits.memory' is no known field"),
+        (
+            GradeRequest,
+            b'{"samples": [{"solution": "x", "tests": {"kind": "unit"}}]}',
+            "'samples.0.tests' needs 'stdin', 'calls', 'asserts' as 'kind'",
+        ),
+        (GradeRequest, b'{"samples": [{"solution": "x", "tests": {}}]}', "'samples.0.tests' lacks 'kind'"),
+    ],
+)
+def test_a_request_that_cannot_be_read_is_refused_in_plain_words(
+    model: Any, body: bytes, expected: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        read_json(model, body)
+    assert str(refused.value).startswith(expected)
+    assert "validation" not in str(refused.value)
+
+
+def test_a_refused_sample_has_the_hint_of_its_error() -> None:
+    with pytest.raises(UsageError) as raised:
+        read_work(TaskName("mbpp", "11"), "reply", "x", {})
+    refusal = str(name_sample(raised.value, "samples.0"))
+    assert refusal.startswith("'samples.0': the service has not loaded the benchmark 'mbpp'; loaded: none; ")
+    assert "its operator chooses them with -b" in refusal
+
+
+def test_a_traceback_shows_the_hint() -> None:
+    assert "hint: set it" in "".join(traceback.format_exception(UsageError("no value", hint="set it")))
+
+
+def test_an_error_without_a_hint_has_no_note() -> None:
+    assert not hasattr(UsageError("no value"), "__notes__")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("[Errno 2] No such file or directory: 'a: b'", "cannot read a: b: No such file or directory"),
+        ("it has 3 bytes, and the limit is 2", "cannot read a: b: it has 3 bytes, and the limit is 2"),
+    ],
+)
+def test_a_refused_file_is_named_once(reason: str, expected: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        raise_refusal("cannot read a: b", {"refused": reason})
+    assert raised.value.message == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.EADDRINUSE, "--port N"), (errno.EADDRNOTAVAIL, "--host"), (errno.EACCES, "from 1024")],
+)
+def test_an_address_that_cannot_be_used_gets_the_hint_of_its_fault(
+    number: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_socket: object, _address: object) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr("socket.socket.bind", refuse)
+    with pytest.raises(UsageError) as raised:
+        _bind("127.0.0.1", 1)
+    assert expected in (raised.value.hint or "")

@@ -14,6 +14,7 @@ from harness.errors import EngineUnavailableError, HarnessError, UsageError
 from harness.logger import get_logger
 from harness.service.access import admit, require_own_origin
 from harness.service.body import read_json
+from harness.service.encoding import encode_reply
 from harness.service.errors import (
     DrainingError,
     InvalidRequestError,
@@ -204,8 +205,7 @@ class _Endpoints:
                 case None:
                     return Response(status_code=204)
                 case _:
-                    content = reply.model_dump_json()
-                    return Response(content, operation.status, media_type="application/json")
+                    return Response(encode_reply(reply), operation.status, media_type="application/json")
 
     def _count(self, operation: Operation, status: int, seconds: float) -> None:
         metrics = self._service.metrics

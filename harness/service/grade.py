@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from harness.agents.predictions import FIELDS
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
+from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
-from harness.service.reply_text import ReplyText
 from harness.service.samples import (
     Deadline,
     ServedBenchmark,
@@ -43,7 +43,7 @@ class GradeSample(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    id: int | ReplyText | None = None
+    id: int | str | None = None
     """The id of the sample in the reply. The default is its place in the batch, from 0."""
     benchmark: str | None = None
     """The name of a benchmark that the service has loaded."""
@@ -191,7 +191,7 @@ async def _stream(
 ) -> AsyncGenerator[bytes, None]:
     async with contextlib.aclosing(grade_each(work, call, deadline)) as graded:
         async for place, verdict in graded:
-            yield describe_verdict(ids[place], verdict).model_dump_json().encode() + b"\n"
+            yield encode_reply(describe_verdict(ids[place], verdict)) + b"\n"
 
 
 def describe_verdict(sample_id: int | str, verdict: Verdict) -> SampleVerdict:

@@ -28,7 +28,6 @@ from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation
-from harness.service.reply_text import ReplyText
 from harness.service.workers.base import Workplace
 
 _LOGGER = get_logger(__name__)
@@ -71,7 +70,7 @@ class RunCodeRequest(BaseModel):
     """The memory of the sandbox in MiB, -1 for 1024. A smaller limit than 64 means 64."""
     files: dict[str, str | None] = Field(default={}, max_length=MOST_FILES)
     """Files in the program's folder: content in base64 by path."""
-    fetch_files: list[ReplyText] = Field(default=[], max_length=MOST_FILES)
+    fetch_files: list[str] = Field(default=[], max_length=MOST_FILES)
     """The paths of files to return after the run. Those that are not there are left out. So are those that do
     not fit into 32 MiB together with the files before them."""
 

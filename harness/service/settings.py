@@ -36,7 +36,9 @@ class ServiceLimits:
     client_sessions: int = 32
     # The share of the memory for sandboxes that those may have. The rest stays free for verdicts.
     session_memory_share: float = 0.5
-    # The share of that memory that one client may have.
+    # The share of the processes of the machine that those may have.
+    session_processes_share: float = 0.5
+    # The share of that memory, and of those processes, that one client may have.
     client_memory_share: float = 0.5
     # The longest time that one of those may live.
     session_seconds: float = 86_400.0

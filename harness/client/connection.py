@@ -219,7 +219,8 @@ class Connection:
             ) from None
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise ServiceUnreachableError(
-                f"the connection to the service at {self.address} was lost: {type(error).__name__}"
+                f"the connection to the service at {self.address} was lost: {type(error).__name__}",
+                hint="look whether the service still runs; it may have begun the request",
             ) from None
 
 

@@ -19,6 +19,8 @@ LIMIT_NAMES = {
     "output": "output_mb",
     "file": "file_mb",
 }
+# The bytes of a stream in its `repr`.
+_SHOWN_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,12 @@ class Stream:
 
     def __str__(self) -> str:
         return self.data.decode("utf-8", "backslashreplace")
+
+    def __repr__(self) -> str:
+        # A notebook shows the `repr` of a result, which would otherwise have every kept byte.
+        data = self.data
+        start = repr(data[:_SHOWN_BYTES]) + ("..." if len(data) > _SHOWN_BYTES else "")
+        return f"Stream({start}, total={self.total})"
 
 
 @dataclass(frozen=True, slots=True)

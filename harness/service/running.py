@@ -83,16 +83,18 @@ async def run_service(
         raise _explain_missing(error) from error
     operations = list_operations()
     operations += make_description_operations(operations)
-    async with (
-        open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
-        open_routes(service) as routes,
-    ):
-        app = make_service_app(service, token, operations, routes)
-        async with serve(app, service, host=host, port=port) as url:
-            served = {each.name: _describe(each) for each in settings.benchmarks}
-            _LOGGER.info("listening", extra={"url": url, "version": __version__, "benchmarks": served})
-            yield url
-    _LOGGER.info("ended")
+    try:
+        async with (
+            open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
+            open_routes(service) as routes,
+        ):
+            app = make_service_app(service, token, operations, routes)
+            async with serve(app, service, host=host, port=port) as url:
+                served = {each.name: _describe(each) for each in settings.benchmarks}
+                _LOGGER.info("listening", extra={"url": url, "version": __version__, "benchmarks": served})
+                yield url
+    finally:
+        _LOGGER.info("ended")
 
 
 def _describe(benchmark: Benchmark) -> dict[str, str | int]:

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from harness.errors import EngineUnavailableError, HarnessError, UsageError
 from harness.logger import get_logger
 from harness.service.access import admit, require_own_origin
-from harness.service.body import Bodies, read_json
+from harness.service.body import read_json
+from harness.service.encoding import encode_reply
 from harness.service.errors import (
     DrainingError,
     InvalidRequestError,
@@ -63,6 +64,8 @@ def make_service_app(
         routes=[*listed, *routes],
         exception_handlers={404: _refuse_path, 405: _refuse_method},
     )
+    # A redirect would name a path without the token, at the host that the client names.
+    app.router.redirect_slashes = False
     return _Gate(app, token, {each.path for each in operations if each.is_public})
 
 
@@ -129,7 +132,6 @@ class _Endpoints:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._bodies = Bodies(service.settings.limits)
 
     def make(self, operation: Operation) -> Callable[[Request], Awaitable[ASGIApp]]:
         async def endpoint(request: Request) -> ASGIApp:
@@ -184,7 +186,12 @@ class _Endpoints:
         async with contextlib.AsyncExitStack() as stack:
             value: Any = None
             if operation.request is not None or operation.takes_bytes:
-                reading = self._bodies.read(headers, request.receive, is_json=operation.request is not None)
+                reading = service.bodies.read(
+                    headers,
+                    request.receive,
+                    client=call.client,
+                    is_json=operation.request is not None,
+                )
                 body = await stack.enter_async_context(reading)
                 value = body if operation.request is None else await _parse(operation.request, body)
             reply: Reply = await _run_until_gone(request.receive, operation.handle(value, call))
@@ -198,8 +205,7 @@ class _Endpoints:
                 case None:
                     return Response(status_code=204)
                 case _:
-                    content = reply.model_dump_json()
-                    return Response(content, operation.status, media_type="application/json")
+                    return Response(encode_reply(reply), operation.status, media_type="application/json")
 
     def _count(self, operation: Operation, status: int, seconds: float) -> None:
         metrics = self._service.metrics

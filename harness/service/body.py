@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,10 +29,11 @@ class Bodies:
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
         self._held = 0
+        self._held_by: Counter[str] = Counter()
 
     @contextlib.asynccontextmanager
     async def read(
-        self, headers: Mapping[str, str], receive: Receive, *, is_json: bool = True
+        self, headers: Mapping[str, str], receive: Receive, *, client: str, is_json: bool = True
     ) -> AsyncIterator[bytes]:
         """Yield the body of a request, whose memory counts in the block, with that of the values in its JSON.
 
@@ -61,7 +63,7 @@ class Bodies:
                             values.add(piece)
                         more = len(piece) + values.memory_bytes - before
                         held += more
-                        self._hold(more)
+                        self._hold(client, more)
                         body += piece
                         if not message.get("more_body", False):
                             break
@@ -73,10 +75,16 @@ class Bodies:
             yield bytes(body)
         finally:
             self._held -= held
+            self._held_by[client] -= held
+            # Otherwise the counter would keep every address that ever came.
+            self._held_by += Counter()
 
-    def _hold(self, size: int) -> None:
+    def _hold(self, client: str, size: int) -> None:
         self._held += size
-        if self._held > self._limits.all_bodies_bytes:
+        self._held_by[client] += size
+        limits = self._limits
+        share = max(2 * limits.body_bytes, int(limits.all_bodies_bytes * limits.client_bodies_share))
+        if self._held > limits.all_bodies_bytes or self._held_by[client] > share:
             raise ServiceError(
                 429,
                 "too_many_bytes",

@@ -224,7 +224,11 @@ async def open_episode(
         environment = None
         if spec.open_environment is not None:
             sandboxes = 0 if spec.image is None else 1 + spec.nested_sandboxes
-            stack.enter_context(service.sessions.budget.hold(client, sandboxes * spec.limits.memory_mb))
+            limits = spec.limits
+            holding = service.sessions.budget.hold(
+                client, sandboxes * limits.memory_mb, sandboxes * limits.processes
+            )
+            stack.enter_context(holding)
             context = _make_context(service, benchmark, task, spec, seed)
             opening = _enter(stack, spec.open_environment, task, context)
             if spec.image is None:

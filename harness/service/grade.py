@@ -6,9 +6,9 @@ in a run, and no exit code and no output of the program is one.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import functools
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
 from harness.service.benchmark_list import require_revisions
+from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
 from harness.service.samples import (
@@ -26,6 +27,7 @@ from harness.service.samples import (
     Work,
     grade_each,
     name_sample,
+    read_in_turn,
     read_work,
     require_room,
 )
@@ -149,7 +151,7 @@ async def grade(request: GradeRequest, call: Call) -> Reply:
     seconds = request.timeout_seconds
     deadline = Deadline.start(seconds, request.sample_seconds or min(SAMPLE_SECONDS, seconds / 2))
     ids = _list_ids(request.samples)
-    work = await asyncio.to_thread(_read_all, request.samples, call.service.benchmarks)
+    work = await read_in_turn(call, _list_reads(request.samples, call.service.benchmarks), deadline)
     require_room(call, work, deadline)
     if request.stream or _STREAM_TYPE in call.headers.get("accept", ""):
         return StreamedReply(_stream(ids, work, call, deadline), _STREAM_TYPE)
@@ -188,14 +190,17 @@ def _list_ids(samples: Sequence[GradeSample]) -> list[int | str]:
     return ids
 
 
-def _read_all(samples: Sequence[GradeSample], served: Mapping[str, ServedBenchmark]) -> list[Work]:
-    work = []
-    for number, sample in enumerate(samples):
-        try:
-            work.append(sample.read(served))
-        except UsageError as error:
-            raise name_sample(error, f"samples.{number}") from error
-    return work
+def _list_reads(
+    samples: Sequence[GradeSample], served: Mapping[str, ServedBenchmark]
+) -> Iterator[Callable[[], Work]]:
+    return (functools.partial(_read, number, sample, served) for number, sample in enumerate(samples))
+
+
+def _read(number: int, sample: GradeSample, served: Mapping[str, ServedBenchmark]) -> Work:
+    try:
+        return sample.read(served)
+    except UsageError as error:
+        raise name_sample(error, f"samples.{number}") from error
 
 
 async def _stream(
@@ -203,7 +208,7 @@ async def _stream(
 ) -> AsyncGenerator[bytes, None]:
     async with contextlib.aclosing(grade_each(work, call, deadline)) as graded:
         async for place, verdict in graded:
-            yield describe_verdict(ids[place], verdict).model_dump_json().encode() + b"\n"
+            yield encode_reply(describe_verdict(ids[place], verdict)) + b"\n"
 
 
 def describe_verdict(sample_id: int | str, verdict: Verdict) -> SampleVerdict:

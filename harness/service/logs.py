@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,7 +20,9 @@ _LIFE = "harness.service.running"
 class _JSONLines(logging.Formatter):
     def __init__(self, secret: str) -> None:
         super().__init__()
-        self._secret = secret
+        # A client may escape any character of a URL.
+        forms = (f"(?:{re.escape(each)}|%(?i:{ord(each):02x}))" for each in secret)
+        self._secret = re.compile("".join(forms))
 
     def format(self, record: logging.LogRecord) -> str:
         values = {
@@ -33,7 +36,7 @@ class _JSONLines(logging.Formatter):
             values["traceback"] = self.formatException(record.exc_info)
         # In ASCII, so that no text of a client can control a terminal.
         text = json.dumps(values, default=str)
-        return text.replace(self._secret, _HIDDEN)
+        return self._secret.sub(_HIDDEN, text)
 
 
 def _is_field(name: str) -> bool:

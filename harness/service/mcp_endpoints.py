@@ -26,6 +26,7 @@ from harness.service.errors import (
     encode_error,
     list_headers,
 )
+from harness.service.mcp_sessions import McpSessions, watch_session_id
 from harness.service.sandbox_models import CreateSandboxRequest
 from harness.service.sandbox_tools import TOOLS, call_tool
 from harness.service.sandboxes import open_session
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 _LOGGER = get_logger(__name__)
 SESSION_PATH = "/mcp"
@@ -46,6 +47,8 @@ _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 # An agent may wait this long for its model between two calls.
 _IDLE_SECONDS = 1800.0
+# The sessions of the protocol that one client may have.
+_CLIENT_SESSIONS = 1024
 # The sessions after which those that have ended are forgotten.
 _MOST_REMEMBERED = 1024
 
@@ -64,6 +67,7 @@ class McpEndpoints:
         # The ids of sandboxes by the ids of sessions of the protocol, and a lock for each that opens one.
         self._sandboxes: dict[str, str] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._sessions = McpSessions(_CLIENT_SESSIONS, _IDLE_SECONDS)
 
     def list_routes(self) -> list[Route]:
         """Return the routes."""
@@ -80,21 +84,28 @@ class McpEndpoints:
         headers = _read_headers(scope)
         require_own_origin(headers)
         manager = await self._start(path)
-        if path == SESSION_PATH:
-            _require_handshake(headers)
-            if scope["method"] == "DELETE":
-                await self._end(headers.get(_SESSION_HEADER, ""))
-        else:
-            service.sessions.find(scope["path_params"]["id"])
-        # A stream that a client keeps open without a request must not hold up the end of the service.
-        counts = scope["method"] == "POST"
-        if counts:
-            service.begin_request()
-        try:
+        client = scope["state"]["client"]
+        async with contextlib.AsyncExitStack() as stack:
+            # A stream that a client keeps open without a request must not hold up the end of the service.
+            if scope["method"] == "POST":
+                service.begin_request()
+                stack.callback(service.end_request)
+                body = await stack.enter_async_context(service.bodies.read(headers, receive, client=client))
+                receive = _send_again(body, receive)
+            if path == SANDBOX_PATH:
+                service.sessions.find(scope["path_params"]["id"])
+            else:
+                _require_handshake(headers)
+                key = headers.get(_SESSION_HEADER, "")
+                if scope["method"] == "DELETE":
+                    self._sessions.end(key)
+                    await self._end(key)
+                elif key:
+                    stack.enter_context(self._sessions.use(key))
+                else:
+                    note = stack.enter_context(self._sessions.open(client))
+                    send = watch_session_id(send, _SESSION_HEADER, note)
             await manager.handle_request(scope, receive, send)
-        finally:
-            if counts:
-                service.end_request()
 
     async def _start(self, path: str) -> StreamableHTTPSessionManager:
         async with self._starting:
@@ -172,6 +183,18 @@ class _App:
         except ServiceError as error:
             response = Response(encode_error(error), error.status, list_headers(error), "application/json")
             await response(scope, receive, send)
+
+
+def _send_again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that yields a body that was read, and then what comes after it."""
+    rest = [body]
+
+    async def receive_again() -> Message:
+        if rest:
+            return {"type": "http.request", "body": rest.pop(), "more_body": False}
+        return await receive()
+
+    return receive_again
 
 
 def _read_headers(scope: Scope) -> dict[str, str]:

@@ -22,6 +22,7 @@ from harness.benchmarks import Benchmark
 from harness.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
 from harness.logger import get_logger
 from harness.service.body import read_json
+from harness.service.encoding import encode_reply
 from harness.service.episodes import Action, Episode, StepResult, open_episode
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
 from harness.service.service import Service
@@ -106,7 +107,7 @@ async def serve_openenv(websocket: WebSocket, service: Service) -> None:
     await websocket.accept()
     async with _Session(websocket, service) as session:
         while (message := await session.receive()) is not None:
-            await websocket.send_text((await session.answer(message)).model_dump_json())
+            await websocket.send_text(encode_reply(await session.answer(message)).decode())
     await websocket.close()
 
 

@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
 from harness.service.errors import BusyError, ShareUsedError
@@ -21,6 +21,8 @@ _NEWEST_SHARE = 0.05
 FIRST_SECONDS = 0.05
 # A request that cannot be served must be refused within a second.
 RECONSIDER_SECONDS = 0.5
+# A client without work has waited for too long after this time, in seconds.
+LATE_SECONDS = 1.0
 # The estimate then must leave room for requests that take longer than the mean, because a refusal later than
 # this comes too late.
 _MARGIN = 1.5
@@ -32,6 +34,8 @@ class _Waiting:
 
     client: str
     turn: asyncio.Future[float]
+    # Whether it may take the place that is kept for clients without work.
+    is_late: bool = False
 
 
 @dataclass(slots=True)
@@ -53,12 +57,16 @@ class FairQueue:
     rounds, in each of which every client is served once. So a client with a thousand requests delays another
     client's single request by one request at most.
 
+    That request may take ten minutes. So there is one place more for a client that has no request at work and
+    has waited for a second.
+
     Args:
         places: the requests that work at once.
         most: the requests that wait, of all clients.
         client_share: the share of `most` that a client may have while others wait, from 0 to 1.
         reconsider_seconds: the time after which a waiting request that must be refused early looks at the
             line again.
+        late_seconds: the time after which a client without work may take the one place more.
         clock: returns a time in seconds that never goes back.
     """
 
@@ -69,12 +77,14 @@ class FairQueue:
         most: int,
         client_share: float = 1.0,
         reconsider_seconds: float = RECONSIDER_SECONDS,
+        late_seconds: float = LATE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._places = places
         self._most = most
         self._client_share = client_share
         self._reconsider_seconds = reconsider_seconds
+        self._late_seconds = late_seconds
         self._clock = clock
         self._working = 0
         # In the order in which they came.
@@ -121,11 +131,26 @@ class FairQueue:
         ahead = length + sum(
             min(len(each.waiting), length + 1) for name, each in self._clients.items() if name != client
         )
+        if not length and self._has_place_for_late(client):
+            return min(self._late_seconds, self._estimate_turns(ahead))
+        return self._estimate_turns(ahead)
+
+    def _estimate_turns(self, ahead: int) -> float:
+        """Return the seconds until so many requests have begun, and one more."""
         seconds = self._mean_seconds
         if self.working:
             # After a change to slower requests, none of them has ended yet.
             seconds = max(seconds, self._clock() - self._begun / self.working)
         return (ahead + 1) * seconds / max(self._places, 1)
+
+    def _has_place_for_late(self, client: str) -> bool:
+        """Return whether the place more is free, and only this client may take it soon."""
+        own = self._clients.get(client)
+        if not self._places or self._working > self._places or (own is not None and own.working):
+            return False
+        return not any(
+            each.waiting and not each.working for name, each in self._clients.items() if name != client
+        )
 
     def require_room(self, client: str, *, wait_seconds: float, requests: int = 1) -> None:
         """Check that new requests of a client may wait, and that the last one begins within `wait_seconds`.
@@ -190,6 +215,7 @@ class FairQueue:
         waiting = _Waiting(client, asyncio.get_running_loop().create_future())
         own.waiting.append(waiting)
         self._waiting += 1
+        late = asyncio.get_running_loop().call_later(self._late_seconds, self._let_late_work, waiting)
         try:
             async with asyncio.timeout(wait_seconds):
                 if refuse_early:
@@ -211,6 +237,12 @@ class FairQueue:
                     retry_seconds=self.estimate_wait(client),
                 ) from None
             raise
+        finally:
+            late.cancel()
+
+    def _let_late_work(self, waiting: _Waiting) -> None:
+        waiting.is_late = True
+        self._serve_waiting()
 
     def _reconsider(self, waiting: _Waiting, left_seconds: float) -> None:
         """Raise BusyError if a request that waits will not begin within `left_seconds`."""
@@ -258,13 +290,20 @@ class FairQueue:
 
     def _serve_waiting(self) -> None:
         while self._free and self._waiting:
-            self._serve_next()
+            self._serve_next(each for each in self._clients.items() if each[1].waiting)
+        while self._places and self._working == self._places and (late := self._list_late()):
+            self._serve_next(late)
 
-    def _serve_next(self) -> None:
-        name, own = min(
-            ((name, each) for name, each in self._clients.items() if each.waiting),
-            key=lambda item: (item[1].working, item[1].round),
-        )
+    def _list_late(self) -> list[tuple[str, _Client]]:
+        """Return the clients without work that have waited for too long."""
+        return [
+            (name, each)
+            for name, each in self._clients.items()
+            if not each.working and each.waiting and each.waiting[0].is_late
+        ]
+
+    def _serve_next(self, candidates: Iterable[tuple[str, _Client]]) -> None:
+        name, own = min(candidates, key=lambda item: (item[1].working, item[1].round))
         waiting = own.waiting.popleft()
         self._waiting -= 1
         if waiting.turn.done():  # its client has gone

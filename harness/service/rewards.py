@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -28,6 +29,7 @@ from harness.service.samples import (
     Work,
     grade_each,
     name_sample,
+    read_in_turn,
     require_room,
 )
 from harness.service.settings import MIB
@@ -92,7 +94,8 @@ async def get_reward(request: RewardRequest, call: Call) -> RewardReply:
             f"'query': a batch may have {most:,} queries, not {len(request.query):,}", status=422
         )
     deadline = Deadline.start(REQUEST_SECONDS, SAMPLE_SECONDS)
-    work = await asyncio.to_thread(_read_all, request, call.service.benchmarks)
+    await asyncio.to_thread(_require_small_labels, request.labels)
+    work = await read_in_turn(call, _list_reads(request, call.service.benchmarks), deadline)
     require_room(call, work, deadline)
     places = range(len(work))
     rewards: dict[int, float] = {}
@@ -125,22 +128,23 @@ def _describe(rewards: list[float], statuses: Sequence[Status]) -> RewardReply:
     return RewardReply(rewards=rewards, scores=rewards, extra_logs=logs)
 
 
-def _read_all(request: RewardRequest, served: Mapping[str, ServedBenchmark]) -> list[Work]:
-    _require_small_labels(request.labels)
-    work = []
-    for place, (query, prompt, label) in enumerate(
-        zip(request.query, request.prompts, request.labels, strict=True)
-    ):
-        completion = find_completion(query, prompt)
-        if completion is None:
-            raise InvalidRequestError(
-                f"'query.{place}' does not contain its prompt 'prompts.{place}'", status=422
-            )
-        try:
-            work.append(_read_sample(label, completion).read(served))
-        except UsageError as error:
-            raise name_sample(error, f"labels.{place}") from error
-    return work
+def _list_reads(
+    request: RewardRequest, served: Mapping[str, ServedBenchmark]
+) -> Iterator[Callable[[], Work]]:
+    for place in range(len(request.query)):
+        yield functools.partial(_read, request, place, served)
+
+
+def _read(request: RewardRequest, place: int, served: Mapping[str, ServedBenchmark]) -> Work:
+    completion = find_completion(request.query[place], request.prompts[place])
+    if completion is None:
+        raise InvalidRequestError(
+            f"'query.{place}' does not contain its prompt 'prompts.{place}'", status=422
+        )
+    try:
+        return _read_sample(request.labels[place], completion).read(served)
+    except UsageError as error:
+        raise name_sample(error, f"labels.{place}") from error
 
 
 def _require_small_labels(labels: Sequence[str | dict[str, JsonValue]]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +37,10 @@ KEPT_BYTES = 1 << 20
 _MOST_OUTPUT_BYTES = 8 << 20
 # Clients wait for the sum of both timeouts and at least two seconds more. The reply must arrive before.
 _REPLY_SECONDS = 1.0
+# The files of a request, and those that it fetches.
+MOST_FILES = 1024
+# The files of one reply together. The untrusted program decides how large each one is.
+MOST_FETCHED_BYTES = 32 << 20
 DEFAULT_MEMORY_MB = 1024
 MOST_MEMORY_MB = 8192
 _TRIES = 2
@@ -63,10 +68,11 @@ class RunCodeRequest(BaseModel):
     """The wall time of the program, in seconds."""
     memory_limit_MB: int = Field(default=-1, le=MOST_MEMORY_MB)
     """The memory of the sandbox in MiB, -1 for 1024. A smaller limit than 64 means 64."""
-    files: dict[str, str | None] = {}
+    files: dict[str, str | None] = Field(default={}, max_length=MOST_FILES)
     """Files in the program's folder: content in base64 by path."""
-    fetch_files: list[str] = []
-    """The paths of files to return after the run. Those that are not there are left out."""
+    fetch_files: list[str] = Field(default=[], max_length=MOST_FILES)
+    """The paths of files to return after the run. Those that are not there are left out. So are those that do
+    not fit into 32 MiB together with the files before them."""
 
 
 class CommandRunResult(BaseModel):
@@ -197,7 +203,6 @@ class ProgramRun:
         """Run a program with its files in a new sandbox, which ends with it."""
         request, command = self.request, _COMMANDS[self.request.language]
         settings = SandboxSettings("python", _choose_limits(request))
-        fetched: dict[str, str] = {}
         async with pool.lease(settings, seconds=2 * request.run_timeout + 60.0, working=True) as sandbox:
             files = {**self.files, command[-1]: request.code.encode("utf-8", "surrogatepass")}
             for path, content in files.items():
@@ -205,10 +210,7 @@ class ProgramRun:
             result = await sandbox.exec(
                 command, stdin=request.stdin or "", timeout=request.run_timeout, keep_bytes=2 * KEPT_BYTES
             )
-            for path in request.fetch_files:
-                found = await _fetch(sandbox, path)
-                if found is not None:
-                    fetched[path] = base64.b64encode(found).decode()
+            fetched = await _fetch_all(sandbox, request.fetch_files)
         response = _describe(
             limit=result.limit,
             exit_code=result.exit_code,
@@ -219,11 +221,18 @@ class ProgramRun:
         return response.model_copy(update={"files": fetched})
 
 
-async def _fetch(sandbox: Sandbox, path: str) -> bytes | None:
-    try:
-        return await sandbox.read_file(path)
-    except UsageError:  # no regular file that the program's user can read
-        return None
+async def _fetch_all(sandbox: Sandbox, paths: Sequence[str]) -> dict[str, str]:
+    """Return the content of files in base64, as far as they are there and fit into a reply."""
+    fetched: dict[str, str] = {}
+    rest = MOST_FETCHED_BYTES
+    for path in dict.fromkeys(paths):
+        try:
+            content = await sandbox.read_file(path, limit=rest)
+        except UsageError:  # too large, or no regular file that the program's user can read
+            continue
+        rest -= len(content)
+        fetched[path] = base64.b64encode(content).decode()
+    return fetched
 
 
 def _choose_limits(request: RunCodeRequest) -> Limits:

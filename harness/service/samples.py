@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,9 @@ from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
 # `submission` is the text that a grader gets, after every rule that takes it out of a reply.
 SUBMISSION = "submission"
 SAMPLE_FIELDS = (*FIELDS, SUBMISSION)
+# The source in the hidden tests of one sample. Python's parser needs a few tenths of a second for the worst
+# source of this size, in which no other client is served.
+MOST_SOURCE_BYTES = 64 * 1024
 # A program that began in time is graded to its end, because it must not gain from being slow.
 FINISH_SECONDS = 1.5
 
@@ -122,6 +125,7 @@ def read_work(
         raise unknown_name("field", field, SAMPLE_FIELDS)
     submission = Submission(text, agent_output=text) if field == SUBMISSION else None
     if not isinstance(judge, TaskName):
+        _require_small_source(judge)
         built = judge.build()
         return Work(built, submission or read_submission(built, field, text))
     if judge.benchmark not in served:
@@ -137,6 +141,38 @@ def read_work(
     require_text_grading(target)
     submission = submission or benchmark.submission(tasks[judge.task_id], field, text)
     return Work(target, submission, benchmark)
+
+
+def _require_small_source(suite: HiddenSuite) -> None:
+    """Raise UsageError for hidden tests with more source than the service parses."""
+    match suite:
+        case AssertSuite():
+            sources = [suite.setup, suite.solution or "", *suite.tests]
+        case _:
+            sources = [suite.preamble]
+    size = sum(len(source.encode("utf-8", "surrogatepass")) for source in sources)
+    if size > MOST_SOURCE_BYTES:
+        raise UsageError(
+            f"the source of the tests has {size:,} bytes, and the service takes {MOST_SOURCE_BYTES:,}",
+            hint="test by calls, whose arguments and results are data, or grade on your own machine",
+        )
+
+
+async def read_in_turn(call: Call, reads: Iterable[Callable[[], Work]], deadline: Deadline) -> list[Work]:
+    """Return the work of each sample.
+
+    Clients take turns after each sample, so that a large batch delays no other client. Raises what `reads`
+    raise, and BusyError.
+    """
+    work = []
+    for read in reads:
+        if deadline.wait_seconds <= 0:
+            raise BusyError(
+                "the time of the request was over before all samples were read", retry_seconds=1.0
+            )
+        async with call.service.parsing.enter(call.client, wait_seconds=deadline.wait_seconds):
+            work.append(await asyncio.to_thread(read))
+    return work
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from harness.errors import UsageError
 from harness.sandbox.streaming import OutputChunk, OutputStream
+from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError, ServiceError, encode_error
 from harness.service.operations import Call, StreamedReply
 from harness.service.sandbox_models import (
@@ -92,7 +93,7 @@ async def _read_soon(output: OutputStream) -> OutputChunk | None:
 
 
 def _write_event(name: str, data: BaseModel) -> bytes:
-    return f"event: {name}\ndata: {data.model_dump_json()}\n\n".encode()
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), encode_reply(data))
 
 
 def _write_error(error: ServiceError) -> bytes:

@@ -35,11 +35,11 @@ async def read_file(_request: None, call: Call) -> StreamedReply:
         session = await stack.enter_async_context(sessions.use(call.path["id"]))
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
-                await stack.enter_async_context(sessions.file_replies)
+                await stack.enter_async_context(sessions.send_file(call.client))
         except TimeoutError:
             raise BusyError(
-                f"{limits.file_replies} other files are sent to clients, and none ended within "
-                f"{_WAIT_SECONDS:g} s",
+                f"a client may be sent {limits.client_file_replies} files at once, and all clients "
+                f"{limits.file_replies}; none ended within {_WAIT_SECONDS:g} s",
                 retry_seconds=1.0,
             ) from None
         try:

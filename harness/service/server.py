@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from harness.errors import UsageError
+from harness.service.connections import MOST_CONNECTIONS, BoundedConnection, BoundedWebSocket
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
 _BACKLOG = 2048
-_MOST_CONNECTIONS = 4096
 _KEEP_ALIVE_SECONDS = 30
 _POLL_SECONDS = 0.005
 _HINTS = {
@@ -57,13 +57,15 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
         name, number = listener.getsockname()[:2]
         config = uvicorn.Config(
             app,
+            http=BoundedConnection,
+            ws=BoundedWebSocket,
             log_config=None,
             access_log=False,
             # A client could name another address in a header, and so take the shares of many clients.
             proxy_headers=False,
             server_header=False,
             backlog=_BACKLOG,
-            limit_concurrency=_MOST_CONNECTIONS,
+            limit_concurrency=MOST_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
             lifespan="off",

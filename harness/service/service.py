@@ -14,6 +14,7 @@ from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxPool
 from harness.sandbox.reaper import remove_orphans
+from harness.service.body import Bodies
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
 from harness.service.samples import ServedBenchmark, index_benchmarks
@@ -44,6 +45,10 @@ class Service:
     benchmarks: Mapping[str, ServedBenchmark]
     # The sandboxes that clients hold from one request to the next.
     sessions: SandboxSessions
+    # Read the bodies of requests.
+    bodies: Bodies
+    # The turns to parse what clients send, because Python's parser keeps all other work from going on.
+    parsing: FairQueue
     # The label of all of its containers.
     run_id: str
     # Set once the service takes no new requests.
@@ -147,7 +152,18 @@ async def open_service(
             SandboxSessions(workplace.pool, settings.limits, metrics.faults.inc)
         )
         service = Service(
-            settings, opened, facts, workplace.pool, queue, metrics, workers, benchmarks, sessions, run_id
+            settings,
+            opened,
+            facts,
+            workplace.pool,
+            queue,
+            metrics,
+            workers,
+            benchmarks,
+            sessions,
+            Bodies(settings.limits),
+            FairQueue(1, most=settings.limits.queued),
+            run_id,
         )
         metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
         metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)

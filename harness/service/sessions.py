@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Self
+from weakref import WeakValueDictionary
 
 from harness.environments import environment_spec, list_folders
 from harness.errors import HarnessError, SandboxError, unknown_name
@@ -28,7 +29,7 @@ from harness.service.errors import (
     explain,
 )
 from harness.service.sandbox_models import CreateSandboxRequest, SandboxInfo
-from harness.service.session_budget import SessionBudget
+from harness.service.session_budget import SessionBudget, read_most_processes
 from harness.service.settings import ServiceLimits
 from harness.shield import complete
 
@@ -146,9 +147,11 @@ class SandboxSessions:
     def __init__(
         self, pool: SandboxPool, limits: ServiceLimits, on_fault: Callable[[], None] = lambda: None
     ) -> None:
-        self.budget = SessionBudget(limits, pool.memory_mb)
+        self.budget = SessionBudget(limits, pool.memory_mb, read_most_processes())
         # A reply holds its file in memory until the client has taken it.
-        self.file_replies = asyncio.Semaphore(limits.file_replies)
+        self._file_replies = asyncio.Semaphore(limits.file_replies)
+        # Each client waits in a line of its own first, so that one that reads slowly delays no other.
+        self._client_replies: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._pool = pool
         self._limits = limits
         self._on_fault = on_fault
@@ -187,7 +190,7 @@ class SandboxSessions:
                 f"{request.deadline_seconds:g}",
                 status=422,
             )
-        self.budget.require_room(client, request.limits.memory_mb)
+        self.budget.require_room(client, request.limits.memory_mb, request.limits.processes)
 
     async def open(self, client: str, request: CreateSandboxRequest) -> SandboxSession:
         """Open a sandbox and return it, within `wait_seconds` of the request.
@@ -234,7 +237,8 @@ class SandboxSessions:
         request = session.request
         settings = SandboxSettings(request.image, request.limits.build(), terminals=request.terminals)
         try:
-            with self.budget.hold(session.client, request.limits.memory_mb):
+            wanted = request.limits
+            with self.budget.hold(session.client, wanted.memory_mb, wanted.processes):
                 async with self._pool.lease(settings, seconds=request.deadline_seconds) as sandbox:
                     # From now on a loss of the sandbox is the fault of the programs in it.
                     sandbox.agent_acted = True
@@ -266,6 +270,13 @@ class SandboxSessions:
                 f"there is no sandbox {session_id[:80]!r}", code="unknown_sandbox", status=404
             )
         return session
+
+    @contextlib.asynccontextmanager
+    async def send_file(self, client: str) -> AsyncIterator[None]:
+        """Hold a place for a file on its way to a client. Waits for one."""
+        places = asyncio.Semaphore(self._limits.client_file_replies)
+        async with self._client_replies.setdefault(client, places), self._file_replies:
+            yield
 
     def list_sessions(self, client: str) -> list[SandboxSession]:
         """Return the live sandboxes that a client has opened, the oldest first."""

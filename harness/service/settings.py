@@ -19,6 +19,8 @@ class ServiceLimits:
     message_bytes: int = MIB
     # The bodies of all requests under way, parsed values included.
     all_bodies_bytes: int = 256 * MIB
+    # The share of `all_bodies_bytes` that one client may have.
+    client_bodies_share: float = 0.5
     # The time within which a client must have sent its body.
     body_seconds: float = 60.0
     # The samples of one request.
@@ -34,12 +36,18 @@ class ServiceLimits:
     client_sessions: int = 32
     # The share of the memory for sandboxes that those may have. The rest stays free for verdicts.
     session_memory_share: float = 0.5
+    # The share of the processes of the machine that those may have.
+    session_processes_share: float = 0.5
+    # The share of that memory, and of those processes, that one client may have.
+    client_memory_share: float = 0.5
     # The longest time that one of those may live.
     session_seconds: float = 86_400.0
     # The commands, file transfers and terminals that are under way in one of those.
     session_requests: int = 16
     # The files that are sent to clients at once, each of at most `body_bytes`.
     file_replies: int = 8
+    # Those of one client, so that a client that reads slowly delays no other.
+    client_file_replies: int = 4
     # The time that requests under way get after SIGTERM.
     drain_seconds: float = 30.0
 

@@ -154,8 +154,9 @@ async def test_a_seed_names_the_same_task_again(served: Served) -> None:
         ("reset", {"benchmark": "mbpp", "task_id": "unknown"}, "VALIDATION_ERROR"),
         ("step", {"tool": "bash", "reply": "both"}, "VALIDATION_ERROR"),
         ("dance", {}, "UNKNOWN_TYPE"),
+        ("reset", {"benchmark": "mbpp", "task_id": "\ud800"}, "VALIDATION_ERROR"),
     ],
-    ids=["no episode", "benchmark", "which benchmark", "task", "two actions", "type"],
+    ids=["no episode", "benchmark", "which benchmark", "task", "two actions", "type", "half of a pair"],
 )
 async def test_a_wrong_message_is_an_error_and_the_conversation_goes_on(
     served: Served, kind: str, data: dict[str, Any], code: str

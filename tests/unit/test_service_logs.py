@@ -42,6 +42,13 @@ def test_the_token_is_never_in_the_log(capfd: pytest.CaptureFixture[str]) -> Non
     assert text.count("[token]") >= 3
 
 
+def test_the_escaped_token_of_a_url_is_not_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    escaped = "".join(f"%{ord(each):02X}" if each in "-ae" else each for each in SECRET)
+    with log_as_json(0, secret=SECRET):
+        logging.getLogger("some.library").warning("GET /%s/ws and /%s/ws", escaped, escaped.lower())
+    assert capfd.readouterr().err.count("/[token]/ws") == 2
+
+
 def test_control_characters_of_a_client_are_escaped(capfd: pytest.CaptureFixture[str]) -> None:
     with log_as_json(0, secret=SECRET):
         logging.getLogger("harness.service.test").warning("\x1b[2J\u202e")

@@ -38,6 +38,11 @@ class Line:
         await self.tasks[name]
         await let_all_run()
 
+    async def wait_for(self, name: str) -> None:
+        """Wait until a request has begun. The time limit of the test ends a wait in vain."""
+        while name not in self.begun:  # noqa: ASYNC110  because the queue has no event to wait for
+            await asyncio.sleep(0.001)
+
     async def end_all(self) -> None:
         """End the requests in the order in which they begin."""
         for place in range(len(self.tasks)):
@@ -180,7 +185,7 @@ async def test_the_estimate_grows_with_the_time_of_requests() -> None:
         async with queue.enter("a", wait_seconds=60.0):
             now += 2.0
     async with queue.enter("a", wait_seconds=60.0):
-        assert queue.estimate_wait("b") == pytest.approx(2.0, rel=0.01)
+        assert queue.estimate_wait("a") == pytest.approx(2.0, rel=0.01)
 
 
 async def test_the_estimate_counts_work_that_takes_longer_than_before() -> None:
@@ -188,7 +193,7 @@ async def test_the_estimate_counts_work_that_takes_longer_than_before() -> None:
     queue = FairQueue(1, most=10, clock=lambda: now)
     async with queue.enter("a", wait_seconds=60.0):
         now += 3.0
-        assert queue.estimate_wait("b") == pytest.approx(3.0)
+        assert queue.estimate_wait("a") == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(("refuse_early", "refused"), [(True, True), (False, False)])
@@ -310,3 +315,37 @@ async def test_another_client_waits_for_one_request_of_a_batch() -> None:
             await line.send(f"a-{number}")
         # One works, and one of the waiting ones may be served first.
         assert line.queue.estimate_wait("b") == pytest.approx(2 * FIRST_SECONDS)
+
+
+async def test_a_client_whose_requests_take_long_does_not_keep_another_client_out() -> None:
+    line = Line(FairQueue(2, most=10, late_seconds=0.001))
+    for name in ("a-0", "a-1", "a-2", "b-0", "b-1"):
+        await line.send(name)
+    await line.wait_for("b-0")
+    assert line.begun == ["a-0", "a-1", "b-0"]
+    await line.end("b-0")
+    # The place more is free again, and the client has no work again.
+    await line.wait_for("b-1")
+    await line.end_all()
+    assert (line.queue.working, line.queue.waiting) == (0, 0)
+
+
+async def test_a_client_without_work_waits_for_no_program_of_another_client() -> None:
+    now = 0.0
+    queue = FairQueue(1, most=10, late_seconds=1.0, clock=lambda: now)
+    async with queue.enter("a", wait_seconds=60.0):
+        now += 500.0
+        assert queue.estimate_wait("b") == pytest.approx(1.0)
+        assert queue.estimate_wait("a") == pytest.approx(500.0)
+
+
+async def test_a_queue_without_machines_begins_no_late_request() -> None:
+    line = Line(FairQueue(1, most=10, late_seconds=0.001))
+    await line.send("a-0")
+    await line.send("b-0")
+    line.queue.resize(0)
+    await line.end("a-0")
+    await asyncio.sleep(0.01)
+    assert line.begun == ["a-0"]
+    line.queue.resize(1)
+    await line.end("b-0")

@@ -90,10 +90,12 @@ async def open_workplace(
         wait_seconds: the time for which a grading waits for a lost engine.
         on_fault: is called for each fault of the infrastructure in a grading.
     """
+    # The queue has one place more for a client without work.
+    places = max_concurrent + 1
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(lambda: complete(asyncio.to_thread(remove_run, backend, run_id)))
         pool = await stack.enter_async_context(
-            SandboxPool(backend, images=images, runtime=runtime, run_id=run_id, gate_places=max_concurrent)
+            SandboxPool(backend, images=images, runtime=runtime, run_id=run_id, gate_places=places)
         )
         grader = Grader(
             pool,
@@ -101,7 +103,7 @@ async def open_workplace(
             isolation="run",
             timeout_seconds=None,
             limits=None,
-            max_concurrent=max_concurrent,
+            max_concurrent=places,
             wait_seconds=wait_seconds,
             on_fault=on_fault,
         )

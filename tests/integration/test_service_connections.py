@@ -1,0 +1,234 @@
+"""The bounds on connections: heads, connections without a request, replies that nobody reads, WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+from service_fixtures import TOKEN, Served, serve
+
+from harness.service import connections
+
+OTHER = "127.0.0.2"
+MIB = 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    served: Served, source: str = "127.0.0.1"
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    url = urlsplit(served.url)
+    # The reader keeps little, so that a test decides how much of a reply is taken.
+    reader, writer = await asyncio.open_connection(
+        url.hostname, url.port, local_addr=(source, 0), limit=64 * 1024
+    )
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def send_until_closed(writer: asyncio.StreamWriter, piece: bytes, most: int) -> int:
+    """Return how many bytes the service took before it closed the connection."""
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < most:
+            writer.write(piece)
+            await writer.drain()
+            sent += len(piece)
+    return sent
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes until the service closes the connection."""
+    received = b""
+    with contextlib.suppress(OSError):
+        while part := await reader.read(65536):
+            received += part
+    return received
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"GET /", b"a" * 100_000),
+        (b"GET / HTTP/1.1\r\n", b"x-name: value\r\n" * 7000),
+        (b"GET / HTTP/1.1\r\nx-name: ", b"a" * 100_000),
+        (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n", b"x-name: value\r\n" * 7000),
+        (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;a=", b"a" * 100_000),
+    ],
+    ids=["path", "headers", "header", "trailers", "chunk"],
+)
+async def test_a_head_without_end_is_not_kept(start: bytes, piece: bytes) -> None:
+    async with serve() as served, connect(served) as (_, writer):
+        writer.write(start)
+        assert await send_until_closed(writer, piece, 64 * MIB) < 64 * MIB
+
+
+async def test_a_head_that_is_too_large_is_refused_with_a_status() -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nx-name: " + b"a" * (connections.HEAD_BYTES + 1))
+        assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_body_may_be_larger_than_a_head() -> None:
+    async with serve() as served:
+        code = "#" * (2 * connections.HEAD_BYTES) + "\nprint(1)"
+
+        async def send_in_small_pieces() -> AsyncIterator[bytes]:
+            body = json.dumps({"language": "python", "code": code}).encode()
+            for start in range(0, len(body), 100):
+                yield body[start : start + 100]
+
+        response = await served.http.post("/run_code", content=send_in_small_pieces())
+        assert response.json()["run_result"]["stdout"] == "1\n"
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /health HTTP/1.1\r\n"], ids=["nothing", "half a head"])
+async def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(start)
+        assert await read_all(reader) == b""
+
+
+async def test_a_body_behind_a_reply_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(b"GET /health HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        sending = asyncio.create_task(send_slowly(writer))
+        await read_all(reader)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+async def send_slowly(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"x")
+        await asyncio.sleep(0.02)
+
+
+async def test_a_client_cannot_take_the_connections_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CLIENT_CONNECTIONS", 2)
+    async with serve() as served, connect(served) as (first, one), connect(served) as (second, two):
+        for reader, writer in ((first, one), (second, two)):
+            writer.write(b"GET /health HTTP/1.1\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        async with connect(served) as (reader, _):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 429 ")
+        async with connect(served, OTHER) as (reader, writer):
+            writer.write(b"GET /health HTTP/1.1\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_requests_that_wait_on_one_connection_are_bounded() -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        body = json.dumps({"code": "import time; time.sleep(60)", "language": "python"}).encode()
+        head = f"POST /{TOKEN}/run_code HTTP/1.1\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        writer.write(head + body + b"GET /health HTTP/1.1\r\n\r\n" * 100)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 429 ")
+
+
+async def test_a_reply_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALLED_SECONDS", 0.3)
+    async with serve() as served, connect(served) as (_, writer):
+        opened = await served.post("/v1/sandboxes")
+        path = f"/v1/sandboxes/{opened.json()['id']}"
+        await served.http.put(f"{path}/files/large", content=bytes(30 * MIB))
+        writer.write(f"GET /{TOKEN}{path}/files/large HTTP/1.1\r\n\r\n".encode())
+        await wait_until(served, path, busy=1)
+        await wait_until(served, path, busy=0)
+
+
+async def wait_until(served: Served, path: str, *, busy: int) -> None:
+    """Wait until so many requests use a sandbox. The time limit of the test ends a wait in vain."""
+    while (await served.http.get(path)).json()["busy"] != busy:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+async def test_a_client_that_takes_no_file_delays_no_other_client() -> None:
+    async with serve(file_replies=2, client_file_replies=1) as served, contextlib.AsyncExitStack() as stack:
+        opened = await served.post("/v1/sandboxes")
+        path = f"/v1/sandboxes/{opened.json()['id']}"
+        await served.http.put(f"{path}/files/large", content=bytes(30 * MIB))
+        for _ in range(3):
+            _, writer = await stack.enter_async_context(connect(served))
+            writer.write(f"GET /{TOKEN}{path}/files/large HTTP/1.1\r\n\r\n".encode())
+        await wait_until(served, path, busy=3)
+        await served.http.put(f"{path}/files/small", content=b"small")
+        reader, writer = await stack.enter_async_context(connect(served, OTHER))
+        writer.write(f"GET /{TOKEN}{path}/files/small HTTP/1.1\r\nconnection: close\r\n\r\n".encode())
+        assert b"small" in await read_all(reader)
+
+
+async def test_a_client_that_sends_no_end_of_its_bodies_delays_no_other_client() -> None:
+    async with (
+        serve(body_bytes=100_000, all_bodies_bytes=400_000) as served,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        head = f"POST /{TOKEN}/run_code HTTP/1.1\r\ncontent-length: 100000\r\n\r\n".encode()
+        refused = 0
+        for _ in range(4):
+            reader, writer = await stack.enter_async_context(connect(served))
+            writer.write(head + b'"' + b"a" * 90_000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    refused += (await reader.readline()).startswith(b"HTTP/1.1 429 ")
+        assert refused == 2
+        reader, writer = await stack.enter_async_context(connect(served, OTHER))
+        body = json.dumps({"code": "print(6 * 7)" + " " * 90_000, "language": "python"}).encode()
+        writer.write(
+            f"POST /{TOKEN}/run_code HTTP/1.1\r\nconnection: close\r\n"
+            f"content-length: {len(body)}\r\n\r\n".encode()
+        )
+        writer.write(body)
+        assert b"42" in await read_all(reader)
+
+
+async def test_an_mcp_message_must_end_in_time() -> None:
+    async with serve(body_seconds=0.3) as served, connect(served) as (reader, writer):
+        head = f"POST /{TOKEN}/mcp HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+        writer.write(head.encode() + b" ")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+
+
+def make_frame(code: int, content: bytes = b"", *, is_last: bool = True) -> bytes:
+    """Return a frame of a WebSocket from a client, of at most 125 bytes of content."""
+    return bytes([0x80 * is_last | code, 0x80 | len(content)]) + bytes(4) + content
+
+
+@pytest.mark.parametrize(
+    ("first", "frame"),
+    [
+        (b"", make_frame(9, b"p" * 125)),
+        (b"", make_frame(2)),
+        (make_frame(2, is_last=False), make_frame(0, is_last=False)),
+    ],
+    ids=["pings", "empty messages", "empty parts"],
+)
+async def test_a_flood_of_a_web_socket_ends_it(first: bytes, frame: bytes) -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        opened = await served.post("/v1/sandboxes", terminals=True)
+        writer.write(
+            f"GET /{TOKEN}/v1/sandboxes/{opened.json()['id']}/terminal HTTP/1.1\r\nupgrade: websocket\r\n"
+            "connection: upgrade\r\nsec-websocket-version: 13\r\n"
+            f"sec-websocket-key: {b64encode(os.urandom(16)).decode()}\r\n\r\n".encode()
+        )
+        assert b" 101 " in await reader.readline()
+        writer.write(first)
+        assert await send_until_closed(writer, frame * 10_000, 128 * MIB) < 128 * MIB
+
+
+async def test_a_slash_too_many_is_an_unknown_path() -> None:
+    async with serve() as served:
+        response = await served.http.get("/docs/")
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_path")

@@ -343,7 +343,8 @@ async def test_a_client_that_leaves_a_stream_pays_for_it_nevertheless(server: Mo
         await stream.close()
         await relay.transcript.has_request.wait()
     assert relay.requests[0]["cut_off"]
-    assert relay.session.metrics["output_tokens"] == 100
+    # The text so far counts. The last word may have arrived before the relay noticed the end.
+    assert relay.session.metrics["output_tokens"] in (100, 101)
 
 
 async def test_an_error_of_the_server_reaches_the_client_in_its_form(server: ModelServer) -> None:

@@ -162,7 +162,8 @@ def test_a_terminated_service_finishes_the_requests_of_its_nodes(harness: Harnes
         assert running.result().json()["status"] == "Success"
     assert code == 128 + signal.SIGTERM, errors
     entries = [json.loads(line) for line in errors.splitlines()]
-    assert {name for entry in entries for name in entry} == {"time", "level", "logger", "message"}
+    assert entries
+    assert not [entry for entry in entries if "traceback" in entry or entry["level"] == "error"]
 
 
 def test_a_client_that_leaves_frees_its_sandbox_on_the_node(harness: Harness, nodes: RayNodes) -> None:

@@ -32,6 +32,8 @@ from harness.types import AttemptRecord, Status, Summary
 _TEMPLATES = Path(__file__).with_name("templates")
 # Together with the style sheet these limits keep every page below 10 MB.
 _ATTEMPTS_BYTES = 8_000_000
+# In a longer list the browser lays out only the rows in sight. A picture of a whole page has gaps then.
+_LONG_LIST = 1000
 _TABLE_BYTES = 400_000
 
 
@@ -138,6 +140,7 @@ def generate_html(
         durations=draw_durations(figures.durations()),
         timeline=draw_timeline(figures.timeline()),
         total_attempts=f"{summary.attempts:,}",
+        is_long=summary.attempts > _LONG_LIST,
         attempts=fitting.rows,
         attempts_left_out=_describe_left_out(fitting),
         number_of_facts=count(len(facts), "fact"),

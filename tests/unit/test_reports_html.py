@@ -229,8 +229,10 @@ def test_an_empty_run_has_a_page() -> None:
     assert "no tasks" in Page(render({}, Summary(0, 0, 0, 0.0, {}, {}, {}), [])).text
 
 
-def test_rows_out_of_sight_are_not_laid_out() -> None:
-    assert "content-visibility: auto" in render()
+def test_rows_out_of_sight_of_a_long_list_alone_are_not_laid_out() -> None:
+    assert ".list.long > details { content-visibility: auto" in render()
+    for attempts, name in ((1000, "list"), (1001, "list long")):
+        assert f'<div class="{name}">' in render(summary=replace(SUMMARY, attempts=attempts))
 
 
 def synthetic(number: int, **changes: Any) -> Iterator[AttemptRecord]:

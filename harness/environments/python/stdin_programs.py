@@ -37,6 +37,8 @@ MAX_OUTPUT_BYTES = 256 << 20
 WALL_SHARE = 2.0
 PATIENCE = 5.0
 KEPT_STDERR = 400
+# A thread for outputs of this size would take longer to start than their comparison.
+_SMALL_BYTES = 4096
 
 
 class Compatibility(StrEnum):
@@ -105,7 +107,7 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
     if len(program) > MAX_PROGRAM_BYTES:
         evidence = f"the program has {len(program):,} bytes; the limit is {MAX_PROGRAM_BYTES:,}"
         return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
-    tests = await asyncio.to_thread(target.load)
+    tests = target.tests if isinstance(target.tests, tuple) else await asyncio.to_thread(target.load)
     by_verdict = target.strict_compat is Compatibility.VERDICT
     try:
         outcome = await _run_and_compare(sandbox, target, program, tests, "mocked" if by_verdict else "real")
@@ -151,14 +153,21 @@ async def _run_and_compare(
             stdin=stdin,
         )
         if len(outcome.statuses) < target.shown:
-            outcome = await asyncio.to_thread(_add_runs, outcome, runs, batch)
+            outcome = await _compare(outcome, runs, batch)
             if outcome.evidence is not None:
                 return outcome
         else:
             hidden += runs
         if len(runs) < len(batch) or not runs[-1].succeeded or _bytes_of(hidden) > MAX_OUTPUT_BYTES:
             break
-    return await asyncio.to_thread(_add_runs, outcome, hidden, tests[len(outcome.statuses) :])
+    return await _compare(outcome, hidden, tests[len(outcome.statuses) :])
+
+
+async def _compare(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Outcome:
+    """Return the results with those of these runs added, from a thread if they are large."""
+    if _bytes_of(runs) + sum(len(test.output) for test in tests[: len(runs)]) <= _SMALL_BYTES:
+        return _add_runs(outcome, runs, tests)
+    return await asyncio.to_thread(_add_runs, outcome, runs, tests)
 
 
 def _add_runs(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Outcome:

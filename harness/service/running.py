@@ -25,7 +25,9 @@ _LOGGER = get_logger(__name__)
 
 def list_operations() -> tuple[Operation, ...]:
     """Return all operations of the service. To add some, import their file here and list them."""
-    from harness.service import benchmark_list, grade, rewards, run_code, sandboxes, status
+    from harness.service import status
+    from harness.service.sandboxes import endpoints as sandboxes
+    from harness.service.verdicts import benchmark_list, grade, rewards, run_code
 
     return (
         *benchmark_list.OPERATIONS,
@@ -40,13 +42,14 @@ def list_operations() -> tuple[Operation, ...]:
 @contextlib.asynccontextmanager
 async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
     """Yield the routes that are no operations: those of WebSockets and of the Model Context Protocol."""
-    from harness.service import openenv, sandbox_terminal
-    from harness.service.mcp_endpoints import open_mcp_endpoints
+    from harness.service.mcp.endpoints import open_mcp_endpoints
+    from harness.service.openenv import endpoint as openenv
+    from harness.service.sandboxes import terminal
     from harness.service.web_sockets import make_socket_route
 
     async with open_mcp_endpoints(service) as mcp:
         yield [
-            make_socket_route(sandbox_terminal.PATH, "terminal", service, sandbox_terminal.serve_terminal),
+            make_socket_route(terminal.PATH, "terminal", service, terminal.serve_terminal),
             make_socket_route(openenv.PATH, "openenv", service, openenv.serve_openenv),
             *mcp.list_routes(),
         ]

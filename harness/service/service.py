@@ -17,9 +17,9 @@ from harness.sandbox.reaper import remove_orphans
 from harness.service.body import Bodies
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
-from harness.service.samples import ServedBenchmark, index_benchmarks
-from harness.service.sessions import SandboxSessions
+from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
+from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
 from harness.service.workers.base import Workers, open_workplace
 from harness.service.workers.local import LocalWorkers
 from harness.service.workers.ray_workers import open_ray_workers

@@ -14,7 +14,7 @@ from service_fixtures import Served, serve
 
 from harness import load_benchmark
 from harness.evaluation import faults
-from harness.service import rewards
+from harness.service.verdicts import rewards
 
 MBPP = load_benchmark("mbpp", data="bundled")
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from service_fixtures import serve
 
-from harness.service import run_code
-from harness.service.samples import MOST_SOURCE_BYTES
+from harness.service.verdicts import run_code
+from harness.service.verdicts.samples import MOST_SOURCE_BYTES
 
 CALLS = {"kind": "calls", "function": "add", "tests": [{"arguments": [1, 2], "result": 3}]}
 ADD = "def add(a, b): return a + b"

@@ -12,10 +12,10 @@ from harness.errors import UsageError
 from harness.sandbox.failures import raise_refusal
 from harness.service.body import read_json
 from harness.service.errors import InvalidRequestError
-from harness.service.grade import GradeRequest
-from harness.service.samples import TaskName, name_sample, read_work
-from harness.service.sandbox_models import CreateSandboxRequest
+from harness.service.sandboxes.models import CreateSandboxRequest
 from harness.service.server import _bind
+from harness.service.verdicts.grade import GradeRequest
+from harness.service.verdicts.samples import TaskName, name_sample, read_work
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from harness import UsageError
 from harness.rl.samples import RewardSample, make_sample
 from harness.rl.trl import VerdictReward, read_completion
-from harness.service.rewards import find_completion
+from harness.service.verdicts.rewards import find_completion
 
 TESTS = {"kind": "asserts", "tests": ["assert f() == 1"]}
 

@@ -32,8 +32,8 @@ from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxSettings
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.operations import Call
-from harness.service.samples import Deadline, Work, grade_work
 from harness.service.service import Service
+from harness.service.verdicts.samples import Deadline, Work, grade_work
 from harness.types import Phase, Status, Submission, Task, Verdict
 
 # The time for which an episode may live, and the time that its start may wait.

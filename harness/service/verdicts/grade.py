@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
-from harness.service.benchmark_list import require_revisions
 from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
-from harness.service.samples import (
+from harness.service.verdicts.benchmark_list import require_revisions
+from harness.service.verdicts.samples import (
     SAMPLE_FIELDS,
     Deadline,
     ServedBenchmark,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from harness.logger import get_logger
 from harness.service.operations import Call, Operation
-from harness.service.sandbox_commands import run_command
-from harness.service.sandbox_files import read_file, write_file
-from harness.service.sandbox_models import (
+from harness.service.sandboxes.commands import run_command
+from harness.service.sandboxes.files import read_file, write_file
+from harness.service.sandboxes.models import (
     CreateSandboxRequest,
     ExecReply,
     ExecRequest,
     SandboxInfo,
     SandboxList,
 )
+from harness.service.sandboxes.sessions import SandboxSession
 from harness.service.service import Service
-from harness.service.sessions import SandboxSession
 
 _LOGGER = get_logger(__name__)
 _ONE = "/v1/sandboxes/{id}"

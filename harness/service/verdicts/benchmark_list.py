@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from harness.errors import quote_value
 from harness.service.errors import ServiceError
 from harness.service.operations import Call, Operation
-from harness.service.samples import SAMPLE_FIELDS, ServedBenchmark
 from harness.service.service import Service
+from harness.service.verdicts.samples import SAMPLE_FIELDS, ServedBenchmark
 from harness.version import __version__
 
 

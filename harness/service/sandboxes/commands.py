@@ -17,7 +17,7 @@ from harness.sandbox.streaming import OutputChunk, OutputStream
 from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError, ServiceError, encode_error
 from harness.service.operations import Call, StreamedReply
-from harness.service.sandbox_models import (
+from harness.service.sandboxes.models import (
     Encoding,
     ExecChunk,
     ExecReply,

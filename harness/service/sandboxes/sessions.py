@@ -28,8 +28,8 @@ from harness.service.errors import (
     ShareUsedError,
     explain,
 )
-from harness.service.sandbox_models import CreateSandboxRequest, SandboxInfo
-from harness.service.session_budget import SessionBudget, read_most_processes
+from harness.service.sandboxes.budget import SessionBudget, read_most_processes
+from harness.service.sandboxes.models import CreateSandboxRequest, SandboxInfo
 from harness.service.settings import ServiceLimits
 from harness.shield import complete
 

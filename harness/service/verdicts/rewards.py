@@ -21,9 +21,10 @@ from harness.errors import UsageError, describe_first_error
 from harness.inputs.json_size import ValueCounter
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError
-from harness.service.grade import GradeSample
 from harness.service.operations import Call, Operation
-from harness.service.samples import (
+from harness.service.settings import MIB
+from harness.service.verdicts.grade import GradeSample
+from harness.service.verdicts.samples import (
     Deadline,
     ServedBenchmark,
     Work,
@@ -32,7 +33,6 @@ from harness.service.samples import (
     read_in_turn,
     require_room,
 )
-from harness.service.settings import MIB
 from harness.types import Status, Verdict
 
 # The client gives up after 180 seconds, and tries four times more.

@@ -23,8 +23,8 @@ from harness.errors import HarnessError, UsageError, describe_first_error, unkno
 from harness.logger import get_logger
 from harness.service.body import read_json
 from harness.service.encoding import encode_reply
-from harness.service.episodes import Action, Episode, StepResult, open_episode
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
+from harness.service.openenv.episodes import Action, Episode, StepResult, open_episode
 from harness.service.service import Service
 from harness.types import Task
 

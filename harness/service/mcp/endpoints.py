@@ -26,12 +26,12 @@ from harness.service.errors import (
     encode_error,
     list_headers,
 )
-from harness.service.mcp_sessions import McpSessions, watch_session_id
-from harness.service.sandbox_models import CreateSandboxRequest
-from harness.service.sandbox_tools import TOOLS, call_tool
-from harness.service.sandboxes import open_session
+from harness.service.mcp.sessions import McpSessions, watch_session_id
+from harness.service.sandboxes.endpoints import open_session
+from harness.service.sandboxes.models import CreateSandboxRequest
+from harness.service.sandboxes.sessions import SandboxSession
+from harness.service.sandboxes.tools import TOOLS, call_tool
 from harness.service.service import Service
-from harness.service.sessions import SandboxSession
 from harness.version import __version__
 
 if TYPE_CHECKING:

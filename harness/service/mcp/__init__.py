@@ -1,0 +1,1 @@
+"""MCP endpoints, whose sessions hold a sandbox each."""

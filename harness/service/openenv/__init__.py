@@ -1,0 +1,1 @@
+"""The protocol of OpenEnv over the tasks of a benchmark."""

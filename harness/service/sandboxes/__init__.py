@@ -1,0 +1,1 @@
+"""Sandboxes that clients hold: commands, files, terminals, and the sessions that keep them."""

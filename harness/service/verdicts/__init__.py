@@ -1,0 +1,1 @@
+"""Verdicts and results on programs: batches, rewards, and the API of SandboxFusion."""

@@ -85,6 +85,8 @@ class OutputStream:
     def begin(self, exchange: Exchange) -> None:
         """Take the exchange with the guest, before its first piece."""
         self._exchange = exchange
+        if self._is_left:
+            exchange.send({"verb": "kill"})
 
     def receive(self, exchange: Exchange, header: dict[str, Any], data: bytes) -> None:
         """Keep a piece until the caller takes it. Raises FrameError for one that breaks the protocol."""

@@ -150,7 +150,8 @@ async def test_leaving_a_stream_before_any_output_ends_the_command(sandbox: Sand
     async with sandbox.stream(["sleep", "600"]) as stream:
         pass
     listed = await sandbox.exec(["python3", "-c", OTHERS])
-    assert (str(listed.stdout), stream.result.exit_code) == ("", -9)
+    result = stream.result
+    assert (str(listed.stdout), result.exit_code, result.limit) == ("", -9, None)
 
 
 async def test_an_error_of_the_block_ends_the_command_and_is_raised(sandbox: Sandbox) -> None:

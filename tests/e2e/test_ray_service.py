@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import json
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +19,9 @@ from e2e.command_line import Harness, wait_until
 from e2e.served_process import ServedProcess, start_service
 from effort import THOROUGH
 from ray_nodes import RayNodes, find_ray_obstacle
+
+from harness.evaluation.executors.ray_cluster import connect_ray
+from harness.evaluation.executors.ray_nodes import NodeLost, RayNode
 
 KILLS = 5 if THOROUGH else 1
 # Enough that a node is killed while both nodes work.
@@ -139,6 +143,39 @@ def test_a_node_works_again_once_its_engine_is_back(harness: Harness, nodes: Ray
         finally:
             nodes.engines[0].start()
         wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=120)
+
+
+async def test_work_that_a_node_cancels_at_its_end_is_lost_and_no_defect(nodes: RayNodes) -> None:
+    class Actor:
+        def __init__(self) -> None:
+            self.tasks: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue()
+
+        async def perform(self, _item: None) -> None:
+            self.tasks.put_nowait(asyncio.current_task())
+            await asyncio.Event().wait()
+
+        async def stream(self, item: None) -> AsyncIterator[None]:
+            yield None
+            await self.perform(item)
+
+        async def close(self) -> None:
+            task = await self.tasks.get()
+            assert task is not None
+            task.cancel()
+
+    async def iterate() -> None:
+        async for _result in node.stream("stream", None):
+            pass
+
+    async with connect_ray(nodes.address) as ray:
+        actor = ray.remote(Actor).options(num_cpus=0).remote()
+        node = RayNode("id", "node", 1, ray, actor)
+        for work in (node.ask("perform", None), iterate()):
+            asked = asyncio.ensure_future(work)
+            await asyncio.sleep(0)
+            await actor.close.remote()
+            with pytest.raises(NodeLost):
+                await asked
 
 
 def test_a_killed_service_leaves_nothing_on_any_node(harness: Harness, nodes: RayNodes) -> None:

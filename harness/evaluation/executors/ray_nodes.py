@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -56,15 +56,12 @@ class RayNode:
         """Return what a method of the actor returns. A cancellation ends the method. Raises NodeLost."""
         reference = getattr(self._actor, method).remote(argument)
         try:
-            return await reference
+            with _catch_lost(self._ray):
+                return await reference
         except asyncio.CancelledError:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(reference)
             raise
-        except self._ray.exceptions.RayTaskError:
-            raise  # a defect, which would occur on every node
-        except self._ray.exceptions.RayError as error:
-            raise NodeLost(shorten(error)) from error
 
     async def stream(self, method: str, argument: Any) -> AsyncGenerator[Any]:
         """Yield what a method of the actor yields. Raises NodeLost."""
@@ -73,13 +70,22 @@ class RayNode:
             .options(num_returns="streaming", _generator_backpressure_num_objects=WAITING_RESULTS)
             .remote(argument)
         )
-        try:
+        with _catch_lost(self._ray):
             async for reference in stream:
                 yield await reference
-        except self._ray.exceptions.RayTaskError:
+
+
+@contextlib.contextmanager
+def _catch_lost(ray: Any) -> Iterator[None]:
+    """Raise NodeLost for an error of Ray, unless a method of the actor has raised one."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        # A node that is closed cancels its work, which Ray reports as an exception of the method too.
+        cancelled = isinstance(error, ray.exceptions.TaskCancelledError)
+        if isinstance(error, ray.exceptions.RayTaskError) and not cancelled:
             raise  # a defect, which would occur on every node
-        except self._ray.exceptions.RayError as error:
-            raise NodeLost(shorten(error)) from error
+        raise NodeLost(shorten(error)) from error
 
 
 async def find_alive_nodes(ray: Any) -> dict[str, str]:

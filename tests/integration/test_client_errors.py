@@ -81,9 +81,9 @@ async def test_another_server_is_recognized() -> None:
     assert "is not harness serve" in error.message
 
 
-async def test_a_service_without_room_is_busy_until_the_wait_is_over(served: Served) -> None:
+async def test_a_service_without_room_is_busy_until_the_wait_is_over(served: Served, remote: Remote) -> None:
     impatient = connect(f"{served.url}/{TOKEN}", wait_seconds=0)
-    async with impatient.open(limits=SMALL):
+    async with remote.open(limits=SMALL):
         error = await fail_to_open(impatient)
     assert isinstance(error, ServiceBusyError)
     assert "delete one" in error.message

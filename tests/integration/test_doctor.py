@@ -24,7 +24,7 @@ from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.limits import Limits
 from harness.sandbox.sandbox import Sandbox
-from harness.sandbox.selfcheck import canary, endings, isolation, probe, quotas, suite
+from harness.sandbox.selfcheck import canary, endings, isolation, kernel_memory, probe, quotas, suite
 from harness.sandbox.selfcheck.check import Finding
 
 TRIALS = (*suite.TRIALS, *diagnosis.FURTHER)
@@ -62,7 +62,7 @@ LARGER = {
     "output_mb": Limits(output_mb=64),
     "file_mb": Limits(file_mb=64, disk_mb=4),
     "open_files": Limits(open_files=256),
-    "deleted files": Limits(disk_mb=64),
+    "deleted files": Limits(disk_mb=256),
 }
 
 
@@ -159,7 +159,10 @@ async def test_a_missing_quota_of_cpus_never_passes(
 
 
 @pytest.mark.parametrize("name", LARGER)
-async def test_larger_limit_is_found_out(client: APIClient, name: str) -> None:
+async def test_larger_limit_is_found_out(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(kernel_memory, "HOLD_SECONDS", 2.0)
     finding = await finding_of(client, name, LARGER[name])
     assert finding.level is Level.FAIL, finding.found
 

@@ -68,8 +68,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def set_wall_seconds(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Set the wall time of a program."""
-    limits = python.SPEC.limits.model_copy(update={"wall_seconds": seconds})
+    """Set the wall time of a program, and so little memory that it is used up long before."""
+    limits = python.SPEC.limits.model_copy(update={"wall_seconds": seconds, "memory_mb": 128})
     monkeypatch.setattr(python, "SPEC", replace(python.SPEC, limits=limits))
     # Without its cache, which has the spec as it was.
     monkeypatch.setattr(environments, "_find_judge", _FIND_JUDGE)

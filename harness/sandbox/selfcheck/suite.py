@@ -74,7 +74,8 @@ TRIALS = (
     ),
     Trial(
         {"attributes": kernel_memory.attributes, "deleted files": kernel_memory.deleted_files},
-        Limits(disk_mb=4),
+        # More than others are likely to write in the moment in which the sandbox ends.
+        Limits(disk_mb=32),
         writable_root=True,
     ),
 )

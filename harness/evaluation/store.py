@@ -42,7 +42,7 @@ from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.types import AttemptRecord, Status, Transcript
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
-TRANSCRIPTS, SAMPLES = "transcripts", "samples.jsonl"
+TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
 # The version of the entries in a transcript, which its first entry states.
 TRANSCRIPT_SCHEMA_VERSION = 1
 # Room for ten thousand attempts at each of ten thousand tasks, with a few hundred bytes each.
@@ -395,11 +395,11 @@ def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]
 
 
 def _remove_temporary_files(folder: Path) -> None:
-    """Remove temporary files that a killed process left before it could move them."""
-    for name in (MANIFEST, SUMMARY, REPORT):
-        for half in folder.glob(f".{name}.*"):
-            with suppress(OSError):
-                half.unlink()
+    """Remove what a killed process left: files that it could not move, and the stages of its attempts."""
+    halves = [half for name in (MANIFEST, SUMMARY, REPORT, STAGES) for half in folder.glob(f".{name}.*")]
+    for path in (folder / STAGES, *halves):
+        with suppress(OSError):
+            path.unlink()
 
 
 def make_run_folder(output_dir: Path, benchmark: str, *, prefix: str = "") -> Path:

@@ -41,7 +41,7 @@ from harness.evaluation.store import (
     read_records_at,
 )
 from harness.evaluation.transcripts import find_transcript
-from harness.text import escape_terminal
+from harness.text import escape_terminal, quote_argument
 from harness.types import AttemptRecord, Phase, Submission, Task
 
 # The settings that decide what an agent meets. A replay takes them from the recorded run, unless it names
@@ -92,7 +92,7 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
         # The folder may be of somebody else, and the file of a benchmark runs on the host.
         raise UsageError(
             f"{folder}: is a run of a benchmark in a file, which a replay takes from no run folder",
-            hint=f"name the file if you trust it: -b {escape_terminal(config.benchmark)}",
+            hint=f"name the file if you trust it: -b {quote_argument(config.benchmark)}",
         )
     if not _names_file(chosen) and chosen not in (manifest["benchmark"], config.benchmark):
         raise UsageError(

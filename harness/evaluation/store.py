@@ -39,6 +39,7 @@ from harness.evaluation.run_lock import lock_run_folder
 from harness.evaluation.stored_results import StoredResult
 from harness.inputs.files import MAX_DATA_BYTES, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.text import quote_argument
 from harness.types import AttemptRecord, Status, Transcript
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
@@ -362,7 +363,7 @@ def transcript_name(task_id: str, attempt: int) -> str:
 
 def advise_resume(folder: Path, error: OSError) -> str:
     """Return the hint for a run folder that could not be written."""
-    return f"{_find_remedy(error)}, then run: harness run --resume {folder}"
+    return f"{_find_remedy(error)}, then run: harness run --resume {quote_argument(folder)}"
 
 
 def _find_remedy(error: OSError) -> str:

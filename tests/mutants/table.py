@@ -547,7 +547,7 @@ OTHERS = (
     ),
     (
         "harness/evaluation/recorded_run.py",
-        'if _names_file(config.benchmark) and "benchmark" not in values:',
+        'if _names_file(config.benchmark) and "benchmark" not in values and not is_own:',
         "if False:",
         f"{UNIT}/test_replay.py::test_no_code_that_a_run_folder_names_is_run",
     ),

@@ -3,16 +3,19 @@ r"""Make text from a hostile party safe to show: nothing in it moves a cursor, h
 This module is the only escaper of the host. Use `escape_terminal` for a line of a table, a message or a log,
 `escape_text` for evidence that is bounded already, and `escape_bytes` for the output of a program. All of
 them return plain text, which is not markup: hand it to `rich.text.Text` and never to a markup parser. Only
-the result of `quote_markdown` may stand in Markdown. The templates of the HTML report pass every text through
-`escape_terminal` before Jinja2 escapes it for HTML. Code that runs inside a sandbox cannot import this
-module, so the host escapes everything that it receives.
+the result of `quote_markdown` may stand in Markdown, and only that of `quote_argument` in a command that a
+user may paste. The templates of the HTML report pass every text through `escape_terminal` before Jinja2
+escapes it for HTML. Code that runs inside a sandbox cannot import this module, so the host escapes everything
+that it receives.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import shlex
 from functools import lru_cache
+from pathlib import Path
 from typing import TextIO
 
 # `str.isprintable` accepts these characters, although the eye sees nothing: joiners, fillers, variation
@@ -99,6 +102,18 @@ def quote_markdown(text: str, limit: int = 200) -> str:
     return f"`{room}{shown}{room}`"
 
 
+def quote_argument(argument: str | Path) -> str:
+    """Return a text or a path as one word of a shell's command line.
+
+    A text with an invisible character is written in the form `$'...'` of bash and zsh, so that a user sees
+    what is pasted.
+    """
+    text = str(argument)
+    if escape_text(text) == text:
+        return shlex.quote(text)
+    return f"$'{''.join(map(_escape_for_shell, text))}'"
+
+
 def shorten(text: str, limit: int, *, keep_end: bool = False) -> str:
     """Return the start of `text`, or its end, in at most `limit` characters. The length marks a cut."""
     if len(text) <= limit:
@@ -115,6 +130,14 @@ def escape_unencodable(text: str, stream: TextIO) -> str:
     """
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _escape_for_shell(char: str) -> str:
+    if char in "\\'":
+        return f"\\{char}"
+    if escape_text(char) == char:
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
 def _name_length(text: str) -> str:

@@ -29,6 +29,7 @@ from harness.cli.run_options import (
     Trust,
     Verbose,
 )
+from harness.text import quote_argument
 
 if TYPE_CHECKING:
     from harness.audit.run import Audit, AuditPlan
@@ -166,7 +167,7 @@ def audit(
         unfinished = not (result.forged or result.failed) and bool(result.unfinished)
         print_error(
             f"the grader is not shown to be sound: {conclude(result)}",
-            f"make the rest: harness audit --resume {folder}" if unfinished else None,
+            f"make the rest: harness audit --resume {quote_argument(folder)}" if unfinished else None,
         )
         raise typer.Exit(NOT_SOUND if result.forged or result.failed else UNFINISHED)
 
@@ -216,5 +217,5 @@ def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver, verbosity: i
         with show_log(verbosity, display.note, make_log_filter()):
             return run_until_signal(carry_out_audit(plan, folder, display))
     except Interrupted as interrupted:
-        display.note(f"interrupted; to continue: harness audit --resume {folder}")
+        display.note(f"interrupted; to continue: harness audit --resume {quote_argument(folder)}")
         raise typer.Exit(interrupted.exit_code) from None

@@ -34,7 +34,7 @@ from harness.evaluation.store import StorageError, read_results
 from harness.reports.blocks import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
-from harness.text import escape_terminal
+from harness.text import escape_terminal, quote_argument
 
 # The numbers of objects, and of younger collections, after which each generation is collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
@@ -214,7 +214,7 @@ def carry_out_merge(
             _finish(merged, output)
         except StorageError as error:
             # The merged run itself is complete.
-            hint = error.hint or f"make room, then run: harness run --resume {merged.folder}"
+            hint = error.hint or f"make room, then run: harness run --resume {quote_argument(merged.folder)}"
             raise StorageError(error.message, hint=hint) from error
         code = _exit_code(merged, output)
     if code:
@@ -276,7 +276,7 @@ def _show(run: Run, output: OutputOptions) -> None:
     config = run.selection.config
     unfinished = sum(not run.store.is_finished(planned.key) for planned in run.selection.plan)
     notes = (
-        [f"{count(unfinished, 'attempt')} unfinished: harness run --resume {run.folder}"]
+        [f"{count(unfinished, 'attempt')} unfinished: harness run --resume {quote_argument(run.folder)}"]
         if unfinished
         else []
     )
@@ -306,7 +306,7 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
         verb = "has" if without == 1 else "have"
         print_error(
             f"{count(without, 'attempt')} of {summary.attempts:,} {verb} no verdict",
-            f"make the rest: harness run --resume {run.folder}",
+            f"make the rest: harness run --resume {quote_argument(run.folder)}",
         )
         return 3
     if absent := list_absent_servers(summary.mcp):

@@ -11,6 +11,7 @@ from harness.evaluation.executors.local import LocalExecutor
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import RunProgress, ShowsProgress, measure_categories
+from harness.evaluation.stage_file import write_stages
 from harness.evaluation.store import RunStore
 
 
@@ -50,7 +51,8 @@ async def execute_plan(
     observer.on_start(
         attempts=len(plan), finished=len(plan) - len(waiting), concurrency=executor.count_places(waiting)
     )
-    await executor.execute(Work(waiting, progress, Commits(store), observer))
+    async with write_stages(store.folder, progress):
+        await executor.execute(Work(waiting, progress, Commits(store), observer))
 
 
 def _list_waiting(store: RunStore, plan: Sequence[PlannedAttempt]) -> Sequence[PlannedAttempt]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from harness.errors import UsageError
 from harness.evaluation.faults import Faults, RunStopped, RunStoppedError
 from harness.sandbox.backends.base import BackendFacts
+from harness.text import quote_argument
 from harness.types import Submission, Verdict
 
 # The key of a manifest with the service that has graded, absent if this machine has.
@@ -91,7 +92,7 @@ def require_same_place(folder: Path, manifest: Mapping[str, Any], service: Gradi
     if not isinstance(recorded, dict):
         raise UsageError(
             f"{folder}: this machine has graded this run, and one run must not mix two places",
-            hint=f"run: harness run --resume {folder}",
+            hint=f"run: harness run --resume {quote_argument(folder)}",
         )
     if recorded.get("revision") != service.facts.revision:
         raise UsageError(

@@ -41,7 +41,7 @@ from harness.evaluation.store import (
     read_records_at,
 )
 from harness.evaluation.transcripts import find_transcript
-from harness.text import escape_terminal
+from harness.text import escape_terminal, quote_argument
 from harness.types import AttemptRecord, Phase, Submission, Task
 
 # The settings that decide what an agent meets. A replay takes them from the recorded run, unless it names
@@ -73,8 +73,8 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a config with the settings of the recorded run that `replay_from` names.
 
     The values come before the settings of the recorded run. `replay_from` becomes an absolute path. Values
-    without it stay as they are. Limits beyond the defaults are taken only from a run that this user has
-    started on this machine. Raises UsageError for a run that cannot be read.
+    without it stay as they are. The file of a benchmark and limits beyond the defaults are taken only from
+    a run that this user has started on this machine. Raises UsageError for a run that cannot be read.
     """
     name = values.get("replay_from")
     if not isinstance(name, str):
@@ -88,18 +88,19 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     manifest = read_manifest(folder)
     config = read_resumed_config(folder, manifest)
     chosen = values.get("benchmark", config.benchmark)
-    if _names_file(config.benchmark) and "benchmark" not in values:
+    is_own = is_signed(manifest)
+    if _names_file(config.benchmark) and "benchmark" not in values and not is_own:
         # The folder may be of somebody else, and the file of a benchmark runs on the host.
         raise UsageError(
-            f"{folder}: is a run of a benchmark in a file, which a replay takes from no run folder",
-            hint=f"name the file if you trust it: -b {escape_terminal(config.benchmark)}",
+            f"{folder}: is a run of a benchmark in a file, which a replay takes from no unknown run folder",
+            hint=f"name the file if you trust it: -b {quote_argument(config.benchmark)}",
         )
     if not _names_file(chosen) and chosen not in (manifest["benchmark"], config.benchmark):
         raise UsageError(
             f"{folder}: is a run of {quote_value(manifest['benchmark'])}, not of {quote_value(chosen)}",
             hint="leave out the benchmark, because a replay takes it from the recorded run",
         )
-    if not is_signed(manifest):
+    if not is_own:
         config = config.model_copy(update={"benchmark": chosen})
         _refuse_option_effects(folder, config, values)
         config = drop_excess(config, find_excess(config))

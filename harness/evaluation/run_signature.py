@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.text import quote_argument
+
 # The key of a signature in a manifest.
 SIGNATURE = "signature"
 _SECRET_BYTES = 32
@@ -51,7 +53,7 @@ def is_signed(manifest: Mapping[str, Any]) -> bool:
 
 def describe_resume(folder: Path, manifest: Mapping[str, Any]) -> str:
     """Return the command that resumes a run, for a hint. A folder of somebody else needs --trust."""
-    command = f"harness run --resume {folder}"
+    command = f"harness run --resume {quote_argument(folder)}"
     return command if is_signed(manifest) else f"{command} --trust, if you accept what its settings do"
 
 

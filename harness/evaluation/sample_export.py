@@ -15,6 +15,7 @@ from harness.evaluation.records import MAX_TEXT_CHARACTERS
 from harness.evaluation.resume import read_resumed_config
 from harness.evaluation.store import ATTEMPTS, read_manifest, read_records, read_records_at
 from harness.evaluation.trust import require_trusted_file
+from harness.text import quote_argument
 from harness.types import AttemptRecord, Status, Task
 
 
@@ -83,7 +84,7 @@ def _find_offsets(folder: Path, benchmark: Benchmark) -> list[int]:
             raise UsageError(
                 f"{folder}: the outcome of task {record.task_id} is the state that an agent leaves, so no "
                 "sample has its verdict",
-                hint=f"see the attempt: harness show {folder} {record.task_id}",
+                hint=f"see it: harness show {quote_argument(folder)} {quote_argument(record.task_id)}",
             )
         offsets[places[record.task_id], record.attempt] = offset
         offset += size

@@ -39,10 +39,11 @@ from harness.evaluation.run_lock import lock_run_folder
 from harness.evaluation.stored_results import StoredResult
 from harness.inputs.files import MAX_DATA_BYTES, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.text import quote_argument
 from harness.types import AttemptRecord, Status, Transcript
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
-TRANSCRIPTS, SAMPLES = "transcripts", "samples.jsonl"
+TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
 # The version of the entries in a transcript, which its first entry states.
 TRANSCRIPT_SCHEMA_VERSION = 1
 # Room for ten thousand attempts at each of ten thousand tasks, with a few hundred bytes each.
@@ -362,7 +363,7 @@ def transcript_name(task_id: str, attempt: int) -> str:
 
 def advise_resume(folder: Path, error: OSError) -> str:
     """Return the hint for a run folder that could not be written."""
-    return f"{_find_remedy(error)}, then run: harness run --resume {folder}"
+    return f"{_find_remedy(error)}, then run: harness run --resume {quote_argument(folder)}"
 
 
 def _find_remedy(error: OSError) -> str:
@@ -395,11 +396,11 @@ def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]
 
 
 def _remove_temporary_files(folder: Path) -> None:
-    """Remove temporary files that a killed process left before it could move them."""
-    for name in (MANIFEST, SUMMARY, REPORT):
-        for half in folder.glob(f".{name}.*"):
-            with suppress(OSError):
-                half.unlink()
+    """Remove what a killed process left: files that it could not move, and the stages of its attempts."""
+    halves = [half for name in (MANIFEST, SUMMARY, REPORT, STAGES) for half in folder.glob(f".{name}.*")]
+    for path in (folder / STAGES, *halves):
+        with suppress(OSError):
+            path.unlink()
 
 
 def make_run_folder(output_dir: Path, benchmark: str, *, prefix: str = "") -> Path:

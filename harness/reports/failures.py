@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.text import escape_text
+from harness.text import quote_argument
 from harness.types import AttemptRecord, Status
 
 _MAX_COMMAND = 4000
@@ -119,22 +118,3 @@ def write_show_command(folder: Path, record: AttemptRecord) -> str | None:
     arguments = [*number, "--", *words] if has_dash else [*words, *number]
     line = " ".join(["harness", "show", *map(quote_argument, arguments)])
     return line if len(line) <= _MAX_COMMAND else None
-
-
-def quote_argument(text: str) -> str:
-    """Return a text as one word of a shell's command line.
-
-    A text with an invisible character is written in the form `$'...'` of bash and zsh, so that a user sees
-    what is pasted.
-    """
-    if escape_text(text) == text:
-        return shlex.quote(text)
-    return f"$'{''.join(map(_escape, text))}'"
-
-
-def _escape(char: str) -> str:
-    if char in "\\'":
-        return f"\\{char}"
-    if escape_text(char) == char:
-        return char
-    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

@@ -317,6 +317,10 @@ def read_run(folder: Path) -> StoredRun:
     return StoredRun(folder, manifest, summary, stored.duration_seconds, of_summary, offsets)
 
 
+# The hint for a summary that cannot be read.
+_COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
+
+
 def read_summary(folder: Path) -> Summary:
     """Return the summary that a finished run has written. Raises UsageError if it cannot be read."""
     return _read_stored_summary(folder)[1].summary()
@@ -333,9 +337,10 @@ def _read_stored_summary(folder: Path) -> tuple[dict[str, Any], _StoredSummary]:
             hint=f"the run did not finish; to finish it: {describe_resume(folder, read_manifest(folder))}",
         ) from error
     except BrokenJSONError as error:
-        raise UsageError(f"{path}:{error.line}: is not JSON: {error}") from error
+        raise UsageError(f"{path}:{error.line}: is not JSON: {error}", hint=_COMPUTE) from error
     except ValidationError as error:
-        raise UsageError(f"{path}: is not the summary of a run: {describe_first_error(error)}") from error
+        reason = f"{path}: is not the summary of a run: {describe_first_error(error)}"
+        raise UsageError(reason, hint=_COMPUTE) from error
 
 
 class _Planned(TypedDict):

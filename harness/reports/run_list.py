@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,12 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from harness.errors import UsageError, describe_first_error
+from harness.evaluation.finished_count import FinishedCount
 from harness.evaluation.manifest import read_model_name
-from harness.evaluation.run_files import open_run_file, read_run_file
+from harness.evaluation.run_files import read_run_file
 from harness.evaluation.run_names import RUNS, is_running, list_run_folders
-from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, SUMMARY, UNFINISHED, read_manifest
-from harness.evaluation.stored_results import SUPERSEDED_STATUS
-from harness.inputs.files import read_whole_lines
+from harness.evaluation.store import SUMMARY, UNFINISHED, read_manifest
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.blocks import LONG, cell, grid, print_line, write
 from harness.reports.console import is_terminal, open_console
@@ -42,9 +40,6 @@ _COLUMNS = (
     *("run", "benchmark", "agent", "model", "variant", "progress"),
     *(">passed", ">rate", ">cost", ">duration", "started"),
 )
-# `json.dumps` writes it before every text of the agent, in which quotes are escaped.
-_STATUS = b'"status": "'
-_SUPERSEDED = f'"metrics": {{"{SUPERSEDED_STATUS}": "'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +158,11 @@ def read_run_list(output_dir: Path | None, *, number: int | None = None) -> RunL
     return RunList(place, len(folders), [read_listed_run(folder) for folder in folders[:number]])
 
 
-def read_listed_run(folder: Path, *, count_finished: Callable[[Path], int] | None = None) -> ListedRun:
+def read_listed_run(folder: Path, *, count_finished: Callable[[Path], int | None] | None = None) -> ListedRun:
     """Return the entry of a run folder. A folder that cannot be read is broken, with the reason.
 
-    `count_finished` returns the number of attempts in the folder that have a verdict. Without it all records
-    of an unfinished run are read.
+    `count_finished` returns the number of attempts in the folder that have a verdict, None if it is not known
+    yet. Without it all records of an unfinished run are read.
     """
     try:
         return _read_listed_run(folder, count_finished or _count_finished)
@@ -183,7 +178,11 @@ def _break(folder: Path, reason: str) -> ListedRun:
     return ListedRun(folder.name, str(folder), "broken", reason=reason)
 
 
-def _read_listed_run(folder: Path, count_finished: Callable[[Path], int]) -> ListedRun:
+def _count_finished(folder: Path) -> int | None:
+    return FinishedCount(folder).read()
+
+
+def _read_listed_run(folder: Path, count_finished: Callable[[Path], int | None]) -> ListedRun:
     # Look at the lock first, because a run that ends now has written all its files when it gives up the lock.
     running = is_running(folder)
     stored = read_manifest(folder)
@@ -231,30 +230,6 @@ def _read_summary(folder: Path) -> _Summary | None:
         return None
     except BrokenJSONError as error:
         raise UsageError(f"{folder / SUMMARY}:{error.line}: is not JSON: {error}") from error
-
-
-def _count_finished(folder: Path) -> int:
-    statuses = _count_statuses(folder / ATTEMPTS)
-    # An attempt is repeated only without a verdict, or after a record that supersedes its verdict.
-    without = sum(statuses[status] for status in (*UNFINISHED, SUPERSEDED_STATUS, SUPERSEDED_STATUS))
-    return statuses.total() - without
-
-
-def _count_statuses(path: Path) -> Counter[str]:
-    """Return the number of records with each status, without a decoder, because a run may have many.
-
-    A record that supersedes a verdict counts under a name of its own.
-    """
-    statuses: Counter[str] = Counter()
-    try:
-        with open_run_file(path.parent, path.name, max_bytes=MAX_ATTEMPTS_BYTES) as stream:
-            for _, line in read_whole_lines(stream, path):
-                status = line.partition(_STATUS)[2][:32].partition(b'"')[0].decode("ascii", "replace")
-                is_superseding = status == Status.CANCELLED and _SUPERSEDED in line
-                statuses[SUPERSEDED_STATUS if is_superseding else status] += 1
-    except FileNotFoundError:  # the run was killed before its first attempt
-        pass
-    return statuses
 
 
 def _measure(started_at: str | None) -> float | None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.evaluation.run_files import has_run_file, split_nested
+from harness.evaluation.run_names import is_running
+from harness.evaluation.stage_file import ActiveStage, read_stages
 from harness.evaluation.transcripts import find_transcript
 from harness.reports.figures import duration
 from harness.reports.html_attempts import flatten
@@ -34,7 +36,8 @@ def describe_attempt(
     if row is None:
         if not has_run_file(*split_nested(find_transcript(folder, task_id, attempt))):
             raise UnknownRunError("this run has no such attempt, or none yet")
-        return {**head, "status": None, "texts": [], "facts": []}
+        state = _describe_state(folder, task_id, attempt)
+        return {**head, "status": None, "state": state, "texts": [], "facts": []}
     record = read_record(index, int(indexed.offsets[row]))
     return {
         **head,
@@ -51,6 +54,19 @@ def describe_attempt(
             if text != "null"
         ],
     }
+
+
+def _describe_state(folder: Path, task_id: str, attempt: int) -> str:
+    """Return the state of an attempt that has no record, such as `under way, acting`."""
+    if not is_running(folder):
+        return "interrupted"
+    active = read_stages(folder).attempts.get((task_id, attempt))
+    return "under way" if active is None else f"under way, {describe_stage(active)}"
+
+
+def describe_stage(active: ActiveStage) -> str:
+    """Return the stage of an attempt under way, with the node that makes it."""
+    return active.stage if active.place is None else f"{active.stage} on {escape_text(active.place)}"
 
 
 def read_record(index: AttemptIndex, offset: int) -> AttemptRecord:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from harness.audit.run import AUDIT
 from harness.errors import UsageError
+from harness.evaluation.finished_count import FinishedCount
 from harness.evaluation.run_names import RUNS, is_run_folder, is_running, list_run_folders
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, UNFINISHED
+from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY
 from harness.reports.run_list import ListedRun, read_listed_run
 from harness.viewer.attempt_index import AttemptIndex, IndexedAttempts
 
@@ -64,6 +65,7 @@ class Catalogue:
         self._folders: dict[str, Path] = {}
         self._audits: dict[str, ViewedAudit] = {}
         self._listed: dict[str, tuple[_Signature, ListedRun]] = {}
+        self._finished: dict[Path, FinishedCount] = {}
         self._indexes: OrderedDict[Path, AttemptIndex] = OrderedDict()
 
     @property
@@ -117,7 +119,9 @@ class Catalogue:
         if known is not None and known[0] == signature and known[1].state != "running":
             return known[1]
         listed = read_listed_run(folder, count_finished=self._count_finished)
-        self._listed[key] = signature, listed
+        # The next look reads on in a file that was too long for this one.
+        if listed.state == "broken" or listed.finished_attempts is not None:
+            self._listed[key] = signature, listed
         return listed
 
     def read_attempts(self, folder: Path) -> tuple[AttemptIndex, IndexedAttempts]:
@@ -125,10 +129,11 @@ class Catalogue:
         index = self.find_index(folder)
         return index, index.advance(_INDEX_SECONDS)
 
-    def _count_finished(self, folder: Path) -> int:
-        _, indexed = self.read_attempts(folder)
-        counts = indexed.count_statuses()
-        return sum(number for status, number in counts.items() if status not in UNFINISHED)
+    def _count_finished(self, folder: Path) -> int | None:
+        # Not by an index, because more runs may be under way than indexes stay in memory.
+        with self._lock:
+            finished = self._finished.setdefault(folder, FinishedCount(folder))
+        return finished.read(_INDEX_SECONDS)
 
     def _look(self) -> tuple[Mapping[str, Path], Mapping[str, ViewedAudit]]:
         """Return the runs and audits that are there now by their keys. A removed one stays known."""

@@ -12,6 +12,7 @@ from typing import Any
 from harness.errors import HarnessError
 from harness.evaluation.run_files import list_run_files, open_run_file
 from harness.evaluation.run_state import count_statuses
+from harness.evaluation.stage_file import ActiveStages, read_stages
 from harness.evaluation.store import TRANSCRIPTS, UNFINISHED, read_manifest, transcript_name
 from harness.inputs.files import MAX_DATA_BYTES, MIB
 from harness.inputs.json_text import BrokenJSONError, parse_json
@@ -27,6 +28,7 @@ from harness.scoring.intervals import wilson_interval
 from harness.text import escape_terminal, escape_text
 from harness.types import Status, Summary
 from harness.viewer.attempt_index import AttemptIndex, IndexedAttempts
+from harness.viewer.attempt_view import describe_stage
 from harness.viewer.catalogue import Catalogue
 
 # More tasks, categories or facts than a reader looks through.
@@ -101,7 +103,9 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
             figures = [*_list_figures(stored)]
     with contextlib.suppress(HarnessError):
         figures += list_conditions(read_manifest(folder))
-    headline = describe_headline(summary, is_running=listed.state == "running")
+    is_running = listed.state == "running"
+    headline = describe_headline(summary, is_running=is_running)
+    stages = read_stages(folder) if is_running else ActiveStages()
     return {
         **_describe_listed(key, listed),
         "headline": [headline.figure, headline.interval, headline.meaning, headline.coverage],
@@ -114,13 +118,14 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         # All planned attempts, as the reports count them.
         "status_counts": [
             {"key": each.key, "label": each.label.replace("_", " "), "number": each.number}
-            for each in count_statuses(summary, is_running=listed.state == "running")
+            for each in count_statuses(summary, is_running=is_running)
         ],
         "has_categories": indexed.has_categories,
         "categories": [*_list_categories(indexed)],
         "attempts": len(indexed.latest),
         "index": _describe_index(index),
-        "under_way": [*_list_under_way(folder, indexed)] if listed.state == "running" else [],
+        "under_way": [*_list_under_way(folder, indexed, stages)] if is_running else [],
+        "stages": [(stage, number) for stage, number in stages.counts.items()],
     }
 
 
@@ -183,7 +188,7 @@ def _is_bundled(folder: Path) -> bool:
         return False
 
 
-def _list_under_way(folder: Path, indexed: IndexedAttempts) -> Iterator[dict[str, Any]]:
+def _list_under_way(folder: Path, indexed: IndexedAttempts, stages: ActiveStages) -> Iterator[dict[str, Any]]:
     """Yield the attempts that have a transcript and no record yet. Very long runs yield none."""
     try:
         planned = read_manifest(folder).get("planned")
@@ -206,12 +211,14 @@ def _list_under_way(folder: Path, indexed: IndexedAttempts) -> Iterator[dict[str
     now = time.time()
     for place, (task_id, attempt, name) in enumerate(found):
         seconds = _measure_ages(folder, name, now) if place < _MOST_AGES else (None, None)
+        active = stages.attempts.get((task_id, attempt))
         yield {
             "task_id": task_id,
             "name": escape_text(task_id),
             "attempt": attempt,
             "seconds": seconds[0],
             "quiet_seconds": seconds[1],
+            "stage": "" if active is None else describe_stage(active),
         }
 
 

@@ -27,7 +27,10 @@ from viewer_fixtures import (
     write_run,
 )
 
-from harness.evaluation.store import RunStore
+from harness.evaluation.progress import ActiveAttempt, Stage
+from harness.evaluation.run_files import replace_run_file
+from harness.evaluation.stage_file import format_stages
+from harness.evaluation.store import STAGES, RunStore
 from harness.types import Status
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -297,6 +300,23 @@ def test_attempts_under_way_have_an_age_and_the_run_the_time_that_is_left(viewer
         expect(viewer.page.locator(".attempts-table th.category")).to_be_hidden()
         add_records(live, make_record(1, category=None))
         expect(viewer.page.get_by_text("at the pace since this page was opened")).to_be_visible()
+
+
+def test_the_stages_of_a_run_under_way_are_followed(viewer: Viewer, runs: Path) -> None:
+    live = write_run(runs / "live", [make_record(0)], planned=3, is_finished=False)
+    with closing(RunStore(live)):
+        add_entries(live, 0, make_prompt("solve it"), attempt=1)
+        viewer.go("#/run?run=live")
+        under_way = viewer.page.get_by_role("listitem").filter(has_text="Task/0 #1")
+        for stage in (Stage.MODEL, Stage.GRADING):
+            active = ActiveAttempt("Task/0", 1, 0.0, place=SCRIPT)
+            active.enter(stage)
+            replace_run_file(live, STAGES, format_stages([active]))
+            expect(under_way).to_contain_text(f"{stage} on {SCRIPT}")
+            expect(viewer.page.get_by_text(f"{stage} 1", exact=True)).to_be_visible()
+        under_way.get_by_role("link").click()
+        expect(viewer.page.locator(".by")).to_contain_text(f"under way, grading on {SCRIPT}")
+    expect(viewer.page.locator(".by")).to_have_text("interrupted")
 
 
 def test_a_run_under_way_is_followed_to_its_end(viewer: Viewer, runs: Path) -> None:

@@ -295,8 +295,8 @@ OTHERS = (
     ),
     (
         "harness/cli/carry_out.py",
-        '{run.folder}",\n        )\n        return 3',
-        '{run.folder}",\n        )\n        return 1',
+        '{quote_argument(run.folder)}",\n        )\n        return 3',
+        '{quote_argument(run.folder)}",\n        )\n        return 1',
         f"{EXIT_CODES}::test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate",
     ),
     # The kill, and the user of a process.
@@ -547,7 +547,7 @@ OTHERS = (
     ),
     (
         "harness/evaluation/recorded_run.py",
-        'if _names_file(config.benchmark) and "benchmark" not in values:',
+        'if _names_file(config.benchmark) and "benchmark" not in values and not is_own:',
         "if False:",
         f"{UNIT}/test_replay.py::test_no_code_that_a_run_folder_names_is_run",
     ),

@@ -265,6 +265,25 @@ def test_markdown_begins_with_the_result(tmp_path: Path) -> None:
     assert "| `t/2` | failed | `assert 1 == 2\\nthe second line` |" in lines
 
 
+def test_an_unresolved_task_without_an_error_has_an_empty_cell_in_markdown(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [replace(FAILED, error=None)])
+    assert "| `t/2` | failed |  |" in write("markdown", run).decode().splitlines()
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", '{"total": "x"}'])
+def test_a_summary_that_cannot_be_read_can_be_removed(tmp_path: Path, broken: str) -> None:
+    run = write_run(tmp_path / "run", [PASSED, FAILED])
+    manifest = json.loads((run / MANIFEST).read_text())
+    planned = {"tasks": 2, "attempts": 2, "task_ids": ["t/1", "t/2"]}
+    (run / MANIFEST).write_text(json.dumps({**manifest, "planned": planned}))
+    (run / SUMMARY).write_text(broken)
+    with pytest.raises(UsageError) as raised:
+        read_run(run)
+    assert raised.value.hint == f"remove the file; the numbers are then computed from {ATTEMPTS}"
+    (run / SUMMARY).unlink()
+    assert read_run(run).summary.resolved == 1
+
+
 def test_hostile_text_in_markdown_stays_in_its_code_span(tmp_path: Path) -> None:
     records = [replace(FAILED, task_id=HOSTILE, category=HOSTILE, error=HOSTILE)]
     text = write("markdown", write_run(tmp_path / "run", records, model=HOSTILE)).decode()

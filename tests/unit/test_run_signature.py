@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,9 @@ def test_the_hint_to_resume_a_run_of_somebody_else_names_trust() -> None:
     assert describe_resume(folder, manifest) == "harness run --resume runs/r"
     unknown = describe_resume(folder, {**manifest, "run_id": "0b"})
     assert unknown == "harness run --resume runs/r --trust, if you accept what its settings do"
+
+
+def test_the_command_that_resumes_a_run_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / "it's mine" / "$(run)"
+    words = shlex.split(describe_resume(folder, sign_run(MANIFEST)))
+    assert words == ["harness", "run", "--resume", str(folder)]

@@ -248,6 +248,16 @@ def test_a_replay_of_a_run_of_the_user_takes_its_limits(tmp_path: Path) -> None:
     assert config.rounds == 9000
 
 
+def test_a_replay_takes_the_file_of_a_benchmark_only_from_a_run_of_the_user(tmp_path: Path) -> None:
+    own = tmp_path / "my own.py"
+    write_manifest(tmp_path, is_own=True, benchmark=str(own))
+    assert load_replay(tmp_path).benchmark == str(own)
+    write_manifest(tmp_path, benchmark=str(own))
+    with pytest.raises(UsageError, match="from no unknown run folder") as raised:
+        load_replay(tmp_path)
+    assert raised.value.hint == f"name the file if you trust it: -b '{own}'"
+
+
 def test_limits_that_the_user_names_himself_are_those_of_the_replay(tmp_path: Path) -> None:
     write_manifest(tmp_path, benchmark="agentbench", limits=LIMITS)
     config = load_replay(tmp_path, limits={"memory_mb": 4096})

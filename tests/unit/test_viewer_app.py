@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 from viewer_fixtures import SCRIPT, add_entries, add_records, make_prompt, make_record, write_run
 
-from harness.evaluation.store import ATTEMPTS, RunStore
+from harness.evaluation.store import ATTEMPTS, STAGES, RunStore
 from harness.types import Status
 from harness.viewer.access import Access
 from harness.viewer.app import make_viewer_app
@@ -200,6 +200,31 @@ def test_a_live_run_counts_attempts_to_come_and_has_the_ages_of_those_under_way(
     (under_way,) = run["under_way"]
     assert 100 <= under_way["seconds"] < 200
     assert 40 <= under_way["quiet_seconds"] < 140
+
+
+def test_a_live_run_has_the_stages_of_its_attempts(client: TestClient, runs: Path) -> None:
+    live = write_run(runs / "live", [make_record(task) for task in range(3)], planned=9, is_finished=False)
+    for attempt in (1, 2):
+        add_entries(live, 1, make_prompt("solve it"), attempt=attempt)
+    with closing(RunStore(live)):
+        entry = {"task_id": "Task/1", "attempt": 1, "stage": "grading", "place": SCRIPT}
+        stages = {"counts": {"grading": 1, "queued": 4}, "attempts": [entry]}
+        (live / STAGES).write_text(json.dumps(stages))
+        run = ask(client, "run", run="live")
+        states = [ask(client, "attempt", run="live", task="Task/1", attempt=each)["state"] for each in (1, 2)]
+    assert [each["stage"] for each in run["under_way"]] == [f"grading on {SCRIPT}", ""]
+    assert run["stages"] == [["grading", 1], ["queued", 4]]
+    assert states == [f"under way, grading on {SCRIPT}", "under way"]
+
+
+def test_a_killed_run_has_no_stages(client: TestClient, runs: Path) -> None:
+    killed = write_run(runs / "killed", [make_record(0)], planned=9, is_finished=False)
+    add_entries(killed, 0, make_prompt("solve it"), attempt=1)
+    entry = {"task_id": "Task/0", "attempt": 1, "stage": "grading"}
+    (killed / STAGES).write_text(json.dumps({"counts": {"grading": 1}, "attempts": [entry]}))
+    run = ask(client, "run", run="killed")
+    assert (run["state"], run["stages"], run["under_way"]) == ("interrupted", [], [])
+    assert ask(client, "attempt", run="killed", task="Task/0", attempt=1)["state"] == "interrupted"
 
 
 def test_a_transcript_that_cannot_be_read_has_no_age(client: TestClient, runs: Path) -> None:

@@ -105,9 +105,8 @@ def _list_failures(run: StoredRun) -> Iterator[str]:
         return
     lines = ["| task | status | error |", "| :-- | :-- | :-- |"]
     for record in unresolved.shown:
-        lines.append(
-            f"| {_quote(unresolved.describe_task(record))} | {record.status} | {_quote(record.error or '')} |"
-        )
+        error = _quote(record.error) if record.error else ""
+        lines.append(f"| {_quote(unresolved.describe_task(record))} | {record.status} | {error} |")
     left_out = unresolved.number - len(unresolved.shown)
     yield from _fold(f"unresolved tasks ({unresolved.number:,})", lines, left_out, "attempts.jsonl")
     command = None if unresolved.first is None else write_show_command(run.folder, unresolved.first)

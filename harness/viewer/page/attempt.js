@@ -8,6 +8,8 @@ import { makeFacts } from "./run.js";
 const PAUSE = 1000;
 const WITHOUT_VERDICT = ["infra_error", "cancelled"];
 
+const isInterrupted = (values) => values.state === "interrupted";
+
 export function showAttempt(main, parameters, page) {
   const { run = "", task = "", attempt = "0" } = parameters;
   const name = attempt === "0" ? task : `${task} #${attempt}`;
@@ -39,7 +41,7 @@ export function showAttempt(main, parameters, page) {
   function draw(values) {
     title.textContent = values.attempt ? `${values.name} #${values.attempt}` : values.name;
     const figures = [["category", values.category], ["duration", values.duration]].filter(([, value]) => value);
-    replaceChildren(by, values.status ? pill(values.status) : element("span", { class: "state running" }, "under way"),
+    replaceChildren(by, values.status ? pill(values.status) : element("span", { class: `state ${isInterrupted(values) ? "interrupted" : "running"}`, dir: "auto" }, values.state),
       figures.map(([label, value]) => text([element("small", {}, label), " ", value])));
     replaceChildren(texts, values.texts.map((each) =>
       element("details", { class: "text", open: true }, element("summary", {}, each.label), makeText(each))));

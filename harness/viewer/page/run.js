@@ -79,21 +79,24 @@ export function showRun(main, parameters, page) {
     // The oldest leads.
     const attempts = [...run.under_way].sort((a, b) => (b.seconds ?? -1) - (a.seconds ?? -1));
     const left = describeTimeLeft(run);
-    underWay.hidden = attempts.length === 0 && !left;
+    const stages = run.stages.map(([stage, count]) => `${stage} ${number(count)}`).join(", ");
+    underWay.hidden = attempts.length === 0 && !left && !stages;
     replaceChildren(underWay, element("h2", {}, `Under way: ${number(attempts.length)}`),
       left ? element("p", {}, left, " ", element("small", {}, "at the pace since this page was opened")) : [],
+      stages ? element("p", {}, stages) : [],
       element("ul", { class: "plain inline" }, attempts.slice(0, 200).map((each) =>
         element("li", {}, element("a", {
           href: address("attempt", { run: key, task: each.task_id, attempt: each.attempt }),
           "data-key": `way ${each.task_id} ${each.attempt}`, dir: "auto",
-        }, each.attempt ? `${each.name} #${each.attempt}` : each.name), describeAge(each)))));
+        }, each.attempt ? `${each.name} #${each.attempt}` : each.name), describeProgress(each)))));
   }
 
-  function describeAge(each) {
+  function describeProgress(each) {
     const texts = [];
     if (each.seconds !== null) texts.push(`for ${seconds(each.seconds)}`);
+    if (each.stage) texts.push(each.stage);
     if (each.quiet_seconds >= QUIET) texts.push(`last entry ${seconds(each.quiet_seconds)} ago`);
-    return texts.length ? element("small", {}, ` ${texts.join(", ")}`) : null;
+    return texts.length ? element("small", { dir: "auto" }, ` ${texts.join(", ")}`) : null;
   }
 
   function drawCategories(rows) {
@@ -110,7 +113,7 @@ export function showRun(main, parameters, page) {
     async refresh() {
       const run = await ask("run", { run: key }, page.signal);
       await list.refresh();
-      const { under_way: _, ...rest } = run;
+      const { under_way: _, stages: __, ...rest } = run;
       const now = JSON.stringify(rest);
       if (now !== seen) draw(run);
       drawUnderWay(run);

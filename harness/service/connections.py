@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from harness.service.errors import ServiceError, ShareUsedError, encode_error
+from harness.service.request_parser import RequestParser
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent
@@ -49,6 +50,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.parser = RequestParser(self)  # type: ignore[assignment]
         # The bytes since the last part that the parser passed on. It keeps them in memory.
         self._kept_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
@@ -86,7 +88,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-        super().on_headers_complete()
+        if not self._ignores_upgrade():
+            super().on_headers_complete()
 
     def on_chunk_header(self) -> None:
         """Note a part of a body. The parser calls it behind the length of each chunk."""
@@ -98,7 +101,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._kept_bytes = 0
-        super().on_message_complete()
+        if not self._ignores_upgrade():
+            super().on_message_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -126,6 +130,9 @@ class BoundedConnection(HttpToolsProtocol):
             # The service has drained, so that this request is out of time. It ends as one whose client goes
             # away. Otherwise uvicorn cancels it, and logs that as a failure of the app.
             self.transport.abort()
+
+    def _ignores_upgrade(self) -> bool:
+        return cast(RequestParser, self.parser).ignores_upgrade()
 
     def _list_of_client(self) -> list[HttpToolsProtocol]:
         """Return the connections of this client's address, its WebSockets included."""

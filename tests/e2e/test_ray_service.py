@@ -138,7 +138,7 @@ def test_a_node_works_again_once_its_engine_is_back(harness: Harness, nodes: Ray
             assert read_metric(served, "harness_machines") == 1
         finally:
             nodes.engines[0].start()
-        wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=120)
+        wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=300)
 
 
 def test_a_killed_service_leaves_nothing_on_any_node(harness: Harness, nodes: RayNodes) -> None:

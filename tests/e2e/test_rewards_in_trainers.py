@@ -111,8 +111,9 @@ os.environ["HARNESS_SERVE_TOKEN"] = token
 from verifiers.v1.cli.validate import main
 
 main([
-    "mbpp-taskset", "--taskset.benchmark", "mbpp", "--taskset.task.data", "bundled", "--taskset.task.url", url,
-    "--runtime.type", "subprocess", "-n", "3", "--rich", "False", "--output-dir", folder,
+    "mbpp-taskset", "--taskset.benchmark", "mbpp", "--taskset.task.data", "bundled",
+    "--taskset.task.url", url, "--runtime.type", "subprocess", "-n", "3", "--rich", "False",
+    "--output-dir", folder,
 ])
 """
 # It keeps its programs and those of uv in the home folder.

@@ -244,5 +244,6 @@ OPERATIONS = (
         grade,
         request=GradeRequest,
         reply=GradeReply,
+        stream_type=_STREAM_TYPE,
     ),
 )

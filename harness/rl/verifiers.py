@@ -84,10 +84,8 @@ class BenchmarkTask(vf.Task[BenchmarkTaskData, vf.State, BenchmarkTaskConfig]):
         trace.record_metrics({name: float(count) for name, count in counts.items() if count is not None})
         return _require_score(graded)
 
-    async def validate(self, runtime: vf.Runtime) -> bool | None:
-        """Return whether the solution of the benchmark passes. None if replies are graded at a service."""
-        if self.config.url is not None:
-            return None
+    async def validate(self, runtime: vf.Runtime) -> bool:
+        """Return whether the solution of the benchmark passes where replies are graded."""
         benchmark = _load(self.data.benchmark, self.config.data)
         solution = benchmark.references[self.data.task_id].solution
         return _require_score(await self._grade(solution, "solution")) == 1.0

@@ -80,7 +80,7 @@ def require_usable_token(token: str) -> None:
     if len(token) < MIN_TOKEN_CHARACTERS:
         raise UsageError(
             f"the token has {len(token)} characters, and needs at least {MIN_TOKEN_CHARACTERS}",
-            hint="leave --token out to get a random one",
+            hint="leave --token and HARNESS_SERVE_TOKEN out to get a random one",
         )
     if not _USABLE.fullmatch(token):
         raise UsageError(

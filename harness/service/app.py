@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.websockets import WebSocket
 
 _LOGGER = get_logger(__name__)
 # The time after the longest request in which a client must have taken its reply.
@@ -54,14 +55,14 @@ def make_service_app(
         routes: further routes, such as those of WebSockets. The app has checked the token before.
     """
     from starlette.applications import Starlette
-    from starlette.routing import Route
+    from starlette.routing import Route, WebSocketRoute
 
     endpoints = _Endpoints(service)
     listed: list[BaseRoute] = [
         Route(each.path, endpoints.make(each), methods=[each.method]) for each in operations
     ]
     app = Starlette(
-        routes=[*listed, *routes],
+        routes=[*listed, *routes, WebSocketRoute("/{path:path}", _refuse_socket)],
         exception_handlers={404: _refuse_path, 405: _refuse_method},
     )
     # A redirect would name a path without the token, at the host that the client names.
@@ -78,13 +79,25 @@ async def _refuse_path(request: Request, _error: Exception) -> Response:
     return _make_error_response(error)
 
 
-async def _refuse_method(request: Request, _error: Exception) -> Response:
-    error = InvalidRequestError(
+async def _refuse_method(request: Request, error: Exception) -> Response:
+    refusal = InvalidRequestError(
         f"{request.url.path!r} takes no {request.method}; /docs lists its methods",
         code="unknown_method",
         status=405,
     )
-    return _make_error_response(error)
+    response = _make_error_response(refusal)
+    # RFC 9110 (section 15.5.6) requires the header `Allow`.
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+async def _refuse_socket(websocket: WebSocket) -> None:
+    error = InvalidRequestError(
+        f"the service has no WebSocket at {websocket.url.path!r}; /docs lists all",
+        code="unknown_path",
+        status=404,
+    )
+    await _refuse(websocket.scope, websocket.receive, websocket.send, error)
 
 
 class _Gate:

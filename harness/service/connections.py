@@ -8,12 +8,16 @@ connections by sending nothing.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from harness.service.errors import ServiceError, ShareUsedError, encode_error
+from harness.service.request_parser import RequestParser
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
 
 MOST_CONNECTIONS = 4096
 # The connections of one address, so that no client can take all.
@@ -27,6 +31,8 @@ _MOST_PIPELINED = 16
 # A client must take at least this much of its reply in this time.
 STALLED_SECONDS = 60.0
 _STALLED_BYTES = 256 * 1024
+# The time in which a client can take the rest of its reply when the service ends.
+LAST_SECONDS = 3
 # The replies that one address has not taken yet.
 UNTAKEN_BYTES = 256 * 1024 * 1024
 # For a WebSocket: the messages that wait for the app, the parts of one message, and the bytes of answers to
@@ -44,6 +50,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.parser = RequestParser(self)  # type: ignore[assignment]
         # The bytes since the last part that the parser passed on. It keeps them in memory.
         self._kept_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
@@ -81,7 +88,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-        super().on_headers_complete()
+        if not self._ignores_upgrade():
+            super().on_headers_complete()
 
     def on_chunk_header(self) -> None:
         """Note a part of a body. The parser calls it behind the length of each chunk."""
@@ -93,7 +101,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._kept_bytes = 0
-        super().on_message_complete()
+        if not self._ignores_upgrade():
+            super().on_message_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -112,6 +121,18 @@ class BoundedConnection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         # A close in order would wait for a client that has not taken the whole reply.
         self.transport.abort()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(LAST_SECONDS, self.transport.abort)
+        else:
+            # The service has drained, so that this request is out of time. It ends as one whose client goes
+            # away. Otherwise uvicorn cancels it, and logs that as a failure of the app.
+            self.transport.abort()
+
+    def _ignores_upgrade(self) -> bool:
+        return cast(RequestParser, self.parser).ignores_upgrade()
 
     def _list_of_client(self) -> list[HttpToolsProtocol]:
         """Return the connections of this client's address, its WebSockets included."""
@@ -150,6 +171,12 @@ class BoundedConnection(HttpToolsProtocol):
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket that is closed as soon as it breaks a bound. `uvicorn.Config` takes the class."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            # Uvicorn does not note that a refusal is complete, and logs each one as an error.
+            self.handshake_complete = True
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -34,10 +34,14 @@ def describe_operations(operations: Sequence[Operation]) -> dict[str, Any]:
     for each in operations:
         described: dict[str, Any] = {"summary": each.summary, "operationId": f"{each.method} {each.path}"}
         names = [match.group(1) for match in _OPEN_PART.finditer(each.path)]
-        if names:
-            described["parameters"] = [
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-            ]
+        text = {"schema": {"type": "string"}}
+        parameters = [{"name": name, "in": "path", "required": True, **text} for name in names]
+        parameters += [
+            {"name": name, "in": "query", "description": meaning, **text}
+            for name, meaning in each.query.items()
+        ]
+        if parameters:
+            described["parameters"] = parameters
         if each.request is not None:
             schema: Any = schemas[(each.request, "validation")]
             described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
@@ -45,6 +49,8 @@ def describe_operations(operations: Sequence[Operation]) -> dict[str, Any]:
             described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
         reply: Any = {} if each.reply is None else schemas[(each.reply, "serialization")]
         content = {each.media_type: {"schema": reply} if reply else {}}
+        if each.stream_type is not None:
+            content[each.stream_type] = {}
         described["responses"] = {
             str(each.status): {"description": "the reply", "content": content},
             "default": {"description": "an error: {error: {code, message}}"},

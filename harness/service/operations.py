@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,6 +70,10 @@ class Operation:
     takes_bytes: bool = False
     # The media type of a reply that is no JSON.
     media_type: str = "application/json"
+    # The media type of the stream that a client can have instead of the reply.
+    stream_type: str | None = None
+    # The parameters behind the question mark: their meanings by their names.
+    query: Mapping[str, str] = field(default_factory=dict)
     # The status of a reply without fault.
     status: int = 200
     # Whether a request without a token may enter. Such an operation must show nothing of clients.

@@ -87,6 +87,7 @@ async def run_service(
         raise _explain_missing(error) from error
     operations = list_operations()
     operations += make_description_operations(operations)
+    has_listened = False
     try:
         async with (
             open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
@@ -96,9 +97,11 @@ async def run_service(
             async with serve(app, service, host=host, port=port) as url:
                 served = {each.name: _describe(each) for each in settings.benchmarks}
                 _LOGGER.info("listening", extra={"url": url, "version": __version__, "benchmarks": served})
+                has_listened = True
                 yield url
     finally:
-        _LOGGER.info("ended")
+        if has_listened:
+            _LOGGER.info("ended")
 
 
 def _describe(benchmark: Benchmark) -> dict[str, str | int]:

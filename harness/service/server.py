@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from harness.errors import UsageError
-from harness.service.connections import MOST_CONNECTIONS, BoundedConnection, BoundedWebSocket
+from harness.service.connections import LAST_SECONDS, MOST_CONNECTIONS, BoundedConnection, BoundedWebSocket
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 30
 _POLL_SECONDS = 0.005
+# The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
+_CLEANUP_SECONDS = LAST_SECONDS + 10
 _HINTS = {
     errno.EADDRINUSE: "choose another port with --port N, or 0 for a free one",
     errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
@@ -67,7 +69,7 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
             backlog=_BACKLOG,
             limit_concurrency=MOST_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=_CLEANUP_SECONDS,
             lifespan="off",
             ws_max_size=service.settings.limits.message_bytes,
             # Compression would cost a window of memory for each connection.

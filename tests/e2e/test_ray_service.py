@@ -142,7 +142,7 @@ def test_a_node_works_again_once_its_engine_is_back(harness: Harness, nodes: Ray
             assert read_metric(served, "harness_machines") == 1
         finally:
             nodes.engines[0].start()
-        wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=120)
+        wait_until(lambda: read_metric(served, "harness_machines") == 2, "two machines", seconds=300)
 
 
 async def test_work_that_a_node_cancels_at_its_end_is_lost_and_no_defect(nodes: RayNodes) -> None:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from e2e.command_line import Harness
+from e2e.served_process import start_service
 from model_server import Asked, ModelServer, RawReply
 from readers import TRL, VERIFIERS
 from streamed_events import stream_completion
@@ -101,6 +103,19 @@ async def score_all():
 
 print(json.dumps([asyncio.run(score_all()), solution, task.data.model_dump_json()]))
 """
+VALIDATE_PROGRAM = """
+import os, sys
+folder, url, token = sys.argv[1:]
+sys.path.insert(0, folder)
+os.environ["HARNESS_SERVE_TOKEN"] = token
+from verifiers.v1.cli.validate import main
+
+main([
+    "mbpp-taskset", "--taskset.benchmark", "mbpp", "--taskset.task.data", "bundled",
+    "--taskset.task.url", url, "--runtime.type", "subprocess", "-n", "3", "--rich", "False",
+    "--output-dir", folder,
+])
+"""
 # It keeps its programs and those of uv in the home folder.
 EVAL_PROGRAM = """
 import os, pathlib, sys
@@ -142,6 +157,15 @@ def test_a_taskset_of_verifiers_rewards_replies_and_raises_after_faults(tmp_path
     # A fault is an error of the rollout, and its reward stays open.
     assert scores[3] == ["TaskError", None]
     assert solution not in json.loads(data).values()
+
+
+def test_the_solutions_of_a_taskset_are_checked_at_its_service(tmp_path: Path, harness: Harness) -> None:
+    (tmp_path / "mbpp_taskset.py").write_text(TASKSET)
+    with start_service(harness, "-b", "mbpp", "--data", "bundled") as served:
+        url = served.url.rpartition("/")[0]
+        VERIFIERS.run(VALIDATE_PROGRAM, tmp_path, url, served.token)
+    (summary,) = tmp_path.rglob("summary.json")
+    assert json.loads(summary.read_text())["outcomes"]["valid"] == 3
 
 
 def test_rollouts_of_verifiers_are_rewarded(tmp_path: Path, running_server: ModelServer) -> None:

@@ -92,7 +92,8 @@ async def test_a_long_output_is_cut(served: Served) -> None:
 
 
 async def test_files_go_in_and_out(served: Served) -> None:
-    content = base64.b64encode(b"from a file\n").decode()
+    # As `base64.encodebytes` and the command `base64` write it, with line breaks.
+    content = base64.encodebytes(b"from a file\n").decode()
     body = await run(
         served,
         "cat folder/in.txt; printf '\\0out' > out.bin; exit 3",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 from service_fixtures import TOKEN, Served, serve
+
+from harness.errors import UsageError
 
 SLEEP = {"code": "import time; time.sleep(60)", "language": "python", "run_timeout": 60}
 
@@ -83,7 +87,9 @@ async def test_a_body_without_a_length_is_bounded(served: Served) -> None:
 
 async def test_an_unknown_path_and_method_are_named(served: Served) -> None:
     assert read_error(await served.http.get("/nothing")) == (404, "unknown_path")
-    assert read_error(await served.http.get("/run_code")) == (405, "unknown_method")
+    response = await served.http.get("/run_code")
+    assert read_error(response) == (405, "unknown_method")
+    assert response.headers["allow"] == "POST"
 
 
 async def test_a_client_cannot_name_another_address_as_its_own(served: Served) -> None:
@@ -137,6 +143,43 @@ async def test_a_service_that_ends_finishes_what_it_has() -> None:
             running = asyncio.create_task(client.post(f"{served.url}/{TOKEN}/run_code", json=code))
             await wait_for_metric(served, "harness_working", 1)
         assert json.loads((await running).content)["status"] == "Success"
+
+
+async def open_stream(served: Served, stack: contextlib.AsyncExitStack, *argv: str) -> httpx.Response:
+    """Return the reply to a command, whose output nobody has read."""
+    opened = await served.post("/v1/sandboxes", limits={"memory_mb": 64})
+    client = await stack.enter_async_context(httpx.AsyncClient(timeout=60, trust_env=False))
+    path = f"{served.url}/{TOKEN}/v1/sandboxes/{opened.json()['id']}/exec"
+    headers = {"accept": "text/event-stream"}
+    stream = client.stream("POST", path, json={"argv": argv, "timeout_seconds": 60}, headers=headers)
+    return await stack.enter_async_context(stream)
+
+
+async def test_a_service_that_ends_cuts_off_late_requests_without_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        async with serve(drain_seconds=0.1) as served:
+            streams = [await open_stream(served, stack, *argv) for argv in (["yes"], ["sleep", "60"])]
+            client = await stack.enter_async_context(httpx.AsyncClient(timeout=60, trust_env=False))
+            waiting = asyncio.create_task(client.post(f"{served.url}/{TOKEN}/run_code", json=SLEEP))
+            await wait_for_metric(served, "harness_working", 1)
+        for stream in streams:
+            with pytest.raises(httpx.TransportError):
+                await stream.aread()
+        with pytest.raises(httpx.TransportError):
+            await waiting
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+async def test_a_service_that_cannot_listen_logs_no_end(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "harness.service")
+    with pytest.raises(UsageError):
+        async with serve(port=int(served.url.rpartition(":")[2])):
+            pass
+    assert "ended" not in [each.getMessage() for each in caplog.records]
 
 
 async def test_requests_and_waits_are_in_the_metrics(served: Served) -> None:

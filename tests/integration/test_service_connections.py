@@ -228,6 +228,26 @@ async def test_a_flood_of_a_web_socket_ends_it(first: bytes, frame: bytes) -> No
         assert await send_until_closed(writer, frame * 10_000, 128 * MIB) < 128 * MIB
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_offer_of_another_protocol_is_ignored(chunked: bool) -> None:
+    body = json.dumps({"code": "print(6 * 7)", "language": "python"}).encode()
+    framing = b"transfer-encoding: chunked" if chunked else b"content-length: %d" % len(body)
+    content = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    # As `curl --http2` and the client of Java send it.
+    offer = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    first = f"POST /{TOKEN}/run_code HTTP/1.1\r\n".encode() + framing + b"\r\n" + offer + b"\r\n" + content
+    second = b"GET /health HTTP/1.1\r\nconnection: close, upgrade\r\nupgrade: h2c\r\n\r\n"
+    async with serve() as served, connect(served) as (reader, writer):
+        for piece in (first[:30], first[30:-5], first[-5:] + second):
+            writer.write(piece)
+            await writer.drain()
+            # The service must not depend on getting a request at once.
+            await served.http.get("/health")
+        reply = await read_all(reader)
+    assert reply.count(b"HTTP/1.1 200 ") == 2
+    assert b"42" in reply
+
+
 async def test_a_slash_too_many_is_an_unknown_path() -> None:
     async with serve() as served:
         response = await served.http.get("/docs/")

@@ -135,6 +135,13 @@ async def test_a_program_is_graded_in_one_step(served: Served, benchmarks: tuple
         assert (end["reward"], end["done"]) == (0.0, True)
 
 
+async def test_the_id_of_a_task_may_be_a_number(served: Served, benchmarks: tuple[Benchmark, ...]) -> None:
+    task = benchmarks[1].tasks[0]
+    async with open_client(served) as client:
+        start = await client.observe("reset", benchmark="mbpp", task_id=int(task.id))
+    assert start["observation"]["task_id"] == task.id
+
+
 async def test_a_seed_names_the_same_task_again(served: Served) -> None:
     async with open_client(served) as client:
         drawn = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -123,18 +124,26 @@ async def test_a_page_of_the_service_itself_may_open_a_terminal(served: Served, 
     ("path", "query", "status"),
     [
         ("/v1/sandboxes/wrong", "", 404),
+        ("/nothing", "", 404),
         (None, "rows=0", 422),
         (None, "color=red", 422),
         (None, "argv=sleep&argv=1", 422),
     ],
 )
 async def test_a_terminal_that_cannot_be_opened_is_refused_with_a_status(
-    served: Served, sandbox: str, path: str | None, query: str, status: int
+    served: Served,
+    sandbox: str,
+    path: str | None,
+    query: str,
+    status: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await open_terminal(served, path or sandbox, query).__aenter__()
     assert refused.value.response.status_code == status
     assert json.loads(refused.value.response.body or b"")["error"]["message"]
+    # A client must not be able to fill the log with errors.
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def test_a_sandbox_without_terminals_refuses_one(served: Served) -> None:

@@ -27,6 +27,15 @@ def test_every_operation_is_described(operation: Operation) -> None:
     assert ("requestBody" in described) == (operation.request is not None or operation.takes_bytes)
 
 
+def test_streams_and_parameters_are_described() -> None:
+    paths = DOCUMENT["paths"]
+    exec_reply = paths["/v1/sandboxes/{id}/exec"]["post"]["responses"]["200"]
+    assert set(exec_reply["content"]) == {"application/json", "text/event-stream"}
+    assert "application/x-ndjson" in paths["/v1/grade"]["post"]["responses"]["200"]["content"]
+    parameters = paths["/v1/sandboxes/{id}/files/{path}"]["put"]["parameters"]
+    assert [each["name"] for each in parameters if each["in"] == "query"] == ["mode"]
+
+
 def test_every_reference_leads_to_a_schema() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     references = list_references(DOCUMENT)

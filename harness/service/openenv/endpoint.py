@@ -14,7 +14,7 @@ import random
 from collections.abc import Awaitable
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, model_validator
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from harness.agents.predictions import FIELDS
@@ -50,7 +50,8 @@ class ResetData(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     benchmark: str | None = None
-    task_id: str | None = None
+    # The ids of MBPP are numbers.
+    task_id: StrictInt | str | None = None
     seed: int | None = Field(default=None, ge=0, le=_LARGEST_SEED)
     episode_id: str | None = Field(default=None, max_length=200)
 
@@ -256,9 +257,10 @@ def _choose_task(service: Service, data: ResetData) -> tuple[Benchmark, Task, in
     seed = draw.getrandbits(63)
     if data.task_id is None:
         return chosen.benchmark, draw.choice(chosen.benchmark.tasks), seed
-    if data.task_id not in chosen.tasks:
-        raise unknown_task(data.task_id[:100], chosen.tasks, place=chosen.benchmark.name)
-    return chosen.benchmark, chosen.tasks[data.task_id], seed
+    task_id = str(data.task_id)
+    if task_id not in chosen.tasks:
+        raise unknown_task(task_id[:100], chosen.tasks, place=chosen.benchmark.name)
+    return chosen.benchmark, chosen.tasks[task_id], seed
 
 
 def _describe_start(episode: Episode) -> dict[str, Any]:

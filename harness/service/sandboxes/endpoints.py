@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.logger import get_logger
 from harness.service.operations import Call, Operation
-from harness.service.sandboxes.commands import run_command
+from harness.service.sandboxes.commands import EVENT_STREAM, run_command
 from harness.service.sandboxes.files import read_file, write_file
 from harness.service.sandboxes.models import (
     CreateSandboxRequest,
@@ -99,6 +99,7 @@ OPERATIONS = (
         request=ExecRequest,
         reply=ExecReply,
         name="exec",
+        stream_type=EVENT_STREAM,
     ),
     Operation(
         "PUT",
@@ -106,6 +107,7 @@ OPERATIONS = (
         "Write a file. The body is its content, and the parameter 'mode' its mode in octal.",
         write_file,
         name="write_file",
+        query={"mode": "the mode of the file in octal, from 0 to 777"},
         takes_bytes=True,
         status=204,
     ),

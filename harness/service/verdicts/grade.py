@@ -49,16 +49,30 @@ def _require_text(value: object) -> str:
 AnyText = Annotated[str, PlainValidator(_require_text), WithJsonSchema({"type": "string"})]
 
 
+def _require_id(value: object) -> int | str:
+    # Pydantic would take true for the number 1, and the reply would have another id than the request.
+    if type(value) is int or type(value) is str:
+        return value
+    raise ValueError("must be a whole number or a text")
+
+
+SampleId = Annotated[
+    int | str,
+    PlainValidator(_require_id),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+]
+
+
 class GradeSample(BaseModel):
     """A submission, and the task or the hidden tests that judge it."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    id: int | str | None = None
+    id: SampleId | None = None
     """The id of the sample in the reply. The default is its place in the batch, from 0."""
     benchmark: str | None = None
     """The name of a benchmark that the service has loaded."""
-    task_id: int | str | None = None
+    task_id: SampleId | None = None
     """The id of the task in that benchmark."""
     tests: HiddenTests | None = None
     """Hidden tests, instead of a benchmark and a task."""
@@ -230,5 +244,6 @@ OPERATIONS = (
         grade,
         request=GradeRequest,
         reply=GradeReply,
+        stream_type=_STREAM_TYPE,
     ),
 )

@@ -265,7 +265,8 @@ def _describe_lost(error: SandboxLimitReached) -> RunCodeResponse:
 
 def _decode(path: str, content: str) -> bytes:
     try:
-        return base64.b64decode(content, validate=True)
+        # Some encoders break the text into lines (RFC 2045).
+        return base64.b64decode("".join(content.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidRequestError(f"'files': {path[:80]!r} is no base64: {error}", status=422) from None
 

@@ -79,19 +79,15 @@ class Service:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
 
-    @contextlib.asynccontextmanager
-    async def work(
+    def work(
         self, client: str, *, wait_seconds: float, refuse_early: bool = False
-    ) -> AsyncIterator[None]:
-        """Hold one of the service's places for the block, after the wait in the queue.
+    ) -> contextlib.AbstractAsyncContextManager[float]:
+        """Return a context manager that holds one of the service's places, after the wait in the queue.
 
-        The arguments are those of `FairQueue.enter`. Raises BusyError at once if the wait would be longer
+        The arguments are those of `FairQueue.enter`. It raises BusyError at once if the wait would be longer
         than `wait_seconds`, and ShareUsedError.
         """
-        entering = self.queue.enter(client, wait_seconds=wait_seconds, refuse_early=refuse_early)
-        async with entering as waited:
-            self.metrics.wait_seconds.observe(waited)
-            yield
+        return self.queue.enter(client, wait_seconds=wait_seconds, refuse_early=refuse_early)
 
 
 @contextlib.asynccontextmanager
@@ -146,6 +142,7 @@ async def open_service(
             workers.places,
             most=settings.limits.queued,
             client_share=settings.limits.client_share,
+            on_begin=metrics.wait_seconds.observe,
         )
         workers.watch_places(queue.resize)
         sessions = await stack.enter_async_context(

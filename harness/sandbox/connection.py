@@ -125,17 +125,18 @@ class Connection(asyncio.Protocol):
         header: Mapping[str, Any],
         body: bytes = b"",
         *,
+        seconds: float | None = None,
         receiver: Receiver | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         """Send one request and return its answer, after `receiver` has got the pieces before it.
 
-        Raises ConnectionLost, FrameError (too large).
+        Without `seconds` it waits for as long as the stream lives. Raises ConnectionLost, FrameError (too
+        large), and TimeoutError without an answer after `seconds`.
         """
         if receiver is not None:
             async with self.exchange(header, body, receive=receiver.receive) as exchange:
                 receiver.begin(exchange)
-                await self.drain()
-                return await exchange.answer
+                return await self._wait_for(exchange.answer, seconds)
         if self._lost is not None:
             raise self._lost
         number = next(self._numbers)
@@ -144,14 +145,34 @@ class Connection(asyncio.Protocol):
         self._waiting[number] = answer
         try:
             self._write(frame)
-            await self.drain()
-            return await answer
+            return await self._wait_for(answer, seconds)
         except asyncio.CancelledError:
             # Nobody waits for the job any more, so it must not run on.
             self.send({"verb": "kill", "job": number})
             raise
         finally:
             self._waiting.pop(number, None)
+
+    async def _wait_for(
+        self, answer: asyncio.Future[tuple[dict[str, Any], bytes]], seconds: float | None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Return an answer. Raises TimeoutError if it does not come within `seconds`.
+
+        A timer that fails the answer costs less than `asyncio.timeout`, which cancels the task.
+        """
+
+        def expire() -> None:
+            if not answer.done():
+                answer.set_exception(TimeoutError())
+
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, expire)
+        try:
+            while self._blocked is not None and not answer.done():
+                await asyncio.wait((self._blocked, answer), return_when=asyncio.FIRST_COMPLETED)
+            return await answer
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     @contextlib.asynccontextmanager
     async def exchange(

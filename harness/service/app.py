@@ -208,7 +208,7 @@ class _Endpoint:
                 is_json = operation.request is not None
                 body = await service.bodies.read(call.headers, receive, client=call.client, is_json=is_json)
                 value = body.content if operation.request is None else await _parse(operation.request, body)
-            reply = await _run_until_gone(receive, operation.handle(value, call))
+            reply = await _run_until_gone(scope, operation.handle(value, call))
         finally:
             # The memory of the body counts to the end of a stream.
             if body is not None and not isinstance(reply, StreamedReply):
@@ -259,7 +259,7 @@ async def _parse(model: type[BaseModel], body: HeldBody) -> BaseModel:
     return await asyncio.to_thread(read_json, model, body.content)
 
 
-async def _run_until_gone(receive: Receive, work: Awaitable[T]) -> T:
+async def _run_until_gone(scope: Scope, work: Awaitable[T]) -> T:
     """Return the result of `work`. Cancel it when the client goes away, and raise ClientGone.
 
     The work runs in this task, so that the sandbox of cancelled work is destroyed before its place is free
@@ -269,24 +269,25 @@ async def _run_until_gone(receive: Receive, work: Awaitable[T]) -> T:
     assert working is not None  # noqa: S101  because a coroutine of asyncio runs in a task
     gone = False
 
-    async def watch() -> None:
+    def leave() -> None:
         nonlocal gone
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        gone = True
-        working.cancel()
+        if not gone:
+            gone = True
+            working.cancel()
 
     requested = working.cancelling()
-    watching = asyncio.create_task(watch())
+    # The method of `BoundedConnection`.
+    watch: Callable[[Callable[[], None]], contextlib.AbstractContextManager[None]]
+    watch = scope["state"]["watch_client"]
     try:
-        return await work
+        with watch(leave):
+            return await work
     except asyncio.CancelledError:
-        # Another cancellation than that of the watching task is the server's, and goes on.
+        # Another cancellation than that for the client is the server's, and goes on.
         if gone and working.cancelling() == requested + 1:
             raise ClientGone from None
         raise
     finally:
-        watching.cancel()
         if gone:
             working.uncancel()
 
@@ -322,14 +323,14 @@ class _Streaming:
         self._end = end
         self.status_code = 200
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         status = 499
         try:
             # Close the parts here, because the task that sends them may be cancelled before it starts.
             async with contextlib.aclosing(self._reply.parts):  # type: ignore[type-var]
                 # A client that takes its reply too slowly must not hold a place for ever.
                 async with asyncio.timeout(self._seconds):
-                    await _run_until_gone(receive, self._send(send))
+                    await _run_until_gone(scope, self._send(send))
                 status = 200
         except (ClientGone, TimeoutError):
             pass

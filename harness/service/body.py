@@ -28,17 +28,18 @@ class HeldBody:
     def __init__(self, bodies: Bodies, client: str) -> None:
         self._bodies = bodies
         self._client = client
-        self._size = 0
+        # The bytes that count, those of the values in its JSON included.
+        self.size = 0
         self.content = b""
 
     def release(self) -> None:
         """Count the memory no more. A second call does nothing."""
-        self._bodies.release(self._client, self._size)
-        self._size = 0
+        self._bodies.release(self._client, self.size)
+        self.size = 0
 
     def hold(self, size: int) -> None:
         """Count more memory. Raises ServiceError if the requests under way have too much."""
-        self._size += size
+        self.size += size
         self._bodies.hold(self._client, size)
 
 

@@ -255,7 +255,10 @@ class FairQueue:
     async def _wait(self, client: str, wait_seconds: float, *, refuse_early: bool) -> float:
         """Return the time at which the request begins."""
         self.require_room(client, wait_seconds=wait_seconds)
-        steps = [(self._late_seconds, self._let_late_work), (wait_seconds, self._give_up)]
+        steps: list[tuple[float, Callable[[_Waiting], None]]] = [
+            (self._late_seconds, self._let_late_work),
+            (wait_seconds, self._give_up),
+        ]
         if refuse_early:
             steps.append((self._reconsider_seconds, self._reconsider))
         steps.sort(key=lambda step: -step[0])

@@ -20,6 +20,7 @@ from harness.service.queue import FairQueue
 from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
+from harness.service.verdicts.source_parser import SourceParser, open_source_parser
 from harness.service.workers.base import Workers, open_workplace
 from harness.service.workers.local import LocalWorkers
 from harness.service.workers.ray_workers import open_ray_workers
@@ -47,7 +48,8 @@ class Service:
     sessions: SandboxSessions
     # Read the bodies of requests.
     bodies: Bodies
-    # The turns to parse what clients send, because Python's parser keeps all other work from going on.
+    # Builds the hidden tests that clients send, and the turns to use it.
+    parser: SourceParser
     parsing: FairQueue
     # The label of all of its containers.
     run_id: str
@@ -159,6 +161,7 @@ async def open_service(
             benchmarks,
             sessions,
             Bodies(settings.limits),
+            await stack.enter_async_context(open_source_parser()),
             FairQueue(1, most=settings.limits.queued),
             run_id,
         )

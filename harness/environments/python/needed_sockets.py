@@ -48,8 +48,8 @@ MARKS = (
     *("multiprocessing", "asyncio", "ctypes", "_posixsubprocess", "system", "popen", "spawn", "exec"),
     *("/proc", "/sys", "/etc"),
 )
-# Longer programs are not searched.
-MOST_CHARACTERS = 1 << 20
+# Longer programs are not searched, because the worst of them would keep the event loop for 0.1 s a MiB.
+MOST_CHARACTERS = 1 << 17
 
 
 def may_need_sockets(sources: Iterable[str]) -> bool:

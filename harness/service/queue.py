@@ -57,6 +57,10 @@ class _Client:
     begun: float = 0.0
 
 
+def _sort_last_first(step: tuple[float, Callable[[_Waiting], None]]) -> float:
+    return -step[0]
+
+
 class _Place:
     """The context manager of `FairQueue.enter`.
 
@@ -87,7 +91,10 @@ class FairQueue:
     rounds, in each of which every client is served once. So a client with a thousand requests delays another
     client's single request by one request at most.
 
-    That request may take ten minutes. So there is one place more for a client that has no request at work and
+    A request that was looked at again and kept (see `enter`) comes before all others once the wait that was
+    expected for it is over.
+
+    A request may take ten minutes. So there is one place more for a client that has no request at work and
     has waited for a second.
 
     Args:
@@ -126,6 +133,8 @@ class FairQueue:
         # earlier round, so that no client gains by leaving.
         self._round = 0
         self._waiting = 0
+        # The requests that have waited for longer than was expected when they were kept.
+        self._overdue: list[_Waiting] = []
         self._mean_seconds = FIRST_SECONDS
         # The sum of the times at which the requests at work began.
         self._begun = 0.0
@@ -139,6 +148,11 @@ class FairQueue:
     def working(self) -> int:
         """The number of requests that work."""
         return self._working
+
+    @property
+    def overdue(self) -> int:
+        """The number of requests that wait and have waited for longer than was expected."""
+        return sum(not each.turn.done() for each in self._overdue)
 
     @property
     def _free(self) -> int:
@@ -261,7 +275,7 @@ class FairQueue:
         ]
         if refuse_early:
             steps.append((self._reconsider_seconds, self._reconsider))
-        steps.sort(key=lambda step: -step[0])
+        steps.sort(key=_sort_last_first)
         loop = asyncio.get_running_loop()
         waiting = _Waiting(client, loop.create_future(), loop.time(), wait_seconds, steps)
         own = self._clients.setdefault(client, _Client(self._round))
@@ -322,12 +336,25 @@ class FairQueue:
             return
         length = own.waiting.index(waiting)
         expected = self._estimate_behind(waiting.client, length)
-        if expected * _MARGIN > left_seconds:
+        if expected * _MARGIN <= left_seconds:
+            waiting.steps.append((self._reconsider_seconds + expected, self._put_first))
+            waiting.steps.sort(key=_sort_last_first)
+        else:
             message = (
                 f"the queue has become slower and needs about {expected:.1f} s more, and this request can "
                 f"wait {left_seconds:.1f} s"
             )
             self._refuse(waiting, BusyError(message, retry_seconds=max(0.0, expected - left_seconds)))
+
+    def _put_first(self, waiting: _Waiting) -> None:
+        """Let a request come before all others, because it has waited for as long as was expected.
+
+        Otherwise slow work of its client that began in the meantime could keep it back until its time is
+        over, and a refusal then comes too late for its client. No client gains by it, because the expected
+        time was that of its turn.
+        """
+        if not waiting.turn.done():
+            self._overdue.append(waiting)
 
     def _must_wait_for_own(self, own: _Client) -> bool:
         """Return whether a client is served only after its work, whose end cannot be foreseen."""
@@ -358,7 +385,11 @@ class FairQueue:
 
     def _serve_waiting(self) -> None:
         while self._free and self._waiting:
-            self._serve_next(each for each in self._clients.items() if each[1].waiting)
+            self._overdue = [each for each in self._overdue if not each.turn.done()]
+            if self._overdue:
+                self._serve(min(self._overdue, key=lambda each: self._clients[each.client].working))
+            else:
+                self._serve_next(each for each in self._clients.items() if each[1].waiting)
         while self._places and self._working == self._places and (late := self._list_late()):
             self._serve_next(late)
 
@@ -371,13 +402,16 @@ class FairQueue:
         ]
 
     def _serve_next(self, candidates: Iterable[tuple[str, _Client]]) -> None:
-        name, own = min(candidates, key=lambda item: (item[1].working, item[1].round))
-        waiting = own.waiting.popleft()
+        _, own = min(candidates, key=lambda item: (item[1].working, item[1].round))
+        if own.waiting[0].turn.done():  # its client has gone
+            self._leave(own.waiting[0])
+        else:
+            self._serve(own.waiting[0])
+
+    def _serve(self, waiting: _Waiting) -> None:
+        self._clients[waiting.client].waiting.remove(waiting)
         self._waiting -= 1
-        if waiting.turn.done():  # its client has gone
-            self._forget_if_idle(name)
-            return
-        waiting.turn.set_result(self._begin(name))
+        waiting.turn.set_result(self._begin(waiting.client))
 
     def _forget_if_idle(self, client: str) -> None:
         own = self._clients.get(client)

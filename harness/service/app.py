@@ -90,8 +90,9 @@ async def _refuse_method(request: Request, _error: Exception) -> Response:
     return _make_error_response(error)
 
 
-def _make_error_response(error: InvalidRequestError) -> Response:
-    return Response(encode_error(error), error.status, media_type="application/json")
+def _make_error_response(error: ServiceError) -> Response:
+    """Return the reply to a request that no operation gets. It also refuses a WebSocket."""
+    return Response(encode_error(error), error.status, list_headers(error), "application/json")
 
 
 class _Gate:
@@ -146,7 +147,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, error: ServiceErro
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008, "reason": error.code})
             return
-    await _make_error_reply(error)(scope, receive, send)
+    await _make_error_response(error)(scope, receive, send)
 
 
 class _Endpoint:

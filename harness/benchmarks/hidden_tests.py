@@ -48,7 +48,7 @@ def build_stdin_tests(
         _require_text(given, f"the input of test {number}", MAX_TEST_BYTES)
         _require_text(expected, f"the output of test {number}", MOST_STDOUT_BYTES)
         built.append(StdinTest(given, expected))
-    _require_source(preamble, "the preamble")
+    require_source(preamble, "the preamble")
     return StdinTests(tuple(built), 0, preamble, _bound_seconds(seconds))
 
 
@@ -84,7 +84,7 @@ def build_call_tests(
         test = CallTest("\n".join(lines), _encode(result, f"the result of test {number}"))
         _require_text(test.arguments + test.result, f"test {number}", MAX_TEST_BYTES)
         built.append(test)
-    _require_source(preamble, "the preamble")
+    require_source(preamble, "the preamble")
     return CallTests(tuple(built), function, 0, preamble, _bound_seconds(seconds))
 
 
@@ -116,15 +116,15 @@ def build_assert_tests(
         raise UsageError("asserts must be a list of texts", hint="write ['assert add(1, 2) == 3']")
     if names is not None and solution is not None:
         raise UsageError("names and a solution exclude each other, because the solution defines the names")
-    _require_source(setup, "the setup")
+    require_source(setup, "the setup")
     for number, test in enumerate(tests, start=1):
-        _require_source(test, f"assert {number}")
+        require_source(test, f"assert {number}")
     statements = drop_empty(tests)
     if not statements:
         raise UsageError("there are no tests, so any program would pass")
     _require_room([setup, setup, *statements], "the tests and their setup")
     if solution is not None:
-        _require_source(solution, "the solution")
+        require_source(solution, "the solution")
         built = build_from_solution(parse(solution), statements, setup)
         if built is None:
             raise UsageError("no test uses a name that the solution defines")
@@ -282,7 +282,8 @@ def _require_room(sources: Sequence[str], what: str) -> None:
         raise UsageError(f"{what}: {size:,} bytes as JSON are more than the limit of {MAX_SOURCE_BYTES:,}")
 
 
-def _require_source(source: Any, what: str) -> None:
+def require_source(source: Any, what: str) -> None:
+    """Raise UsageError for a value that is no source of Python, or is too large. `what` names it."""
     _require_text(source, what, MAX_SOURCE_BYTES)
     _require_room([source], what)
     try:

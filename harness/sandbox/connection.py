@@ -7,11 +7,12 @@ import contextlib
 import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from harness.sandbox.backends.base import StartedContainer
 from harness.sandbox.guest.frames import FrameDecoder, FrameError, encode_frame
 
+# The bytes of stderr that are read at once.
 READ_BYTES = 1 << 18
 # The host holds this much of an answer that comes in pieces: twice the number of bytes that the guest sends
 # before it waits for an acknowledgement.
@@ -92,15 +93,20 @@ class Exchange:
             self._pieces.put_nowait(data)
 
 
-class Connection:
-    """Sends requests to a guest and returns each answer to the caller that waits for it."""
+class Connection(asyncio.Protocol):
+    """Sends requests to a guest and returns each answer to the caller that waits for it.
 
-    def __init__(
-        self, container: StartedContainer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    It decodes the stream as the event loop reads it. A task and a buffer between the two would take as much
+    processor time as the rest of a small request.
+    """
+
+    def __init__(self, container: StartedContainer) -> None:
         self._container = container
-        self._reader = reader
-        self._writer = writer
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        # Set while the stream takes no more frames.
+        self._blocked: asyncio.Future[None] | None = None
+        self._ended = asyncio.Event()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._exchanges: dict[int, Exchange] = {}
@@ -119,17 +125,18 @@ class Connection:
         header: Mapping[str, Any],
         body: bytes = b"",
         *,
+        seconds: float | None = None,
         receiver: Receiver | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         """Send one request and return its answer, after `receiver` has got the pieces before it.
 
-        Raises ConnectionLost, FrameError (too large).
+        Without `seconds` it waits for as long as the stream lives. Raises ConnectionLost, FrameError (too
+        large), and TimeoutError without an answer after `seconds`.
         """
         if receiver is not None:
             async with self.exchange(header, body, receive=receiver.receive) as exchange:
                 receiver.begin(exchange)
-                await self.drain()
-                return await exchange.answer
+                return await self._wait_for(exchange.answer, seconds)
         if self._lost is not None:
             raise self._lost
         number = next(self._numbers)
@@ -137,15 +144,35 @@ class Connection:
         answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
-            self._writer.write(frame)
-            await self.drain()
-            return await answer
+            self._write(frame)
+            return await self._wait_for(answer, seconds)
         except asyncio.CancelledError:
             # Nobody waits for the job any more, so it must not run on.
             self.send({"verb": "kill", "job": number})
             raise
         finally:
             self._waiting.pop(number, None)
+
+    async def _wait_for(
+        self, answer: asyncio.Future[tuple[dict[str, Any], bytes]], seconds: float | None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Return an answer. Raises TimeoutError if it does not come within `seconds`.
+
+        A timer that fails the answer costs less than `asyncio.timeout`, which cancels the task.
+        """
+
+        def expire() -> None:
+            if not answer.done():
+                answer.set_exception(TimeoutError())
+
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, expire)
+        try:
+            while self._blocked is not None and not answer.done():
+                await asyncio.wait((self._blocked, answer), return_when=asyncio.FIRST_COMPLETED)
+            return await answer
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     @contextlib.asynccontextmanager
     async def exchange(
@@ -164,7 +191,7 @@ class Connection:
         self._waiting[number] = exchange.answer
         self._exchanges[number] = exchange
         try:
-            self._writer.write(frame)
+            self._write(frame)
             yield exchange
         finally:
             # The cancellation of a task that waits for the answer cancels the answer too.
@@ -177,24 +204,54 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until the stream has taken most of the frames that were sent."""
-        with contextlib.suppress(ConnectionError):  # the reader reports the cause
-            await self._writer.drain()
+        while self._blocked is not None:
+            # Several calls may wait, and each can be cancelled alone.
+            await asyncio.shield(self._blocked)
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame without waiting for an answer."""
         if self._lost is None:
-            self._writer.write(encode_frame({"id": next(self._numbers), **header}, body))
+            self._write(encode_frame({"id": next(self._numbers), **header}, body))
 
-    async def read(self) -> None:
-        """Read until the stream ends. Every call that still waits then raises ConnectionLost."""
+    async def wait_until_ended(self, seconds: float) -> None:
+        """Wait until the stream has ended, for at most so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the stream. The event loop calls it."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Give the frames that `data` completes to their calls. The event loop calls it."""
+        if self._lost is not None:
+            return
         try:
-            await self._read()
-            lost = ConnectionLost("the sandbox closed its stream")
+            self._receive(data)
         except FrameError as error:
-            lost = ConnectionLost(f"the sandbox broke the frame format: {error}", breach=True)
-        except (OSError, asyncio.IncompleteReadError) as error:
-            lost = ConnectionLost(f"the stream to the sandbox broke: {error}")
-        self._lose(ConnectionClosed(CLOSED) if self._said_bye else lost)
+            self._lose(ConnectionLost(f"the sandbox broke the frame format: {error}", breach=True))
+
+    def eof_received(self) -> None:
+        """End the calls that wait, because the guest sends no more. The event loop calls it."""
+        self._lose(ConnectionLost("the sandbox closed its stream"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the calls that wait. The event loop calls it."""
+        message = (
+            "the sandbox closed its stream" if exc is None else f"the stream to the sandbox broke: {exc}"
+        )
+        self._lose(ConnectionLost(message))
+
+    def pause_writing(self) -> None:
+        """Make `drain` wait. The event loop calls it."""
+        self._blocked = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Let calls that wait in `drain` go on. The event loop calls it."""
+        if self._blocked is not None:
+            self._blocked.set_result(None)
+            self._blocked = None
 
     def read_stderr(self) -> bool:
         """Keep what the guest's stderr has now; return whether more may come on the separate stream."""
@@ -221,48 +278,53 @@ class Connection:
     def close(self) -> None:
         """Make every call that waits now or later raise ConnectionClosed."""
         self._lose(ConnectionClosed(CLOSED))
+        self._lost = ConnectionClosed(CLOSED)
+
+    def _write(self, frame: bytes) -> None:
+        assert self._transport is not None  # noqa: S101  because `open_connection` yields an open stream
+        self._transport.write(frame)
 
     def _lose(self, lost: ConnectionLost) -> None:
-        self._lost = lost
+        if self._lost is not None:
+            return
+        self._lost = ConnectionClosed(CLOSED) if self._said_bye else lost
+        self._ended.set()
+        if self._transport is not None:
+            self._transport.abort()
         # Without this, a call that sends a large request would wait for room in the stream for ever.
-        self._writer.transport.abort()
+        self.resume_writing()
         for answer in list(self._waiting.values()):
             if not answer.done():
-                answer.set_exception(lost)
+                answer.set_exception(self._lost)
 
-    async def _read(self) -> None:
-        decoder = FrameDecoder()
+    def _receive(self, data: bytes) -> None:
         split = self._container.split
-        while data := await self._reader.read(READ_BYTES):
-            if split is not None:
-                data, stderr = split(data)
-                if stderr:
-                    self._keep_stderr(stderr)
-            for header, body in decoder.feed(data):
-                number = header.get("id")
-                if header.get("more") is True and type(number) is int:
-                    if number in self._exchanges:
-                        self._exchanges[number].add_piece(header, body)
-                    continue
-                answer = self._waiting.get(number) if type(number) is int else None
-                if answer is not None and not answer.done():
-                    answer.set_result((header, body))
+        if split is not None:
+            data, stderr = split(data)
+            if stderr:
+                self._keep_stderr(stderr)
+        for header, body in self._decoder.feed(data):
+            number = header.get("id")
+            if header.get("more") is True and type(number) is int:
+                if number in self._exchanges:
+                    self._exchanges[number].add_piece(header, body)
+                continue
+            answer = self._waiting.get(number) if type(number) is int else None
+            if answer is not None and not answer.done():
+                answer.set_result((header, body))
 
 
 @contextlib.asynccontextmanager
 async def open_connection(container: StartedContainer) -> AsyncIterator[Connection]:
     """Yield a connection to the guest of a container, and close it at the end of the block."""
-    reader, writer = await asyncio.open_connection(sock=container.stream)
-    connection = Connection(container, reader, writer)
-    reading = asyncio.create_task(connection.read())
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(lambda: Connection(container), sock=container.stream)
     try:
         with _watch_stderr(connection, container.stderr):
             yield connection
             connection.say_bye()
-            await asyncio.wait([reading], timeout=BYE_SECONDS)
+            await connection.wait_until_ended(BYE_SECONDS)
     finally:
-        reading.cancel()
-        await asyncio.wait([reading])
         connection.close()
 
 

@@ -205,16 +205,21 @@ class SandboxPool:
         """
         if isinstance(key, AcrossTasks):
             _require_programs_alone(settings, nested=nested)
-        async with contextlib.AsyncExitStack() as stack:
-            live = await self._enter(stack, settings, seconds, key, nested=nested, held=held)
+        live = await self._enter(settings, seconds, key, nested=nested, held=held)
+        has_place = not nested
+        try:
             try:
-                if not working:
-                    await stack.aclose()
+                if has_place and not working:
+                    has_place = False
+                    self.gate.release()
                 yield live.sandbox
             except BaseException:
                 self._close(live)
                 raise
             await self._take_back(live)
+        finally:
+            if has_place:
+                self.gate.release()
 
     @contextlib.asynccontextmanager
     async def grade_nested(self) -> AsyncIterator[None]:
@@ -239,16 +244,9 @@ class SandboxPool:
         await complete(_wait_for_all(self._owners))
 
     async def _enter(
-        self,
-        stack: contextlib.AsyncExitStack,
-        settings: SandboxSettings,
-        seconds: float,
-        key: Hashable | None,
-        *,
-        nested: bool,
-        held: int,
+        self, settings: SandboxSettings, seconds: float, key: Hashable | None, *, nested: bool, held: int
     ) -> _Live:
-        """Return the sandbox for a lease. `stack` holds the lease's place at the gate."""
+        """Return the sandbox for a lease, which has a place at the gate then, unless it is nested."""
         memory_mb = settings.limits.memory_mb
         # A lease that came earlier and waits for such a sandbox gets it first.
         is_behind = self._next is not None and self._next.wants(settings, key) and not nested
@@ -264,7 +262,7 @@ class SandboxPool:
             live = await self._take_memory(settings, seconds, key)
         try:
             if not nested:
-                await stack.enter_async_context(self.gate)
+                await self.gate.acquire()
         except asyncio.CancelledError:
             if live is None:
                 self._count_out(memory_mb)
@@ -274,7 +272,14 @@ class SandboxPool:
         if live is None and (live := self._find_idle(settings, seconds, key)) is not None:
             # Another lease has given this sandbox back while this one waited at the gate.
             self._count_out(memory_mb)
-        return live or await self._open(settings, seconds, key)
+        if live is not None:
+            return live
+        try:
+            return await self._open(settings, seconds, key)
+        except BaseException:
+            if not nested:
+                self.gate.release()
+            raise
 
     def _find_idle(self, settings: SandboxSettings, seconds: float, key: Hashable | None) -> _Live | None:
         """Remove a fitting sandbox from the idle ones and return it. Close those that are too old."""

@@ -422,8 +422,7 @@ class Sandbox:
         receiver: Receiver | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         try:
-            async with asyncio.timeout(seconds):
-                answer, data = await self._connection.request(header, body, receiver=receiver)
+            answer, data = await self._connection.request(header, body, seconds=seconds, receiver=receiver)
         except FrameError as error:
             raise UsageError(f"too much for one request: {error}") from error
         except asyncio.CancelledError:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import describe_first_error
 from harness.inputs.json_size import ValueCounter
-from harness.inputs.json_text import BrokenJSONError, parse_json, require_shallow
+from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.settings import ServiceLimits
 
@@ -23,6 +22,27 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=BaseModel)
 
 
+class HeldBody:
+    """The body of a request. Its memory counts, with that of the values in its JSON, until `release`."""
+
+    def __init__(self, bodies: Bodies, client: str) -> None:
+        self._bodies = bodies
+        self._client = client
+        # The bytes that count, those of the values in its JSON included.
+        self.size = 0
+        self.content = b""
+
+    def release(self) -> None:
+        """Count the memory no more. A second call does nothing."""
+        self._bodies.release(self._client, self.size)
+        self.size = 0
+
+    def hold(self, size: int) -> None:
+        """Count more memory. Raises ServiceError if the requests under way have too much."""
+        self.size += size
+        self._bodies.hold(self._client, size)
+
+
 class Bodies:
     """Reads the bodies of all requests of a service, and bounds their memory together."""
 
@@ -31,11 +51,10 @@ class Bodies:
         self._held = 0
         self._held_by: Counter[str] = Counter()
 
-    @contextlib.asynccontextmanager
     async def read(
         self, headers: Mapping[str, str], receive: Receive, *, client: str, is_json: bool = True
-    ) -> AsyncIterator[bytes]:
-        """Yield the body of a request, whose memory counts in the block, with that of the values in its JSON.
+    ) -> HeldBody:
+        """Return the body of a request. Release it after its last use.
 
         Raises ServiceError as soon as the body breaks a bound, so that the rest of it is not read.
         """
@@ -45,41 +64,53 @@ class Bodies:
             raise _refuse_size(most)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise InvalidRequestError("the service takes no compressed body", status=415)
-        body = bytearray()
-        values = ValueCounter()
-        held = 0
+        body = HeldBody(self, client)
         try:
-            try:
-                async with asyncio.timeout(self._limits.body_seconds):
-                    while True:
-                        message = await receive()
-                        if message["type"] != "http.request":
-                            raise InvalidRequestError("the body of the request ended early")
-                        piece = message.get("body", b"")
-                        if len(body) + len(piece) > most:
-                            raise _refuse_size(most)
-                        before = values.memory_bytes
-                        if is_json:
-                            values.add(piece)
-                        more = len(piece) + values.memory_bytes - before
-                        held += more
-                        self._hold(client, more)
-                        body += piece
-                        if not message.get("more_body", False):
-                            break
-            except TimeoutError:
+            async with asyncio.timeout(self._limits.body_seconds):
+                body.content = await self._read(receive, body, ValueCounter() if is_json else None)
+        except BaseException as error:
+            body.release()
+            if isinstance(error, TimeoutError):
                 seconds = self._limits.body_seconds
                 raise InvalidRequestError(
                     f"the body of the request took longer than {seconds:g} s", status=408
                 ) from None
-            yield bytes(body)
-        finally:
-            self._held -= held
-            self._held_by[client] -= held
-            # Otherwise the counter would keep every address that ever came.
-            self._held_by += Counter()
+            raise
+        return body
 
-    def _hold(self, client: str, size: int) -> None:
+    async def _read(self, receive: Receive, body: HeldBody, values: ValueCounter | None) -> bytes:
+        """Return the content of a body, and hold its memory meanwhile."""
+        most = self._limits.body_bytes
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise InvalidRequestError("the body of the request ended early")
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > most:
+                raise _refuse_size(most)
+            more = len(piece)
+            if values is not None:
+                before = values.memory_bytes
+                values.add(piece)
+                more += values.memory_bytes - before
+            body.hold(more)
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+
+    def release(self, client: str, size: int) -> None:
+        """Count memory of a client no more."""
+        self._held -= size
+        self._held_by[client] -= size
+        # Otherwise the counter would keep every address that ever came.
+        if not self._held_by[client]:
+            del self._held_by[client]
+
+    def hold(self, client: str, size: int) -> None:
+        """Count more memory of a client. Raises ServiceError if there is too much."""
         self._held += size
         self._held_by[client] += size
         limits = self._limits
@@ -99,8 +130,7 @@ def read_json(model: type[Model], body: bytes) -> Model:
         raise InvalidRequestError("the body is empty; send a JSON object, such as {}", code="invalid_json")
     try:
         values: Any = parse_json(body)
-        require_shallow(values)
-    except (BrokenJSONError, ValueError) as error:
+    except BrokenJSONError as error:
         raise InvalidRequestError(f"the body is no JSON: {error}", code="invalid_json") from None
     try:
         return model.model_validate(values)

@@ -8,6 +8,8 @@ connections by sending nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -55,6 +57,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._kept_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._reply_timer: asyncio.TimerHandle | None = None
+        self._is_lost = False
+        self._watching: dict[object, Callable[[], None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -67,7 +71,32 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timers()
+        self._is_lost = True
         super().connection_lost(exc)
+        self._notify_watching()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"]["watch_client"] = self.watch_client
+
+    @contextlib.contextmanager
+    def watch_client(self, notify: Callable[[], None]) -> Iterator[None]:
+        """Let the event loop call `notify` if the client goes away during the block, or has gone before.
+
+        Requests have this method in their state. A task that waits for the message `http.disconnect` would
+        take more processor time than most other parts of a small request.
+        """
+        key = object()
+        self._watching[key] = notify
+        if self._is_lost:
+            self.loop.call_soon(self._notify_watching)
+        else:
+            # Otherwise requests that the client has sent ahead would hide that it goes away.
+            self.flow.resume_reading()
+        try:
+            yield
+        finally:
+            del self._watching[key]
 
     def data_received(self, data: bytes) -> None:
         self._kept_bytes += len(data)
@@ -133,6 +162,10 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _ignores_upgrade(self) -> bool:
         return cast(RequestParser, self.parser).ignores_upgrade()
+
+    def _notify_watching(self) -> None:
+        for notify in list(self._watching.values()):
+            notify()
 
     def _list_of_client(self) -> list[HttpToolsProtocol]:
         """Return the connections of this client's address, its WebSockets included."""

@@ -18,6 +18,8 @@ class ServiceMetrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        # The counter and the histogram of an operation and a status.
+        self._of_requests: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.requests = Counter(
             "harness_requests_total",
             "Requests that have ended, by operation and by status of the reply",
@@ -45,6 +47,17 @@ class ServiceMetrics:
             "Faults of the infrastructure, the retried ones included",
             registry=self._registry,
         )
+
+    def count_request(self, operation: str, status: int, seconds: float) -> None:
+        """Count a request that has ended."""
+        key = operation, status
+        if key not in self._of_requests:
+            # To look them up takes longer than to count.
+            counter = self.requests.labels(operation, str(status))
+            self._of_requests[key] = counter, self.request_seconds.labels(operation)
+        counter, histogram = self._of_requests[key]
+        counter.inc()
+        histogram.observe(seconds)
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a gauge whose value is read whenever the metrics are."""

@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from harness.service.errors import BusyError, ShareUsedError
@@ -30,10 +30,17 @@ _MARGIN = 1.5
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request in the line. `turn` gets the time at which it begins."""
+    """A request in the line. `turn` gets the time at which it begins, or the error that refuses it."""
 
     client: str
     turn: asyncio.Future[float]
+    # The time on the loop's clock at which it entered the line, and the time in seconds that it can wait.
+    since: float
+    wait_seconds: float
+    # What happens if it still waits after so many seconds, the last step first.
+    steps: list[tuple[float, Callable[[_Waiting], None]]]
+    # The timer of the next step. There is only one, because most requests begin before the first step.
+    timer: asyncio.TimerHandle | None = None
     # Whether it may take the place that is kept for clients without work.
     is_late: bool = False
 
@@ -50,6 +57,33 @@ class _Client:
     begun: float = 0.0
 
 
+def _sort_last_first(step: tuple[float, Callable[[_Waiting], None]]) -> float:
+    return -step[0]
+
+
+class _Place:
+    """The context manager of `FairQueue.enter`.
+
+    It is a class, because each generator as a context manager would cost several times as much.
+    """
+
+    def __init__(self, queue: FairQueue, client: str, wait_seconds: float, *, refuse_early: bool) -> None:
+        self._queue = queue
+        self._client = client
+        self._wait_seconds = wait_seconds
+        self._refuse_early = refuse_early
+        self._begun = 0.0
+
+    async def __aenter__(self) -> float:
+        self._begun, waited = await self._queue.begin(
+            self._client, self._wait_seconds, refuse_early=self._refuse_early
+        )
+        return waited
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._queue.end(self._client, self._begun)
+
+
 class FairQueue:
     """Lets `places` requests work at once, and serves waiting clients in turn.
 
@@ -57,7 +91,10 @@ class FairQueue:
     rounds, in each of which every client is served once. So a client with a thousand requests delays another
     client's single request by one request at most.
 
-    That request may take ten minutes. So there is one place more for a client that has no request at work and
+    A request that was looked at again and kept (see `enter`) comes before all others once the wait that was
+    expected for it is over.
+
+    A request may take ten minutes. So there is one place more for a client that has no request at work and
     has waited for a second.
 
     Args:
@@ -68,6 +105,7 @@ class FairQueue:
             line again.
         late_seconds: the time after which a client without work may take the one place more.
         clock: returns a time in seconds that never goes back.
+        on_begin: gets the seconds for which each request waited, when it begins.
     """
 
     def __init__(
@@ -79,6 +117,7 @@ class FairQueue:
         reconsider_seconds: float = RECONSIDER_SECONDS,
         late_seconds: float = LATE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        on_begin: Callable[[float], None] | None = None,
     ) -> None:
         self._places = places
         self._most = most
@@ -86,6 +125,7 @@ class FairQueue:
         self._reconsider_seconds = reconsider_seconds
         self._late_seconds = late_seconds
         self._clock = clock
+        self._on_begin = on_begin
         self._working = 0
         # In the order in which they came.
         self._clients: dict[str, _Client] = {}
@@ -93,6 +133,8 @@ class FairQueue:
         # earlier round, so that no client gains by leaving.
         self._round = 0
         self._waiting = 0
+        # The requests that have waited for longer than was expected when they were kept.
+        self._overdue: list[_Waiting] = []
         self._mean_seconds = FIRST_SECONDS
         # The sum of the times at which the requests at work began.
         self._begun = 0.0
@@ -106,6 +148,11 @@ class FairQueue:
     def working(self) -> int:
         """The number of requests that work."""
         return self._working
+
+    @property
+    def overdue(self) -> int:
+        """The number of requests that wait and have waited for longer than was expected."""
+        return sum(not each.turn.done() for each in self._overdue)
 
     @property
     def _free(self) -> int:
@@ -181,11 +228,12 @@ class FairQueue:
                 retry_seconds=expected - wait_seconds,
             )
 
-    @contextlib.asynccontextmanager
-    async def enter(
+    def enter(
         self, client: str, *, wait_seconds: float, refuse_early: bool = False
-    ) -> AsyncIterator[float]:
-        """Yield the seconds that the request waited, once it may work. The block is its work.
+    ) -> contextlib.AbstractAsyncContextManager[float]:
+        """Return a context manager that lets a request wait, and then work.
+
+        It gives the seconds for which the request waited. The block is its work.
 
         Args:
             client: the client whose share the request uses.
@@ -193,73 +241,120 @@ class FairQueue:
             refuse_early: refuse the request after half a second, too, if the line has become too slow for
                 it by then. Its client can try elsewhere, or again, before its own time is over.
 
-        Raises:
+        The start of the block raises:
             BusyError: if the wait would be longer than `wait_seconds`, at once where that can be foreseen.
             ShareUsedError: if the client has too many requests in the line.
+        """
+        return _Place(self, client, wait_seconds, refuse_early=refuse_early)
+
+    async def begin(self, client: str, wait_seconds: float, *, refuse_early: bool) -> tuple[float, float]:
+        """Return when a request began, and the seconds of its wait. Call `end` after its work.
+
+        The arguments and the errors are those of `enter`, which is for all other callers.
         """
         started = self._clock()
         if self._free and not self._waiting:
             begun = self._begin(client)
         else:
             begun = await self._wait(client, wait_seconds, refuse_early=refuse_early)
-        try:
-            yield begun - started
-        finally:
-            self._mean_seconds += _NEWEST_SHARE * (self._clock() - begun - self._mean_seconds)
-            self._end(client, begun)
+        if self._on_begin is not None:
+            self._on_begin(begun - started)
+        return begun, begun - started
+
+    def end(self, client: str, begun: float) -> None:
+        """End the work of a request that began at `begun`."""
+        self._mean_seconds += _NEWEST_SHARE * (self._clock() - begun - self._mean_seconds)
+        self._end(client, begun)
 
     async def _wait(self, client: str, wait_seconds: float, *, refuse_early: bool) -> float:
         """Return the time at which the request begins."""
         self.require_room(client, wait_seconds=wait_seconds)
+        steps: list[tuple[float, Callable[[_Waiting], None]]] = [
+            (self._late_seconds, self._let_late_work),
+            (wait_seconds, self._give_up),
+        ]
+        if refuse_early:
+            steps.append((self._reconsider_seconds, self._reconsider))
+        steps.sort(key=_sort_last_first)
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(client, loop.create_future(), loop.time(), wait_seconds, steps)
         own = self._clients.setdefault(client, _Client(self._round))
-        waiting = _Waiting(client, asyncio.get_running_loop().create_future())
         own.waiting.append(waiting)
         self._waiting += 1
-        late = asyncio.get_running_loop().call_later(self._late_seconds, self._let_late_work, waiting)
+        self._schedule_step(waiting)
         try:
-            async with asyncio.timeout(wait_seconds):
-                if refuse_early:
-                    await asyncio.wait([waiting.turn], timeout=self._reconsider_seconds)
-                    if not waiting.turn.done():
-                        self._reconsider(waiting, wait_seconds - self._reconsider_seconds)
-                return await waiting.turn
-        except BaseException as error:
+            return await waiting.turn
+        except asyncio.CancelledError:
             if waiting in own.waiting:
-                own.waiting.remove(waiting)
-                self._waiting -= 1
-                self._forget_if_idle(client)
-            elif waiting.turn.done() and not waiting.turn.cancelled():
+                self._leave(waiting)
+            elif not waiting.turn.cancelled() and waiting.turn.exception() is None:
                 # The turn came at the same moment, so its place goes to the next request.
                 self._end(client, waiting.turn.result())
-            if isinstance(error, TimeoutError):
-                raise BusyError(
-                    f"no sandbox became free within {wait_seconds:.1f} s",
-                    retry_seconds=self.estimate_wait(client),
-                ) from None
             raise
         finally:
-            late.cancel()
+            assert waiting.timer is not None  # noqa: S101  because the first step was scheduled
+            waiting.timer.cancel()
+
+    def _schedule_step(self, waiting: _Waiting) -> None:
+        seconds, step = waiting.steps.pop()
+
+        def take() -> None:
+            step(waiting)
+            if waiting.steps and not waiting.turn.done():
+                self._schedule_step(waiting)
+
+        waiting.timer = asyncio.get_running_loop().call_at(waiting.since + seconds, take)
+
+    def _leave(self, waiting: _Waiting) -> None:
+        self._clients[waiting.client].waiting.remove(waiting)
+        self._waiting -= 1
+        self._forget_if_idle(waiting.client)
+
+    def _refuse(self, waiting: _Waiting, error: BusyError) -> None:
+        if not waiting.turn.done():
+            self._leave(waiting)
+            waiting.turn.set_exception(error)
+
+    def _give_up(self, waiting: _Waiting) -> None:
+        expected = self.estimate_wait(waiting.client)
+        message = f"no sandbox became free within {waiting.wait_seconds:.1f} s"
+        self._refuse(waiting, BusyError(message, retry_seconds=expected))
 
     def _let_late_work(self, waiting: _Waiting) -> None:
         waiting.is_late = True
         self._serve_waiting()
 
-    def _reconsider(self, waiting: _Waiting, left_seconds: float) -> None:
-        """Raise BusyError if a request that waits will not begin within `left_seconds`."""
+    def _reconsider(self, waiting: _Waiting) -> None:
+        """Refuse a request that waits, if it will not begin in the time that is left."""
+        if waiting.turn.done():
+            return
+        left_seconds = waiting.wait_seconds - self._reconsider_seconds
         own = self._clients[waiting.client]
         if self._must_wait_for_own(own):
-            raise BusyError(
-                "the requests of this client that are at work take long, and other clients come first",
-                retry_seconds=left_seconds,
-            )
+            message = "the requests of this client that are at work take long, and other clients come first"
+            self._refuse(waiting, BusyError(message, retry_seconds=left_seconds))
+            return
         length = own.waiting.index(waiting)
         expected = self._estimate_behind(waiting.client, length)
-        if expected * _MARGIN > left_seconds:
-            raise BusyError(
+        if expected * _MARGIN <= left_seconds:
+            waiting.steps.append((self._reconsider_seconds + expected, self._put_first))
+            waiting.steps.sort(key=_sort_last_first)
+        else:
+            message = (
                 f"the queue has become slower and needs about {expected:.1f} s more, and this request can "
-                f"wait {left_seconds:.1f} s",
-                retry_seconds=max(0.0, expected - left_seconds),
+                f"wait {left_seconds:.1f} s"
             )
+            self._refuse(waiting, BusyError(message, retry_seconds=max(0.0, expected - left_seconds)))
+
+    def _put_first(self, waiting: _Waiting) -> None:
+        """Let a request come before all others, because it has waited for as long as was expected.
+
+        Otherwise slow work of its client that began in the meantime could keep it back until its time is
+        over, and a refusal then comes too late for its client. No client gains by it, because the expected
+        time was that of its turn.
+        """
+        if not waiting.turn.done():
+            self._overdue.append(waiting)
 
     def _must_wait_for_own(self, own: _Client) -> bool:
         """Return whether a client is served only after its work, whose end cannot be foreseen."""
@@ -290,7 +385,11 @@ class FairQueue:
 
     def _serve_waiting(self) -> None:
         while self._free and self._waiting:
-            self._serve_next(each for each in self._clients.items() if each[1].waiting)
+            self._overdue = [each for each in self._overdue if not each.turn.done()]
+            if self._overdue:
+                self._serve(min(self._overdue, key=lambda each: self._clients[each.client].working))
+            else:
+                self._serve_next(each for each in self._clients.items() if each[1].waiting)
         while self._places and self._working == self._places and (late := self._list_late()):
             self._serve_next(late)
 
@@ -303,13 +402,16 @@ class FairQueue:
         ]
 
     def _serve_next(self, candidates: Iterable[tuple[str, _Client]]) -> None:
-        name, own = min(candidates, key=lambda item: (item[1].working, item[1].round))
-        waiting = own.waiting.popleft()
+        _, own = min(candidates, key=lambda item: (item[1].working, item[1].round))
+        if own.waiting[0].turn.done():  # its client has gone
+            self._leave(own.waiting[0])
+        else:
+            self._serve(own.waiting[0])
+
+    def _serve(self, waiting: _Waiting) -> None:
+        self._clients[waiting.client].waiting.remove(waiting)
         self._waiting -= 1
-        if waiting.turn.done():  # its client has gone
-            self._forget_if_idle(name)
-            return
-        waiting.turn.set_result(self._begin(name))
+        waiting.turn.set_result(self._begin(waiting.client))
 
     def _forget_if_idle(self, client: str) -> None:
         own = self._clients.get(client)

@@ -20,6 +20,7 @@ from harness.service.queue import FairQueue
 from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
+from harness.service.verdicts.source_parser import SourceParser, open_source_parser
 from harness.service.workers.base import Workers, open_workplace
 from harness.service.workers.local import LocalWorkers
 from harness.service.workers.ray_workers import open_ray_workers
@@ -47,7 +48,8 @@ class Service:
     sessions: SandboxSessions
     # Read the bodies of requests.
     bodies: Bodies
-    # The turns to parse what clients send, because Python's parser keeps all other work from going on.
+    # Builds the hidden tests that clients send, and the turns to use it.
+    parser: SourceParser
     parsing: FairQueue
     # The label of all of its containers.
     run_id: str
@@ -79,19 +81,15 @@ class Service:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
 
-    @contextlib.asynccontextmanager
-    async def work(
+    def work(
         self, client: str, *, wait_seconds: float, refuse_early: bool = False
-    ) -> AsyncIterator[None]:
-        """Hold one of the service's places for the block, after the wait in the queue.
+    ) -> contextlib.AbstractAsyncContextManager[float]:
+        """Return a context manager that holds one of the service's places, after the wait in the queue.
 
-        The arguments are those of `FairQueue.enter`. Raises BusyError at once if the wait would be longer
+        The arguments are those of `FairQueue.enter`. It raises BusyError at once if the wait would be longer
         than `wait_seconds`, and ShareUsedError.
         """
-        entering = self.queue.enter(client, wait_seconds=wait_seconds, refuse_early=refuse_early)
-        async with entering as waited:
-            self.metrics.wait_seconds.observe(waited)
-            yield
+        return self.queue.enter(client, wait_seconds=wait_seconds, refuse_early=refuse_early)
 
 
 @contextlib.asynccontextmanager
@@ -146,6 +144,7 @@ async def open_service(
             workers.places,
             most=settings.limits.queued,
             client_share=settings.limits.client_share,
+            on_begin=metrics.wait_seconds.observe,
         )
         workers.watch_places(queue.resize)
         sessions = await stack.enter_async_context(
@@ -162,6 +161,7 @@ async def open_service(
             benchmarks,
             sessions,
             Bodies(settings.limits),
+            await stack.enter_async_context(open_source_parser()),
             FairQueue(1, most=settings.limits.queued),
             run_id,
         )

@@ -71,7 +71,9 @@ async def test_a_stream_that_was_closed_from_outside_is_no_fault_of_the_guest(
 ) -> None:
     async with Sandbox.open("python", backend=backend) as sandbox:
         sandbox.agent_acted = True
-        sandbox._connection._writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        transport = sandbox._connection._transport
+        assert transport is not None
+        transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
         assert (await error_of(sandbox)).outside
         assert find_fate(client, sandbox.container_id) == Fate(Cause.OUTSIDE, 0)
 

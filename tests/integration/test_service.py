@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -105,6 +106,19 @@ async def test_a_client_that_leaves_frees_its_sandbox(served: Served) -> None:
     await wait_for_metric(served, "harness_working", 1)
     request.cancel()
     await asyncio.gather(request, return_exceptions=True)
+    await wait_for_metric(served, "harness_working", 0)
+    await wait_for_metric(served, "harness_sandboxes", 0)
+
+
+async def test_a_client_that_has_sent_a_request_ahead_and_leaves_frees_its_sandbox(served: Served) -> None:
+    url = urlsplit(served.url)
+    body = json.dumps(SLEEP)
+    head = f"POST /{TOKEN}/run_code HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
+    _, writer = await asyncio.open_connection(url.hostname, url.port)
+    writer.write(2 * (head + body).encode())
+    await wait_for_metric(served, "harness_working", 1)
+    writer.close()
+    await writer.wait_closed()
     await wait_for_metric(served, "harness_working", 0)
     await wait_for_metric(served, "harness_sandboxes", 0)
 

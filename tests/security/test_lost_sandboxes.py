@@ -60,7 +60,7 @@ async def fail_in_guest(environment: SandboxEnvironment) -> None:
 async def break_frames(environment: SandboxEnvironment) -> None:
     """Pretend that PID 1 has sent a malformed frame."""
     connection: Connection = environment.sandbox._connection
-    connection._reader.feed_data(b"\x01\0\0\0\0\0\0\x08" + b"\xff" * 8)
+    connection.data_received(b"\x01\0\0\0\0\0\0\x08" + b"\xff" * 8)
     await use(environment)
 
 
@@ -86,7 +86,7 @@ async def test_silence_after_the_agent_acted_is_the_agents_timeout(
     monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.2)
     # A stand-in for an agent that delays PID 1: the answer comes too late.
     act, attempts = after_acting(
-        lambda environment: environment.sandbox._request({"verb": "ask", "service": 1}, seconds=0.0001)
+        lambda environment: environment.sandbox._request({"verb": "ask", "service": 1}, seconds=0.0)
     )
     record = await attempted(client, tmp_path, act)
     assert (record.status, len(attempts)) == (Status.TIMEOUT, 1)

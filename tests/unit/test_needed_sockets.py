@@ -42,6 +42,19 @@ WITH = {
 }
 
 
+OTHER_WAYS = [
+    *("__import__", "importlib", "import_module", "__loader__", "__spec__", "sys.modules", "socket"),
+    *("multiprocessing", "asyncio", "ctypes", "_posixsubprocess", "system", "popen", "/proc", "/sys", "/etc"),
+    *("posix_spawn", "posix_spawnp", "spawnl", "spawnv", "spawnlp", "spawnvp", "spawnle", "spawnve"),
+    *("spawnlpe", "spawnvpe", "execl", "execv", "execlp", "execvp", "execle", "execve", "execlpe", "execvpe"),
+]
+
+
+@pytest.mark.parametrize("name", OTHER_WAYS)
+def test_no_other_way_to_a_socket_is_missed_by_the_quick_look(name: str) -> None:
+    assert may_need_sockets((f"x = 1\nx.{name}()\n",))
+
+
 @pytest.mark.parametrize("name", WITHOUT)
 def test_a_program_with_known_modules_alone_needs_no_socket(name: str) -> None:
     assert not may_need_sockets((WITHOUT[name],))

@@ -16,6 +16,7 @@ from harness.service.sandboxes.models import CreateSandboxRequest
 from harness.service.server import _bind
 from harness.service.verdicts.grade import GradeRequest
 from harness.service.verdicts.samples import TaskName, name_sample, read_work
+from harness.service.verdicts.source_parser import SourceParser
 
 
 @pytest.mark.parametrize(
@@ -42,9 +43,9 @@ def test_a_request_that_cannot_be_read_is_refused_in_plain_words(
     assert "validation" not in str(refused.value)
 
 
-def test_a_refused_sample_has_the_hint_of_its_error() -> None:
+async def test_a_refused_sample_has_the_hint_of_its_error() -> None:
     with pytest.raises(UsageError) as raised:
-        read_work(TaskName("mbpp", "11"), "reply", "x", {})
+        await read_work(TaskName("mbpp", "11"), "reply", "x", {}, SourceParser())
     refusal = str(name_sample(raised.value, "samples.0"))
     assert refusal.startswith("'samples.0': the service has not loaded the benchmark 'mbpp'; loaded: none; ")
     assert "its operator chooses them with -b" in refusal

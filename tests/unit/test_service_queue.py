@@ -239,6 +239,70 @@ async def test_a_request_behind_slow_work_of_its_own_client_is_refused_early_if_
     assert (queue.working, queue.waiting) == (0, 0)
 
 
+async def test_a_request_that_was_kept_comes_first_once_its_expected_wait_is_over() -> None:
+    queue = FairQueue(1, most=10, reconsider_seconds=0.001)
+    begun: list[str] = []
+
+    async def work(name: str, end: asyncio.Event, *, refuse_early: bool = False) -> None:
+        client = name.partition("-")[0]
+        async with queue.enter(client, wait_seconds=60.0, refuse_early=refuse_early):
+            begun.append(name)
+            await end.wait()
+
+    first, rest = asyncio.Event(), asyncio.Event()
+    rest.set()
+    tasks = [asyncio.create_task(work("a-0", first))]
+    await let_all_run()
+    kept = asyncio.create_task(work("a-1", rest, refuse_early=True))
+    while not queue.overdue:  # noqa: ASYNC110  because the queue has no event to wait for
+        await asyncio.sleep(0.001)
+    tasks += [kept, *(asyncio.create_task(work(f"b-{number}", rest)) for number in range(3))]
+    await let_all_run()
+    first.set()
+    await asyncio.gather(*tasks)
+    assert begun == ["a-0", "a-1", "b-0", "b-1", "b-2"]
+    assert (queue.working, queue.waiting, queue.overdue) == (0, 0, 0)
+
+
+async def test_an_overdue_request_takes_no_place_that_is_kept_for_clients_without_work() -> None:
+    queue = FairQueue(1, most=10, reconsider_seconds=0.001, late_seconds=0.3)
+    begun: list[str] = []
+    end = asyncio.Event()
+
+    async def work(name: str, *, refuse_early: bool = False) -> None:
+        async with queue.enter(name.partition("-")[0], wait_seconds=60.0, refuse_early=refuse_early):
+            begun.append(name)
+            await end.wait()
+
+    tasks = [asyncio.create_task(work("a-0"))]
+    await let_all_run()
+    tasks.append(asyncio.create_task(work("a-1", refuse_early=True)))
+    while not queue.overdue:  # noqa: ASYNC110  because the queue has no event to wait for
+        await asyncio.sleep(0.001)
+    tasks.append(asyncio.create_task(work("b-0")))
+    while len(begun) < 2:  # noqa: ASYNC110  because the queue has no event to wait for
+        await asyncio.sleep(0.001)
+    assert begun == ["a-0", "b-0"]
+    end.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_an_overdue_request_whose_client_leaves_is_forgotten() -> None:
+    queue = FairQueue(1, most=10, reconsider_seconds=0.001)
+
+    async def wait() -> None:
+        async with queue.enter("a", wait_seconds=60.0, refuse_early=True):
+            pytest.fail("the request began")
+
+    async with queue.enter("a", wait_seconds=60.0):
+        waiting = asyncio.create_task(wait())
+        while not queue.overdue:  # noqa: ASYNC110  because the queue has no event to wait for
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert (queue.working, queue.waiting, queue.overdue) == (0, 0, 0)
+
+
 async def test_a_client_that_leaves_after_each_request_gets_no_more_than_its_turn() -> None:
     async with open_line(1) as line:
         for name in ("z-0", "a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "leaver-0"):

@@ -90,8 +90,9 @@ class McpEndpoints:
             if scope["method"] == "POST":
                 service.begin_request()
                 stack.callback(service.end_request)
-                body = await stack.enter_async_context(service.bodies.read(headers, receive, client=client))
-                receive = _send_again(body, receive)
+                body = await service.bodies.read(headers, receive, client=client)
+                stack.callback(body.release)
+                receive = _send_again(body.content, receive)
             if path == SANDBOX_PATH:
                 service.sessions.find(scope["path_params"]["id"])
             else:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
@@ -31,7 +31,11 @@ from harness.service.verdicts.samples import (
     read_work,
     require_room,
 )
+from harness.service.verdicts.source_parser import SourceParser
 from harness.types import Status, Verdict
+
+if TYPE_CHECKING:
+    from harness.service.service import Service
 
 DEFAULT_SECONDS = 600.0
 # That of the environment `python` in a run.
@@ -98,13 +102,14 @@ class GradeSample(BaseModel):
             raise ValueError("needs either 'benchmark' and 'task_id', or 'tests'")
         return self
 
-    def read(self, served: Mapping[str, ServedBenchmark]) -> Work:
+    async def read(self, served: Mapping[str, ServedBenchmark], parser: SourceParser) -> Work:
         """Return the work. Raises UsageError."""
         field = next(field for field in SAMPLE_FIELDS if getattr(self, field) is not None)
         text: str = getattr(self, field)
         if self.tests is not None:
-            return read_work(self.tests, field, text, served)
-        return read_work(TaskName(str(self.benchmark), str(self.task_id)), field, text, served)
+            return await read_work(self.tests, field, text, served, parser)
+        name = TaskName(str(self.benchmark), str(self.task_id))
+        return await read_work(name, field, text, served, parser)
 
 
 class GradeRequest(BaseModel):
@@ -165,7 +170,7 @@ async def grade(request: GradeRequest, call: Call) -> Reply:
     seconds = request.timeout_seconds
     deadline = Deadline.start(seconds, request.sample_seconds or min(SAMPLE_SECONDS, seconds / 2))
     ids = _list_ids(request.samples)
-    work = await read_in_turn(call, _list_reads(request.samples, call.service.benchmarks), deadline)
+    work = await read_in_turn(call, _list_reads(request.samples, call.service), deadline)
     require_room(call, work, deadline)
     if request.stream or _STREAM_TYPE in call.headers.get("accept", ""):
         return StreamedReply(_stream(ids, work, call, deadline), _STREAM_TYPE)
@@ -204,15 +209,13 @@ def _list_ids(samples: Sequence[GradeSample]) -> list[int | str]:
     return ids
 
 
-def _list_reads(
-    samples: Sequence[GradeSample], served: Mapping[str, ServedBenchmark]
-) -> Iterator[Callable[[], Work]]:
-    return (functools.partial(_read, number, sample, served) for number, sample in enumerate(samples))
+def _list_reads(samples: Sequence[GradeSample], service: Service) -> Iterator[Callable[[], Awaitable[Work]]]:
+    return (functools.partial(_read, number, sample, service) for number, sample in enumerate(samples))
 
 
-def _read(number: int, sample: GradeSample, served: Mapping[str, ServedBenchmark]) -> Work:
+async def _read(number: int, sample: GradeSample, service: Service) -> Work:
     try:
-        return sample.read(served)
+        return await sample.read(service.benchmarks, service.parser)
     except UsageError as error:
         raise name_sample(error, f"samples.{number}") from error
 

@@ -12,8 +12,8 @@ import asyncio
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -26,7 +26,6 @@ from harness.service.settings import MIB
 from harness.service.verdicts.grade import GradeSample
 from harness.service.verdicts.samples import (
     Deadline,
-    ServedBenchmark,
     Work,
     grade_each,
     name_sample,
@@ -34,6 +33,9 @@ from harness.service.verdicts.samples import (
     require_room,
 )
 from harness.types import Status, Verdict
+
+if TYPE_CHECKING:
+    from harness.service.service import Service
 
 # The client gives up after 180 seconds, and tries four times more.
 REQUEST_SECONDS = 170.0
@@ -95,7 +97,7 @@ async def get_reward(request: RewardRequest, call: Call) -> RewardReply:
         )
     deadline = Deadline.start(REQUEST_SECONDS, SAMPLE_SECONDS)
     await asyncio.to_thread(_require_small_labels, request.labels)
-    work = await read_in_turn(call, _list_reads(request, call.service.benchmarks), deadline)
+    work = await read_in_turn(call, _list_reads(request, call.service), deadline)
     require_room(call, work, deadline)
     places = range(len(work))
     rewards: dict[int, float] = {}
@@ -128,23 +130,26 @@ def _describe(rewards: list[float], statuses: Sequence[Status]) -> RewardReply:
     return RewardReply(rewards=rewards, scores=rewards, extra_logs=logs)
 
 
-def _list_reads(
-    request: RewardRequest, served: Mapping[str, ServedBenchmark]
-) -> Iterator[Callable[[], Work]]:
+def _list_reads(request: RewardRequest, service: Service) -> Iterator[Callable[[], Awaitable[Work]]]:
     for place in range(len(request.query)):
-        yield functools.partial(_read, request, place, served)
+        yield functools.partial(_read, request, place, service)
 
 
-def _read(request: RewardRequest, place: int, served: Mapping[str, ServedBenchmark]) -> Work:
+async def _read(request: RewardRequest, place: int, service: Service) -> Work:
+    try:
+        sample = await asyncio.to_thread(_find_sample, request, place)
+        return await sample.read(service.benchmarks, service.parser)
+    except UsageError as error:
+        raise name_sample(error, f"labels.{place}") from error
+
+
+def _find_sample(request: RewardRequest, place: int) -> GradeSample:
     completion = find_completion(request.query[place], request.prompts[place])
     if completion is None:
         raise InvalidRequestError(
             f"'query.{place}' does not contain its prompt 'prompts.{place}'", status=422
         )
-    try:
-        return _read_sample(request.labels[place], completion).read(served)
-    except UsageError as error:
-        raise name_sample(error, f"labels.{place}") from error
+    return _read_sample(request.labels[place], completion)
 
 
 def _require_small_labels(labels: Sequence[str | dict[str, JsonValue]]) -> None:

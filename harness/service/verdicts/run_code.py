@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,9 +69,9 @@ class RunCodeRequest(BaseModel):
     """The wall time of the program, in seconds."""
     memory_limit_MB: int = Field(default=-1, le=MOST_MEMORY_MB)
     """The memory of the sandbox in MiB, -1 for 1024. A smaller limit than 64 means 64."""
-    files: dict[str, str | None] = Field(default={}, max_length=MOST_FILES)
+    files: dict[str, str | None] = Field(default_factory=dict, max_length=MOST_FILES)
     """Files in the program's folder: content in base64 by path."""
-    fetch_files: list[str] = Field(default=[], max_length=MOST_FILES)
+    fetch_files: list[str] = Field(default_factory=list, max_length=MOST_FILES)
     """The paths of files to return after the run. Those that are not there are left out. So are those that do
     not fit into 32 MiB together with the files before them."""
 
@@ -107,7 +108,7 @@ class RunCodeResponse(BaseModel):
     """None only with `SandboxError`."""
     executor_pod_name: str | None = None
     """Always None."""
-    files: dict[str, str] = {}
+    files: dict[str, str] = Field(default_factory=dict)
     """The fetched files, in base64."""
 
 
@@ -175,7 +176,10 @@ class ProgramRun:
         request, ends = self.request, time.monotonic() + self.seconds
         sockets = may_need_sockets((request.code,))
         settings = SandboxSettings(
-            "python", _choose_limits(request), seccomp="strict", network="own" if sockets else "shared"
+            "python",
+            _choose_limits(request.memory_limit_MB),
+            seccomp="strict",
+            network="own" if sockets else "shared",
         )
         key = ("run_code", self.client)
         async with pool.lease(
@@ -202,7 +206,7 @@ class ProgramRun:
     async def _run_command(self, pool: SandboxPool) -> RunCodeResponse:
         """Run a program with its files in a new sandbox, which ends with it."""
         request, command = self.request, _COMMANDS[self.request.language]
-        settings = SandboxSettings("python", _choose_limits(request))
+        settings = SandboxSettings("python", _choose_limits(request.memory_limit_MB))
         async with pool.lease(settings, seconds=2 * request.run_timeout + 60.0, working=True) as sandbox:
             files = {**self.files, command[-1]: request.code.encode("utf-8", "surrogatepass")}
             for path, content in files.items():
@@ -235,9 +239,13 @@ async def _fetch_all(sandbox: Sandbox, paths: Sequence[str]) -> dict[str, str]:
     return fetched
 
 
-def _choose_limits(request: RunCodeRequest) -> Limits:
-    """Return the limits of the sandbox. Those of time are the request's own, which each job has."""
-    memory_mb = DEFAULT_MEMORY_MB if request.memory_limit_MB <= 0 else max(64, request.memory_limit_MB)
+@functools.lru_cache(maxsize=64)
+def _choose_limits(memory_limit_mb: int) -> Limits:
+    """Return the limits of the sandbox. Those of time are the request's own, which each job has.
+
+    Most requests ask for the same memory, and the pool compares the same object faster than an equal one.
+    """
+    memory_mb = DEFAULT_MEMORY_MB if memory_limit_mb <= 0 else max(64, memory_limit_mb)
     return Limits(memory_mb=memory_mb, cpu_seconds=600, wall_seconds=600)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
-from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite, StdinSuite, read_submission
+from harness.benchmarks.hidden_tests import read_submission
 from harness.environments import environment_spec
 from harness.errors import DataError, UsageError, unknown_name, unknown_task
 from harness.evaluation.grader import is_graded_by_text, require_text_grading
@@ -18,6 +18,7 @@ from harness.evaluation.images_needed import list_images
 from harness.evaluation.manifest import hash_definition
 from harness.service.errors import BusyError, ServiceError, ShareUsedError, explain
 from harness.service.operations import Call
+from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, list_sources
 from harness.service.workers.base import Workplace
 from harness.shield import complete
 from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
@@ -25,8 +26,8 @@ from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
 # `submission` is the text that a grader gets, after every rule that takes it out of a reply.
 SUBMISSION = "submission"
 SAMPLE_FIELDS = (*FIELDS, SUBMISSION)
-# The source in the hidden tests of one sample. Python's parser needs a few tenths of a second for the worst
-# source of this size, in which no other client is served.
+# The source in the hidden tests of one sample. Python's parser needs a third of a second for the worst source
+# of this size, in which it parses for no other client.
 MOST_SOURCE_BYTES = 64 * 1024
 # A program that began in time is graded to its end, because it must not gain from being slow.
 FINISH_SECONDS = 1.5
@@ -93,9 +94,6 @@ class TaskName:
     task_id: str
 
 
-HiddenSuite = StdinSuite | FunctionSuite | AssertSuite
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """A submission that can be graded."""
@@ -106,16 +104,21 @@ class Work:
     benchmark: Benchmark | None = None
 
 
-def read_work(
-    judge: TaskName | HiddenSuite, field: str, text: str, served: Mapping[str, ServedBenchmark]
+async def read_work(
+    judge: TaskName | HiddenSuite,
+    field: str,
+    text: str,
+    served: Mapping[str, ServedBenchmark],
+    parser: SourceParser,
 ) -> Work:
-    """Return the work that a sample stands for. It parses source, so call it in a thread.
+    """Return the work that a sample stands for.
 
     Args:
         judge: the task of a loaded benchmark, or the hidden tests.
         field: the kind of the text, one of SAMPLE_FIELDS.
         text: the submission.
         served: the loaded benchmarks.
+        parser: parses the source in hidden tests.
 
     Raises:
         UsageError: if the benchmark was not loaded, it has no such task, the task needs an agent, or the
@@ -126,8 +129,10 @@ def read_work(
     submission = Submission(text, agent_output=text) if field == SUBMISSION else None
     if not isinstance(judge, TaskName):
         _require_small_source(judge)
-        built = judge.build()
-        return Work(built, submission or read_submission(built, field, text))
+        built = await parser.build(judge)
+        if submission is None:
+            submission = await asyncio.to_thread(read_submission, built, field, text)
+        return Work(built, submission)
     if judge.benchmark not in served:
         loaded = ", ".join(served) or "none"
         raise UsageError(
@@ -139,18 +144,14 @@ def read_work(
         raise unknown_task(judge.task_id[:100], tasks, place=benchmark.name)
     target = benchmark.references[judge.task_id].target
     require_text_grading(target)
-    submission = submission or benchmark.submission(tasks[judge.task_id], field, text)
+    if submission is None:
+        submission = await asyncio.to_thread(benchmark.submission, tasks[judge.task_id], field, text)
     return Work(target, submission, benchmark)
 
 
 def _require_small_source(suite: HiddenSuite) -> None:
     """Raise UsageError for hidden tests with more source than the service parses."""
-    match suite:
-        case AssertSuite():
-            sources = [suite.setup, suite.solution or "", *suite.tests]
-        case _:
-            sources = [suite.preamble]
-    size = sum(len(source.encode("utf-8", "surrogatepass")) for source in sources)
+    size = sum(len(source.encode("utf-8", "surrogatepass")) for source in list_sources(suite))
     if size > MOST_SOURCE_BYTES:
         raise UsageError(
             f"the source of the tests has {size:,} bytes, and the service takes {MOST_SOURCE_BYTES:,}",
@@ -158,7 +159,9 @@ def _require_small_source(suite: HiddenSuite) -> None:
         )
 
 
-async def read_in_turn(call: Call, reads: Iterable[Callable[[], Work]], deadline: Deadline) -> list[Work]:
+async def read_in_turn(
+    call: Call, reads: Iterable[Callable[[], Awaitable[Work]]], deadline: Deadline
+) -> list[Work]:
     """Return the work of each sample.
 
     Clients take turns after each sample, so that a large batch delays no other client. Raises what `reads`
@@ -171,7 +174,7 @@ async def read_in_turn(call: Call, reads: Iterable[Callable[[], Work]], deadline
                 "the time of the request was over before all samples were read", retry_seconds=1.0
             )
         async with call.service.parsing.enter(call.client, wait_seconds=deadline.wait_seconds):
-            work.append(await asyncio.to_thread(read))
+            work.append(await read())
     return work
 
 

@@ -31,10 +31,11 @@ class Guest:
         self._outcome = outcome
 
     async def request(
-        self, _header: Any, _body: bytes = b"", *, receiver: Any = None
+        self, _header: Any, _body: bytes = b"", *, seconds: float | None = None, receiver: Any = None
     ) -> tuple[dict[str, Any], bytes]:
         if self._outcome is None:
-            await asyncio.Event().wait()
+            async with asyncio.timeout(seconds):
+                await asyncio.Event().wait()
         if isinstance(self._outcome, BaseException):
             raise self._outcome
         assert self._outcome is not None

@@ -16,7 +16,6 @@ import errno
 import hashlib
 import io
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
@@ -129,10 +128,13 @@ def replace_run_file(folder: Path, name: str, data: bytes) -> None:
     """Replace a file at the top of a run folder in one step, without waiting for the disk.
 
     A reader sees the old file or the new one. A link of this name is replaced, and the file to which it leads
-    is left as it is. Raises OSError.
+    is left as it is. Only one writer may replace a file at a time. Raises OSError.
     """
     with _open_folder(folder) as descriptor:
-        temporary = f".{name}.{secrets.token_hex(4)}"
+        # Always the same name, so that a run that is killed again and again leaves one file at most.
+        temporary = f".{name}.new"
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=descriptor)
         opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _MODE, dir_fd=descriptor)
         try:
             with os.fdopen(opened, "wb") as file:

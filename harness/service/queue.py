@@ -37,7 +37,8 @@ class _Waiting:
     # The time on the loop's clock at which it entered the line, and the time in seconds that it can wait.
     since: float
     wait_seconds: float
-    # What happens if it still waits after so many seconds, the last step first.
+    # Each has a time in seconds, and the function to call if the request still waits then. The latest comes
+    # first.
     steps: list[tuple[float, Callable[[_Waiting], None]]]
     # The timer of the next step. There is only one, because most requests begin before the first step.
     timer: asyncio.TimerHandle | None = None

@@ -14,6 +14,7 @@ import pytest
 from harness.evaluation import stage_file
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt, RunProgress, Stage
+from harness.evaluation.run_files import replace_run_file
 from harness.evaluation.stage_file import ActiveStage, ActiveStages, format_stages, read_stages, write_stages
 from harness.evaluation.store import STAGES, RunStore
 from harness.types import Task
@@ -55,6 +56,15 @@ async def test_a_file_that_cannot_be_written_does_not_end_the_run(
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path / STAGES}: cannot be written: Is a directory"
     ]
+
+
+def test_a_version_that_a_kill_has_left_unfinished_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("kept")
+    (tmp_path / f".{STAGES}.new").symlink_to(tmp_path / "target")
+    replace_run_file(tmp_path, STAGES, b"whole")
+    assert (tmp_path / STAGES).read_text() == "whole"
+    assert (tmp_path / "target").read_text() == "kept"
+    assert sorted(os.listdir(tmp_path)) == [STAGES, "target"]
 
 
 async def test_a_link_is_replaced_and_its_target_is_left_as_it_is(tmp_path: Path, quick: None) -> None:

@@ -150,7 +150,7 @@ class SandboxSessions:
         self.budget = SessionBudget(limits, pool.memory_mb, read_most_processes())
         # A reply holds its file in memory until the client has taken it.
         self._file_replies = asyncio.Semaphore(limits.file_replies)
-        # Each client waits in a line of its own first, so that one that reads slowly delays no other.
+        # Each client has a separate line, so that a client that reads slowly delays no other.
         self._client_replies: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._pool = pool
         self._limits = limits

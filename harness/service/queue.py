@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.service.errors import BusyError, ShareUsedError
@@ -58,6 +58,11 @@ class _Client:
     begun: float = 0.0
 
 
+def _find_order(client: _Client) -> tuple[int, int]:
+    """Return the key by which clients are served."""
+    return client.working, client.round
+
+
 def _sort_last_first(step: tuple[float, Callable[[_Waiting], None]]) -> float:
     return -step[0]
 
@@ -92,8 +97,8 @@ class FairQueue:
     rounds, in each of which every client is served once. So a client with a thousand requests delays another
     client's single request by one request at most.
 
-    A request that was looked at again and kept (see `enter`) comes before all others once the wait that was
-    expected for it is over.
+    A request that was looked at again and kept (see `enter`) is overdue once the wait that was expected for
+    it is over. Its client then has its turn in each round, however many of its requests are at work.
 
     A request may take ten minutes. So there is one place more for a client that has no request at work and
     has waited for a second.
@@ -338,7 +343,7 @@ class FairQueue:
         length = own.waiting.index(waiting)
         expected = self._estimate_behind(waiting.client, length)
         if expected * _MARGIN <= left_seconds:
-            waiting.steps.append((self._reconsider_seconds + expected, self._put_first))
+            waiting.steps.append((self._reconsider_seconds + expected, self._note_overdue))
             waiting.steps.sort(key=_sort_last_first)
         else:
             message = (
@@ -347,12 +352,11 @@ class FairQueue:
             )
             self._refuse(waiting, BusyError(message, retry_seconds=max(0.0, expected - left_seconds)))
 
-    def _put_first(self, waiting: _Waiting) -> None:
-        """Let a request come before all others, because it has waited for as long as was expected.
+    def _note_overdue(self, waiting: _Waiting) -> None:
+        """Note that a request has waited for as long as was expected.
 
         Otherwise slow work of its client that began in the meantime could keep it back until its time is
-        over, and a refusal then comes too late for its client. No client gains by it, because the expected
-        time was that of its turn.
+        over, and a refusal then comes too late for its client.
         """
         if not waiting.turn.done():
             self._overdue.append(waiting)
@@ -386,30 +390,30 @@ class FairQueue:
 
     def _serve_waiting(self) -> None:
         while self._free and self._waiting:
-            self._overdue = [each for each in self._overdue if not each.turn.done()]
-            if self._overdue:
-                self._serve(min(self._overdue, key=lambda each: self._clients[each.client].working))
-            else:
-                self._serve_next(each for each in self._clients.items() if each[1].waiting)
+            following = min((each for each in self._clients.values() if each.waiting), key=_find_order)
+            self._serve(self._find_overdue(following.round) or following.waiting[0])
         while self._places and self._working == self._places and (late := self._list_late()):
-            self._serve_next(late)
+            self._serve(min(late, key=_find_order).waiting[0])
 
-    def _list_late(self) -> list[tuple[str, _Client]]:
+    def _find_overdue(self, most_round: int) -> _Waiting | None:
+        """Return the overdue request of the client with the earliest round that is not after `most_round`."""
+        self._overdue = [each for each in self._overdue if not each.turn.done()]
+        rounds = {each: self._clients[each.client].round for each in self._overdue}
+        ready = [each for each, number in rounds.items() if number <= most_round]
+        return min(ready, key=rounds.__getitem__, default=None)
+
+    def _list_late(self) -> list[_Client]:
         """Return the clients without work that have waited for too long."""
         return [
-            (name, each)
-            for name, each in self._clients.items()
+            each
+            for each in self._clients.values()
             if not each.working and each.waiting and each.waiting[0].is_late
         ]
 
-    def _serve_next(self, candidates: Iterable[tuple[str, _Client]]) -> None:
-        _, own = min(candidates, key=lambda item: (item[1].working, item[1].round))
-        if own.waiting[0].turn.done():  # its client has gone
-            self._leave(own.waiting[0])
-        else:
-            self._serve(own.waiting[0])
-
     def _serve(self, waiting: _Waiting) -> None:
+        if waiting.turn.done():  # its client has gone
+            self._leave(waiting)
+            return
         self._clients[waiting.client].waiting.remove(waiting)
         self._waiting -= 1
         waiting.turn.set_result(self._begin(waiting.client))

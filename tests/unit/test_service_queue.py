@@ -239,8 +239,8 @@ async def test_a_request_behind_slow_work_of_its_own_client_is_refused_early_if_
     assert (queue.working, queue.waiting) == (0, 0)
 
 
-async def test_a_request_that_was_kept_comes_first_once_its_expected_wait_is_over() -> None:
-    queue = FairQueue(1, most=10, reconsider_seconds=0.001)
+async def test_a_client_with_overdue_requests_has_its_turn_in_each_round_and_no_more() -> None:
+    queue = FairQueue(2, most=20, reconsider_seconds=0.001)
     begun: list[str] = []
 
     async def work(name: str, end: asyncio.Event, *, refuse_early: bool = False) -> None:
@@ -249,18 +249,21 @@ async def test_a_request_that_was_kept_comes_first_once_its_expected_wait_is_ove
             begun.append(name)
             await end.wait()
 
-    first, rest = asyncio.Event(), asyncio.Event()
+    slow, other, rest = asyncio.Event(), asyncio.Event(), asyncio.Event()
     rest.set()
-    tasks = [asyncio.create_task(work("a-0", first))]
+    tasks = [asyncio.create_task(work("a-0", slow)), asyncio.create_task(work("b-0", other))]
     await let_all_run()
-    kept = asyncio.create_task(work("a-1", rest, refuse_early=True))
-    while not queue.overdue:  # noqa: ASYNC110  because the queue has no event to wait for
+    tasks += [asyncio.create_task(work(f"a-{number}", rest, refuse_early=True)) for number in (1, 2)]
+    while queue.overdue < 2:  # noqa: ASYNC110  because the queue has no event to wait for
         await asyncio.sleep(0.001)
-    tasks += [kept, *(asyncio.create_task(work(f"b-{number}", rest)) for number in range(3))]
+    tasks += [asyncio.create_task(work(f"{client}-{number}", rest)) for client in "cd" for number in range(3)]
     await let_all_run()
-    first.set()
+    other.set()
+    while len(begun) < len(tasks):  # noqa: ASYNC110  because the queue has no event to wait for
+        await asyncio.sleep(0.001)
+    slow.set()
     await asyncio.gather(*tasks)
-    assert begun == ["a-0", "a-1", "b-0", "b-1", "b-2"]
+    assert begun == ["a-0", "b-0", "c-0", "d-0", "a-1", "c-1", "d-1", "a-2", "c-2", "d-2"]
     assert (queue.working, queue.waiting, queue.overdue) == (0, 0, 0)
 
 

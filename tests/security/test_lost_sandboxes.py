@@ -83,11 +83,13 @@ async def test_a_guest_that_fails_after_the_agent_acted_is_the_agents_failure(
 async def test_silence_after_the_agent_acted_is_the_agents_timeout(
     client: APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.2)
-    # A stand-in for an agent that delays PID 1: the answer comes too late.
-    act, attempts = after_acting(
-        lambda environment: environment.sandbox._request({"verb": "ask", "service": 1}, seconds=0.0)
-    )
+    async def wait_for_a_late_answer(environment: SandboxEnvironment) -> None:
+        """Stand in for an agent that delays PID 1: the host waits half a second, and the answer takes 60."""
+        with monkeypatch.context() as patched:
+            patched.setattr(sandbox_module, "GRACE_SECONDS", -59.5)
+            await environment.sandbox.exec(["sleep", "60"], timeout=60)
+
+    act, attempts = after_acting(wait_for_a_late_answer)
     record = await attempted(client, tmp_path, act)
     assert (record.status, len(attempts)) == (Status.TIMEOUT, 1)
     assert record.metrics["integrity"] == LOST_SANDBOX

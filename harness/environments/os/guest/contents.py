@@ -42,11 +42,14 @@ def now_ns() -> int:
 
 
 def next_tick_ns() -> int:
-    """Wait for the kernel's next time for changes and return it. Earlier changes have another time."""
-    before = now_ns()
-    while now_ns() == before:
+    """Wait for the kernel's next time for changes and return it. Earlier changes have earlier times.
+
+    Since 6.13 the kernel gives some changes a precise time, which its time for all others has not reached.
+    """
+    asked = time.time_ns()
+    while (now := now_ns()) <= asked:
         time.sleep(0.001)
-    return now_ns()
+    return now
 
 
 def list_changed(since_ns: int) -> list[dict[str, Any]]:

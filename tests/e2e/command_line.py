@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from docker import APIClient
@@ -29,18 +29,26 @@ SCRIPT = Path(sys.executable).with_name("harness")
 # Nobody listens there. It stands for an engine that must not be asked, and for the hub.
 CLOSED = "127.0.0.1:1"
 NO_ENGINE = {"DOCKER_HOST": f"tcp://{CLOSED}"}
+# A pipe of Linux takes this much without a reader.
+PIPE_BYTES = 65_536
 # This keeps a test from hanging for ever. No test passes or fails because of it.
 HANG_SECONDS = 800.0
 
 
 def wait_until(happened: Callable[[], Any], what: str, *, seconds: float = 60.0) -> Any:
-    """Poll until the answer is true, and return the answer. Fail the test after `seconds`."""
+    """Poll until the answer is true, and return the answer. Fail the test after `seconds`.
+
+    A question takes at most a quarter of a processor, however much one answer costs. The other tests and the
+    command under test need the rest.
+    """
     deadline = time.monotonic() + seconds
-    while not (answer := happened()):
+    while True:
+        asked = time.thread_time()
+        if answer := happened():
+            return answer
         if time.monotonic() > deadline:
             pytest.fail(f"{what}: not within {seconds:g} s")
-        time.sleep(0.01)
-    return answer
+        time.sleep(max(0.01, 3 * (time.thread_time() - asked)))
 
 
 _TIMES_AND_IDS = re.compile(
@@ -113,20 +121,24 @@ class ForkServer:
             self._process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()])
 
     def run(
-        self, arguments: Sequence[str | Path], folder: Path, environment: Mapping[str, str]
+        self,
+        arguments: Sequence[str | Path],
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, with /dev/null as its standard input."""
+        """Run a command to its end. Its standard input is /dev/null, or a pipe with at most PIPE_BYTES."""
         argv = [str(argument) for argument in arguments]
         request = {"arguments": argv, "folder": str(folder), "environment": dict(environment)}
         reading, writing = os.pipe()
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8") as out,
             tempfile.TemporaryFile("w+", encoding="utf-8") as err,
-            open(os.devnull, "rb") as nothing,
+            open(os.devnull, "rb") if stdin is None else _fill_pipe(stdin.encode()) as given,
             open(reading) as answers,
         ):
             try:
-                descriptors = [writing, nothing.fileno(), out.fileno(), err.fileno()]
+                descriptors = [writing, given.fileno(), out.fileno(), err.fileno()]
                 socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
             finally:
                 os.close(writing)
@@ -147,6 +159,14 @@ class ForkServer:
     def close(self) -> None:
         self._requests.close()
         self._process.wait()
+
+
+def _fill_pipe(data: bytes) -> BinaryIO:
+    """Return the reading end of a pipe that holds these bytes and whose other end is closed."""
+    reading, writing = os.pipe()
+    with open(writing, "wb") as pipe:
+        pipe.write(data)
+    return open(reading, "rb")
 
 
 @dataclass
@@ -171,9 +191,9 @@ class Harness:
 
         The fork server runs it, unless the test is about something that only a start of the script has.
         """
-        at_start = stdin is not None or file_bytes is not None
+        at_start = file_bytes is not None or len((stdin or "").encode()) > PIPE_BYTES
         if self.server and not at_start and not any(name.startswith(READ_AT_START) for name in env):
-            return self.server.run(arguments, folder or self.folder, {**self.environment, **env})
+            return self.server.run(arguments, folder or self.folder, {**self.environment, **env}, stdin)
 
         def fill_up() -> None:
             if file_bytes is not None:

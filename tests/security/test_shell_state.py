@@ -70,18 +70,21 @@ async def naively_passed(environment: Machine, target: StateChecks, answer: str)
     return True
 
 
-@pytest.mark.parametrize("name", CHAINS)
-async def test_an_honest_agent_passes(context: EnvironmentContext, name: str) -> None:
+async def test_an_honest_agent_passes_all_checks(context: EnvironmentContext) -> None:
+    chain = checks("answer")
+    scripts = (*chain.scripts, *(script for name in COMMANDS for script in checks(name).scripts))
     async with machine(context) as environment:
         await environment.call("bash", {"command": "echo right > /root/state"})
-        assert (await graded(environment, checks(name), "3")) == Verdict(Status.PASSED, 1.0)
+        verdict = await graded(environment, StateChecks(scripts, chain.example), "3")
+    assert verdict == Verdict(Status.PASSED, 1.0)
 
 
-@pytest.mark.parametrize("name", CHAINS)
-async def test_an_agent_that_does_nothing_fails(context: EnvironmentContext, name: str) -> None:
+async def test_an_agent_that_does_nothing_fails_each_check(context: EnvironmentContext) -> None:
     async with machine(context) as environment:
-        verdict = await graded(environment, checks(name), "7")
-    assert (verdict.status, verdict.metrics) == (Status.FAILED, {})
+        verdicts = {name: await graded(environment, checks(name), "7") for name in CHAINS}
+    assert {name: (verdict.status, verdict.metrics) for name, verdict in verdicts.items()} == dict.fromkeys(
+        CHAINS, (Status.FAILED, {})
+    )
 
 
 @pytest.mark.parametrize("name", TRIED)

@@ -73,7 +73,7 @@ def audited(harness: Harness, *arguments: str | Path) -> Audited:
 def full(
     tmp_path_factory: pytest.TempPathFactory, surroundings: dict[str, str], fork_server: ForkServer
 ) -> Audited:
-    """Audit one task with every attack that has few samples."""
+    """Audit one task with every attack of ATTACKS."""
     harness = Harness(tmp_path_factory.mktemp("full"), surroundings, fork_server)
     names = tuple(attack.name for attack in ATTACKS)
     return audited(harness, "mbpp", "--data", "bundled", "-t", MBPP_TASK, *named(names))

@@ -112,7 +112,7 @@ def is_computing(client: APIClient, container: str) -> bool:
 def test_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, client: APIClient) -> None:
     """Kill the run a few times, or twenty times in a longer run with HARNESS_TEST_FULL=1."""
     moments = random.Random(20)
-    kills, samples = (20, 8) if os.environ.get("HARNESS_TEST_FULL") == "1" else (6, 3)
+    kills, samples = (20, 8) if os.environ.get("HARNESS_TEST_FULL") == "1" else (6, 2)
     run = harness.start_run("--n-samples", str(samples), "--max-concurrent", "3")
     folder, process, kept = run.folder, run.process, b""
     for kill in range(kills):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from docker import APIClient
+from ray_nodes import shares_cluster
 
 from harness.errors import HarnessError
 from harness.sandbox import reaper
@@ -34,55 +35,66 @@ NEED_ENGINE = ("backend", "e2e", "integration", "security")
 # The files whose tests take longest, the longest first. Each worker takes whole files in the order of the
 # collection, and a long file that starts last keeps the other workers waiting.
 LONGEST_FIRST = (
+    "e2e/test_ray_runs.py",
+    "e2e/test_ray_service.py",
     "security/test_shell_state.py",
     "e2e/test_audit_command.py",
-    "e2e/test_real_data.py",
-    "security/test_hostile_programs.py",
-    "security/test_attacks_on_naive_graders.py",
-    "security/test_learning_over_samples.py",
-    "security/test_processor_time_relays.py",
-    "integration/test_hub.py",
-    "e2e/test_run_interrupts.py",
-    "e2e/test_chat_runs.py",
-    "security/test_database_attacks.py",
-    "integration/test_machine_copies.py",
-    "e2e/test_engine_outages.py",
-    "e2e/test_exports_in_readers.py",
-    "e2e/test_command_agent.py",
-    "integration/test_unusual_stdin_programs.py",
     "security/test_lost_sandboxes.py",
-    "integration/test_doctor.py",
-    "integration/test_time_limits.py",
+    "security/test_hostile_programs.py",
     "e2e/test_exec_command.py",
-    "e2e/test_killed_runs.py",
-    "e2e/test_run.py",
-    "security/test_changed_machines.py",
-    "security/test_containment.py",
-    "e2e/test_isolation_option.py",
-    "e2e/test_answer_runs.py",
-    "e2e/test_mcp_servers_in_sandbox.py",
-    "chaos/test_chaos.py",
-    "e2e/test_mcp_command.py",
-    "e2e/test_predictions.py",
-    "e2e/test_worlds_run.py",
-    "e2e/test_exports.py",
-    "e2e/test_run_resume.py",
-    "e2e/test_public_agents.py",
-    "e2e/test_run_log_secrets.py",
-    "e2e/test_shard_runs.py",
-    "e2e/test_replay_runs.py",
-    "e2e/test_failures.py",
+    "e2e/test_run_interrupts.py",
+    "e2e/test_engine_outages.py",
+    "e2e/test_chat_runs.py",
+    "e2e/test_real_data.py",
+    "integration/test_doctor.py",
+    "integration/test_viewer_page.py",
+    "e2e/test_command_agent.py",
+    "security/test_database_attacks.py",
+    "integration/test_time_limits.py",
+    "integration/test_hub.py",
+    "integration/test_maths_answers.py",
     "e2e/test_process.py",
-    "e2e/test_doctor_command.py",
+    "security/test_attacks_on_naive_graders.py",
+    "integration/test_remote_run.py",
+    "e2e/test_run.py",
+    "chaos/test_chaos.py",
+    "e2e/test_answer_runs.py",
+    "integration/test_root_shell.py",
+    "security/test_processor_time_relays.py",
+    "integration/test_mcp_sandbox_servers.py",
+    "e2e/test_mcp_servers_in_sandbox.py",
+    "integration/test_grade_requests.py",
+    "e2e/test_mcp_command.py",
+    "e2e/test_service_overload.py",
+    "integration/test_machine_copies.py",
     "security/test_network_meetings.py",
-    "integration/test_images.py",
+    "security/test_changed_machines.py",
+    "integration/test_disk_watch.py",
     "integration/test_database.py",
-    "backend/test_backend.py",
-    "e2e/test_agentbench_run.py",
-    "e2e/test_data_command.py",
-    "e2e/test_own_benchmark.py",
-    "calibration/test_calibration.py",
-    "integration/test_sandbox_limits.py",
+    "e2e/test_worlds_run.py",
+    "e2e/test_replay_runs.py",
+    "e2e/test_isolation_option.py",
+    "e2e/test_killed_at_each_write.py",
+    "integration/test_shared_by_tasks.py",
+    "security/test_learning_over_samples.py",
+    "e2e/test_exports.py",
+    "e2e/test_predictions.py",
+    "e2e/test_run_resume.py",
+    "e2e/test_mcp_servers_run.py",
+    "integration/test_rewards.py",
+    "integration/test_unusual_programs.py",
+    "security/test_containment.py",
+    "e2e/test_killed_runs.py",
+    "e2e/test_full_disks.py",
+    "integration/test_sandbox_life.py",
+    "e2e/test_failures.py",
+    "security/test_grader_forgery.py",
+    "e2e/test_killed_model_runs.py",
+    "integration/test_shared_networks.py",
+    "e2e/test_doctor_command.py",
+    "e2e/test_public_agents.py",
+    "e2e/test_unknown_runs.py",
+    "e2e/test_shard_runs.py",
 )
 
 
@@ -210,6 +222,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ranks.get(item.path, len(ranks) + in_unit)
 
     items.sort(key=rank_of)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return the scheduler of files that also keeps together the files that share a cluster."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "cluster" if shares_cluster(nodeid) else str(super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

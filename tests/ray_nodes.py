@@ -17,13 +17,23 @@ from private_engine import PrivateEngine, find_obstacle
 # No engine listens there, so that the head of the cluster makes no attempts.
 NO_ENGINE = "tcp://127.0.0.1:1"
 STORE_BYTES = 80 * 1024 * 1024
-# Ray takes this long to see that a node has died. Its default is half a minute.
-HEALTH = {
+# Ray takes this long to see that a node has died. Its default is half a minute. It also starts workers only
+# when they are needed. Otherwise each command would start some that it does not use.
+SYSTEM_CONFIG = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 3000,
     "health_check_failure_threshold": 3,
+    "prestart_worker_first_driver": False,
 }
+
+# The start of a cluster takes about as long as all of the tests of one of these files.
+SHARE_CLUSTER = ("tests/e2e/test_ray_runs.py", "tests/e2e/test_ray_service.py")
+
+
+def shares_cluster(nodeid: str) -> bool:
+    """Return whether a test is in one of the files that share a cluster."""
+    return nodeid.partition("::")[0] in SHARE_CLUSTER
 
 
 def find_ray_obstacle() -> str | None:
@@ -57,6 +67,7 @@ class RayNodes:
         node = self.cluster.add_node(
             num_cpus=1,
             object_store_memory=STORE_BYTES,
+            include_log_monitor=False,
             env_vars={"DOCKER_HOST": self.engines[number].address},
         )
         if number < len(self.nodes):
@@ -119,7 +130,8 @@ def start_ray_nodes(client: APIClient, *, nodes: int = 2) -> Iterator[RayNodes]:
                 "include_dashboard": False,
                 "object_store_memory": STORE_BYTES,
                 "env_vars": {"DOCKER_HOST": NO_ENGINE},
-                "_system_config": HEALTH,
+                "_system_config": SYSTEM_CONFIG,
+                "include_log_monitor": False,
             },
         )
         stack.callback(cluster.shutdown)

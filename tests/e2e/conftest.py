@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 from e2e.command_line import CLOSED, FinishedRun, ForkServer, Harness, RunFolder, wait_until
-from ray_nodes import RayNodes, start_ray_nodes
+from ray_nodes import RayNodes, shares_cluster, start_ray_nodes
 
 from harness.sandbox.reaper import NAMESPACE_VARIABLE
+
+_cluster = pytest.StashKey[contextlib.ExitStack]()
 
 
 @pytest.fixture(scope="session")
@@ -84,10 +87,19 @@ def runtimes(client: APIClient) -> list[str]:
     return list(client.info()["Runtimes"])
 
 
-@pytest.fixture(scope="module")
-def cluster(client: APIClient) -> Iterator[RayNodes]:
-    with start_ray_nodes(client) as nodes:
-        yield nodes
+@pytest.fixture(scope="session")
+def cluster(client: APIClient, pytestconfig: pytest.Config) -> Iterator[RayNodes]:
+    """Yield a cluster that ends after the last test of the files that share it."""
+    with contextlib.ExitStack() as stack:
+        pytestconfig.stash[_cluster] = stack
+        yield stack.enter_context(start_ray_nodes(client))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the cluster before the tests of other files, because an idle one needs a part of a processor."""
+    if _cluster in item.config.stash and (nextitem is None or not shares_cluster(nextitem.nodeid)):
+        item.config.stash[_cluster].close()
 
 
 @pytest.fixture

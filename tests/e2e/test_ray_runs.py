@@ -1,6 +1,6 @@
 """Runs on the nodes of a Ray cluster of this machine, whose nodes have a private Docker engine each.
 
-By default the runs make the bundled tasks and one node is killed. HARNESS_TESTS=thorough makes all tasks of
+By default the runs make bundled tasks and one node is killed. HARNESS_TESTS=thorough makes all tasks of
 MBPP, and kills nodes five times.
 """
 
@@ -33,18 +33,36 @@ class Agent:
         return " ".join(value for value in values if "of-the-command" in value) or "nothing"
 """
 
+# It waits until agents on two nodes have begun.
+MEETING_AGENT = """
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+
+FOLDER = Path({folder!r})
+
+
+class Agent:
+    async def attempt(self, context):
+        FOLDER.joinpath(hashlib.sha256(os.environ["DOCKER_HOST"].encode()).hexdigest()).touch()
+        while len(list(FOLDER.iterdir())) < 2:
+            await asyncio.sleep(0.1)
+        return "no program"
+"""
+
 pytestmark = [
     pytest.mark.skipif(find_ray_obstacle() is not None, reason=str(find_ray_obstacle())),
     pytest.mark.timeout(HANG_SECONDS),
 ]
 
 
-def find_data(request: pytest.FixtureRequest) -> str:
-    """Return the data of the runs: all tasks of MBPP for a thorough test, else the bundled ones."""
+def find_tasks(request: pytest.FixtureRequest, number: int) -> tuple[str, ...]:
+    """Return the options for the tasks of a run: all of MBPP for a thorough test, else some bundled ones."""
     if not THOROUGH:
-        return "bundled"
+        return ("--data", "bundled", "-n", str(number))
     folder: Path = request.getfixturevalue("shared_data")
-    return str(folder / "mbpp/sanitized-mbpp.json")
+    return ("--data", str(folder / "mbpp/sanitized-mbpp.json"))
 
 
 def read_outcome(folder: Path, results: Path) -> tuple[str, str, Counter[str]]:
@@ -62,7 +80,7 @@ def has_ended_or(run: RunningRun, attempts: int) -> bool:
 def test_a_run_on_two_nodes_equals_one_on_this_machine(
     harness: Harness, nodes: RayNodes, request: pytest.FixtureRequest
 ) -> None:
-    run = ("run", "-b", "mbpp", "--data", find_data(request), "--fail-under", "0.9")
+    run = ("run", "-b", "mbpp", *find_tasks(request, 12), "--fail-under", "0.9")
     made = {}
     for name, options in {"local": (), "ray": nodes.options}.items():
         ended = harness(*run, *options, "--output-dir", name, "-o", f"{name}.json")
@@ -80,7 +98,7 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
     seed = random.SystemRandom().randrange(2**32)
     source = random.Random(seed)
     repeated = () if THOROUGH else ("--n-samples", "2")
-    run = harness.start_run("--data", find_data(request), *repeated, *nodes.options)
+    run = harness.start_run(*find_tasks(request, 22), *repeated, *nodes.options)
     expected = run.folder.manifest["planned"]["attempts"]
     for kill in range(KILLS):
         left = expected - len(run.folder.attempts)
@@ -102,7 +120,7 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
 def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
     harness: Harness, nodes: RayNodes, number: signal.Signals
 ) -> None:
-    run = harness.start_run("--n-samples", "3", *nodes.options)
+    run = harness.start_run("-n", "10", "--max-concurrent", "1", *nodes.options)
     kept = run.folder.raw_attempts
     run.end(number)
     assert run.process.returncode == (-number if number == signal.SIGKILL else 128 + number)
@@ -111,17 +129,27 @@ def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
 
     ended = harness("run", "--resume", run.folder.path, "--executor", "local")
     assert ended.returncode == 0, ended.stderr
-    assert run.folder.summary["statuses"] == {"passed": 66}
+    assert run.folder.summary["statuses"] == {"passed": 10}
 
 
 def test_a_node_that_comes_during_a_run_joins_it(harness: Harness, nodes: RayNodes) -> None:
+    met = harness.folder / "met"
+    met.mkdir()
+    Path(harness.folder, "agent.py").write_text(MEETING_AGENT.format(folder=str(met)))
     nodes.kill_node(1)
-    run = harness.start_run("--n-samples", "6", *nodes.options)
+    # No attempt ends before two nodes work, so the run waits for the second node.
+    run = harness.start_run(
+        *("-n", "6", "--agent", harness.folder / "agent.py", "--max-concurrent", "2"),
+        *nodes.options,
+        finished=0,
+    )
+    wait_until(lambda: list(met.iterdir()), "an attempt on the first node")
     nodes.add_node(1)
     stdout, stderr = run.process.communicate()
     assert run.process.returncode == 0, stdout + stderr
     assert "joins the run (" in stderr
-    assert RunFolder(run.folder.path).summary["statuses"] == {"passed": 132}
+    assert len(list(met.iterdir())) == 2
+    assert RunFolder(run.folder.path).summary["statuses"] == {"failed": 6}
 
 
 def test_samples_are_graded_on_nodes_that_do_not_have_the_file(harness: Harness, nodes: RayNodes) -> None:

@@ -1,7 +1,6 @@
 """Programs that hand work on from process to process get no more processor time than one process.
 
-Each gives the right answer, but only after one and a half times the allowed time. The three graders count the
-time in the same way, so by default each relay meets one of them. HARNESS_TESTS=thorough tries all pairs.
+Each gives the right answer, but only after one and a half times the allowed time.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from docker import APIClient
-from effort import THOROUGH
 
 from harness import Sandbox
 from harness.audit.attack_file import AttackFile, list_parts, read_part
@@ -30,12 +28,7 @@ LIMIT_SECONDS = 1
 # The time is short enough that the wall limits of calls and of runs do not end the program.
 BURNT_SECONDS = 1.4
 RELAYS = list_parts("relays")
-
-
-def every_relay(*, start: int = 0, step: int = 1) -> pytest.MarkDecorator:
-    """Return the mark of a test of the relays: every `step`-th from `start` on, and all if thorough."""
-    tried = RELAYS if THOROUGH else RELAYS[start::step]
-    return pytest.mark.parametrize("relay", tried, ids=lambda relay: relay.path.stem)
+every_relay = pytest.mark.parametrize("relay", RELAYS, ids=lambda relay: relay.path.stem)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -52,7 +45,7 @@ def submission(relay: AttackFile, end: str) -> Submission:
     return Submission(program, agent_output="")
 
 
-@every_relay(start=0, step=3)
+@every_relay
 async def test_no_relay_buys_processor_time_under_asserts(sandbox: Sandbox, relay: AttackFile) -> None:
     tests = ProgramTests(("assert f(1) == 1",), {"f": "f"})
     end = f"def f(x):\n    burn({BURNT_SECONDS})\n    return x\n"
@@ -60,7 +53,7 @@ async def test_no_relay_buys_processor_time_under_asserts(sandbox: Sandbox, rela
     assert verdict.status is Status.TIMEOUT
 
 
-@every_relay(start=1, step=3)
+@every_relay
 async def test_no_relay_buys_processor_time_in_a_call(sandbox: Sandbox, relay: AttackFile) -> None:
     tests = CallTests((CallTest("1", "1"),), "f", 0, seconds=LIMIT_SECONDS)
     end = f"def f(x):\n    burn({BURNT_SECONDS})\n    return x\n"
@@ -68,7 +61,7 @@ async def test_no_relay_buys_processor_time_in_a_call(sandbox: Sandbox, relay: A
     assert verdict.status is Status.TIMEOUT
 
 
-@every_relay(start=2, step=3)
+@every_relay
 async def test_no_relay_buys_processor_time_on_stdin(sandbox: Sandbox, relay: AttackFile) -> None:
     tests = StdinTests((StdinTest("1\n", "1\n"),), 0, seconds=LIMIT_SECONDS)
     end = f"burn({BURNT_SECONDS})\nprint(input())\n"
@@ -83,7 +76,7 @@ async def test_processor_time_in_an_exit_handler_counts(sandbox: Sandbox) -> Non
     assert verdict.status is Status.TIMEOUT
 
 
-@every_relay()
+@every_relay
 async def test_a_relay_within_the_limit_passes(sandbox: Sandbox, relay: AttackFile) -> None:
     """This shows that the programs above fail because of the time, and not because they relay it."""
     tests = StdinTests((StdinTest("1\n", "1\n"),), 0, seconds=20.0)

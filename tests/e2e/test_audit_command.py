@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from docker import APIClient
 from e2e.command_line import ForkServer, Harness, RunFolder, wait_until
-from effort import THOROUGH
 
 from harness.audit.attack import Kind
 from harness.audit.run import AUDIT_RESULTS
@@ -26,20 +25,8 @@ from harness.types import Task
 pytestmark = pytest.mark.timeout(900)
 
 MBPP_TASK = load_benchmark("mbpp", data="bundled").tasks[0].id
-# These take half of the time of all. test_no_memory.py opens the same channels to programs of one container.
-SLOW_MEMORIES = (
-    "remember-in-inode-numbers",
-    "remember-in-folder-times",
-    "remember-in-process-ids",
-    "remember-in-shared-memory",
-    "remember-in-the-page-cache",
-)
 # Attacks of many samples take minutes. Tests in tests/security make them.
-ATTACKS = [
-    attack
-    for attack in list_attacks_on("ProgramTests")
-    if attack.samples <= 5 and (THOROUGH or attack.name not in SLOW_MEMORIES)
-]
+ATTACKS = [attack for attack in list_attacks_on("ProgramTests") if attack.samples <= 5]
 FEW = ("sys-exit", "equal-to-everything", "remember-in-files", "oversized-frames")
 # This attack is slow, so that a test can interrupt the audit during it.
 SLOW = ("sys-exit", "spin-for-ever", "stop-everything")

@@ -31,7 +31,7 @@ from harness.audit.agent import (
     build_controls,
 )
 from harness.audit.containers import count_containers
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, load_with_options
 from harness.config import RunConfig
 from harness.environments import environment_spec
 from harness.errors import UsageError
@@ -210,13 +210,13 @@ def plan_audit(
         UsageError: for an option that cannot be used, and for a target without attacks.
         DataError: for data that cannot be used.
     """
-    benchmark = load_benchmark(
+    benchmark = load_with_options(
         config.benchmark,
+        config.options,
         data=config.data,
         split=config.split,
         notify=notify,
         categories=config.filter_category,
-        **config.options,
     )
     if benchmark.definition.judge is not None:
         raise UsageError(

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.agents import build_agent, settings_for
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, load_with_options
 from harness.config import RunConfig
 from harness.errors import UsageError
 from harness.evaluation.changes import ACCEPTED
@@ -198,14 +198,14 @@ def _require_disjoint(shards: Sequence[ShardRun]) -> None:
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
     """Return the benchmark of the run. Raises UsageError if its data are not those of the shards."""
     replay = shard.manifest.get("replay")
-    benchmark = load_benchmark(
+    benchmark = load_with_options(
         config.benchmark,
+        config.options,
         data=config.data,
         split=config.split,
         notify=notify,
         extract=config.extract,
         categories=replay["categories"] if isinstance(replay, dict) else config.filter_category,
-        **config.options,
     )
     if benchmark.source.sha256 != shard.manifest["data"]["sha256"]:
         raise UsageError(

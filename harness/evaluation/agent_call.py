@@ -15,7 +15,7 @@ from harness.models.failures import ModelError, ModelRefusedError, UnknownSpendi
 from harness.types import Submission, Task
 
 if TYPE_CHECKING:
-    from harness.evaluation.attempt import AttemptSettings
+    from harness.evaluation.attempt_settings import AttemptSettings
     from harness.evaluation.recorded_judge import RecordedJudge
     from harness.models.judge import Judge
     from harness.models.session import ModelSession

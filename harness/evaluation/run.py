@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UsageError
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.changes import Change, add_accepted
 from harness.evaluation.concurrency import choose_concurrency
 from harness.evaluation.dead_runs import remove_dead_containers

@@ -166,7 +166,7 @@ OTHERS = (
         f"{POOLS}::test_memory_bounds_how_many_sandboxes_live",
     ),
     (
-        ATTEMPT,
+        "harness/evaluation/attempt_settings.py",
         "return planned.key if self.is_isolated else planned.task.id",
         "return planned.task.id",
         f"{LEASES}::test_tasks_share_no_key_and_isolated_attempts_share_none",

@@ -29,7 +29,7 @@ from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.tool import Arguments, Tool
 from harness.errors import SandboxError
 from harness.evaluation import faults
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.execute import execute
 from harness.evaluation.faults import Faults
 from harness.evaluation.plan import PlannedAttempt

@@ -10,7 +10,7 @@ from harness.agents import AgentError, AttemptContext
 from harness.agents.agent import AgentUnusableError
 from harness.environments.base import TurnLimitReached
 from harness.errors import EngineUnavailableError, ImageMissingError, SandboxError
-from harness.evaluation.store import StorageError
+from harness.evaluation.storage import StorageError
 from harness.models.failures import ModelError, ModelRefusedError, UnknownSpendingError
 from harness.types import Submission, Task
 

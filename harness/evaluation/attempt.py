@@ -45,7 +45,7 @@ from harness.evaluation.grading_service import grade_at_service
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt, Stage
 from harness.evaluation.server_tools import ServerUse, open_servers
-from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION
+from harness.evaluation.transcript_file import TRANSCRIPT_SCHEMA_VERSION
 from harness.evaluation.working_time import MOST_PAUSE_SECONDS, WorkingTime, limit_working_time
 from harness.models.failures import ModelError
 from harness.models.spending import BudgetReached

@@ -15,7 +15,7 @@ from harness.evaluation.grading_service import GradingService
 from harness.evaluation.observer import RunObserver
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.server_tools import ServerTools
-from harness.evaluation.store import KeepsTranscripts
+from harness.evaluation.transcript_file import KeepsTranscripts
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import AcrossTasks, SandboxPool
 

@@ -64,6 +64,7 @@ from harness.evaluation.run_state import find_state
 from harness.evaluation.selection import Selection
 from harness.evaluation.server_tools import prepare_servers
 from harness.evaluation.spending_log import SPENDING, RunSpending, read_spending
+from harness.evaluation.storage import replace_file
 from harness.evaluation.store import (
     MANIFEST,
     SUMMARY,
@@ -71,7 +72,6 @@ from harness.evaluation.store import (
     make_run_folder,
     read_duration,
     read_manifest,
-    replace_file,
 )
 from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.summary import ModelUse, summarize, summary_json

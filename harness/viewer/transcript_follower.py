@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.evaluation.run_files import open_run_file, split_nested
-from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION
+from harness.evaluation.transcript_file import TRANSCRIPT_SCHEMA_VERSION
 from harness.inputs.files import MAX_DATA_BYTES, MAX_LINE_BYTES
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.transcript_entries import Block, ShownTexts, describe_entry

@@ -15,7 +15,8 @@ from axe_playwright_python.sync_playwright import Axe
 from effort import THOROUGH
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from harness.evaluation.store import TRANSCRIPTS, transcript_name
+from harness.evaluation.store import TRANSCRIPTS
+from harness.evaluation.transcript_file import transcript_name
 from harness.reports.html import render_html
 from harness.types import AttemptRecord, Status, Summary
 

@@ -33,7 +33,8 @@ from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.execute import execute
 from harness.evaluation.faults import Faults
 from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore, TranscriptFile
+from harness.evaluation.store import RunStore
+from harness.evaluation.transcript_file import TranscriptFile
 from harness.reports.progress import NotesOnly
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.pool import SandboxPool

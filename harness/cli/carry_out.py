@@ -288,7 +288,9 @@ def _show(run: Run, output: OutputOptions) -> None:
             print_record_details(record, folder=run.folder, stream=sys.stderr, limit=LONG)
     print_summary(
         run.summary,
-        title=title_run(run.selection.benchmark.name, config.agent, config.model, config.baseline),
+        title=title_run(
+            run.selection.benchmark.name, config.agent, config.model, is_baseline=config.baseline
+        ),
         source=run.selection.benchmark.source,
         duration_seconds=run.duration_seconds,
         stream=sys.stdout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from collections import OrderedDict
@@ -78,7 +79,7 @@ class TranscriptFollower:
                 "has_more": len(self._blocks) > first + MOST_BLOCKS,
             }
 
-    def _advance(self, stream: Any, most: int) -> None:
+    def _advance(self, stream: io.BufferedReader, most: int) -> None:
         facts = os.fstat(stream.fileno())
         found = _Beginning((facts.st_dev, facts.st_ino), os.pread(stream.fileno(), _BEGINNING_BYTES, 0))
         before = self._beginning

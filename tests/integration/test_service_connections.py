@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -273,7 +274,11 @@ async def test_a_client_that_ends_its_side_gets_the_replies_to_all_of_its_reques
 
 
 @pytest.mark.parametrize("waiting", [0, 1], ids=["one request", "and one that waits"])
-async def test_a_client_that_closes_after_its_request_frees_its_sandbox(waiting: int) -> None:
+async def test_a_client_that_closes_after_its_request_frees_its_sandbox(
+    monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    # The write of a second interim reply would notice it, too.
+    monkeypatch.setattr(half_closed, "INTERIM_SECONDS", math.inf)
     async with serve() as served:
         async with connect(served) as (_, writer):
             writer.write(encode_program("import time; time.sleep(600)") * (1 + waiting))

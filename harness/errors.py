@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 QUOTED_CHARACTERS = 200
 # The task ids among which an error looks for a similar one.
 _COMPARED_IDS = 10_000
+# The problems of one value that pydantic lists within a few hundredths of a second.
+_MOST_LISTED = 5000
 # Our own wording, because pydantic's messages name types and functions of Python.
 _REQUIREMENTS = {
     "greater_than_equal": "must be at least {ge}",
@@ -192,8 +194,11 @@ def quote_value(value: Any) -> str:
 def describe_first_error(error: ValidationError) -> str:
     """Return the first requirement that the validated data violate, with its place, in one line.
 
-    An unknown field comes first, together with a missing one, because that may be its right name.
+    An unknown field comes first, together with a missing one, because that may be its right name. It names
+    none of very many problems, because pydantic can only list all of them, which would take seconds.
     """
+    if error.error_count() > _MOST_LISTED:
+        return f"{error.error_count():,} values do not fit, too many to name one"
     problems = error.errors()
     first = next((each for each in problems if each["type"] == "extra_forbidden"), None)
     if first is None:

@@ -43,7 +43,8 @@ from harness.evaluation.run import Run, open_run
 from harness.evaluation.run_files import read_run_file
 from harness.evaluation.run_signature import SIGNATURE, is_signature, sign
 from harness.evaluation.selection import Selection
-from harness.evaluation.store import MANIFEST, read_manifest, replace_file
+from harness.evaluation.storage import replace_file
+from harness.evaluation.store import MANIFEST, read_manifest
 from harness.evaluation.trust import list_effects, refuse_effects
 from harness.evaluation.unread import refuse_unread_isolation
 from harness.inputs.json_text import parse_json

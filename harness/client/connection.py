@@ -9,9 +9,9 @@ import os
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -162,7 +162,7 @@ class Connection:
             )
             with self.catch_lost():
                 response = await self._http.send(request, stream=True)
-            async with contextlib.aclosing(cast(Any, response)):
+            async with contextlib.aclosing(response):
                 if response.is_success:
                     yield response
                     return
@@ -205,7 +205,7 @@ class Connection:
         )
 
     @contextlib.contextmanager
-    def catch_lost(self) -> Any:
+    def catch_lost(self) -> Iterator[None]:
         """Raise ServiceUnreachableError if the block loses the service."""
         import httpx
 

@@ -38,15 +38,8 @@ from harness.evaluation.shard_parts import (
 )
 from harness.evaluation.shard_run import AttemptKey, ShardRun, read_shard_run
 from harness.evaluation.spending_log import copy_spending, read_spending
-from harness.evaluation.store import (
-    ATTEMPTS,
-    MANIFEST,
-    SAMPLES,
-    RunStore,
-    StorageError,
-    read_duration,
-    read_records_at,
-)
+from harness.evaluation.storage import StorageError
+from harness.evaluation.store import ATTEMPTS, MANIFEST, SAMPLES, RunStore, read_duration, read_records_at
 from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.transcripts import copy_transcripts, measure_transcripts
 from harness.evaluation.trust import require_trusted_file

@@ -342,7 +342,7 @@ class _Streaming:
         status = 499
         try:
             # Close the parts here, because the task that sends them may be cancelled before it starts.
-            async with contextlib.aclosing(self._reply.parts):  # type: ignore[type-var]
+            async with contextlib.aclosing(self._reply.parts):
                 # A client that takes its reply too slowly must not hold a place for ever.
                 async with asyncio.timeout(self._seconds):
                     await _run_until_gone(scope, self._send(send))

@@ -203,3 +203,13 @@ async def test_a_link_that_replaces_a_folder_redirects_no_copy(context: Environm
     make = "mkdir /root/usr; mv /srv /root/old; ln -s /usr/bin /srv; touch /root/usr/x"
     async with copied(context, make) as copy:
         assert await output(copy, "ls -d /srv /root/usr/x /usr/bin/x 2> /dev/null") == "/root/usr/x\n/srv\n"
+
+
+async def test_files_use_as_much_of_the_disk_as_before(context: EnvironmentContext) -> None:
+    make = (
+        "mkdir /srv/d; truncate -s 8M /srv/d/hole; head -c 2M /dev/zero > /srv/d/zeros\n"
+        "echo start > /srv/d/both; truncate -s 4M /srv/d/both; echo end >> /srv/d/both"
+    )
+    show = "cd /srv/d; du -k *; sha256sum *"
+    async with copied(context, make, f"({show}) | tee /tmp/shown") as copy:
+        assert await output(copy, show) == await output(copy, "cat /tmp/shown")

@@ -57,6 +57,13 @@ async def test_users_of_the_image_and_the_set_up_keep_their_shells(context: Envi
     assert verdict == Verdict(Status.PASSED, 1.0)
 
 
+async def test_a_task_may_ask_for_a_shell_that_runs_no_command(context: EnvironmentContext) -> None:
+    check = "grep -q '^eve:.*:/bin/true$' /etc/passwd"
+    prompt = "Give eve the shell /bin/true."
+    verdict = await checked(context, "useradd -s /bin/true eve", check, prompt=prompt)
+    assert verdict == Verdict(Status.PASSED, 1.0)
+
+
 async def test_a_command_that_the_image_lacks_passes_no_check(context: EnvironmentContext) -> None:
     make = "printf '#!/bin/sh\nexit 0\n' > /usr/local/bin/xmllint; chmod 755 /usr/local/bin/xmllint"
     verdict = await checked(context, make, "xmllint --noout /root/x.xml")

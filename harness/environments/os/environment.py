@@ -17,6 +17,7 @@ from harness.environments.os.machine_files import (
     IDLE_SHELLS,
     SHELLS,
     USERS,
+    behind_links,
     changed_tools,
     commands_of_checks,
     login_shells,
@@ -170,7 +171,7 @@ class Machine(SandboxEnvironment):
         kept = of_set_up.union(login_shells(await fresh.read_file(USERS)))
         known = {*SHELLS, *({shell for _, shell in of_set_up} - IDLE_SHELLS), *named}
         for user, shell in login_shells(text):
-            if shell not in known and (user, shell) not in kept:
+            if not known & {shell, behind_links(shell)} and (user, shell) not in kept:
                 raise UnreadableFiles(
                     f"the login shell of {user} is {shell}, whose exit code no check can trust"
                 )

@@ -90,11 +90,14 @@ def mentioned_names(texts: Iterable[str]) -> frozenset[str]:
 def named_tool_paths(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the paths in tool folders that the texts of a task name, because the task is about these."""
     found = {path.rstrip(".:-") for text in texts for path in _PATH_IN_TEXT.findall(text)}
-    plain = {
-        _LINKS.sub(r"/usr/\1", str(PurePosixPath(path))) for path in found if ".." not in path.split("/")
-    }
+    plain = {behind_links(path) for path in found if ".." not in path.split("/")}
     tools = (path for path in plain if _is_tool(path, "unknown"))
     return tuple(sorted(path for path in tools if not _below(path, LOADERS)))
+
+
+def behind_links(path: str) -> str:
+    """Return a path without the image's links at the top, as `named_tool_paths` does."""
+    return _LINKS.sub(r"/usr/\1", str(PurePosixPath(path)))
 
 
 def commands_of_checks(

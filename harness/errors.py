@@ -29,6 +29,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import shlex
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -93,6 +95,15 @@ class HarnessError(Exception):
         if hint is not None:
             # A traceback shows notes, so that a script or a notebook shows the hint too.
             self.add_note(f"hint: {hint}")
+
+
+def describe_installation(extra: str) -> str:
+    """Return the hint that installs the packages of an extra of `pyproject.toml`.
+
+    It names the Python that runs, because harness is installed there. The pip of another one would fetch a
+    package of strangers, which has the name harness on PyPI.
+    """
+    return f"run: {shlex.quote(sys.executable)} -m pip install 'harness[{extra}]'"
 
 
 class UsageError(HarnessError):

@@ -34,7 +34,8 @@ def admit(token: str, path: str, headers: Mapping[str, str], address: str) -> Ad
 
     Several clients of code sandboxes take a URL and send no header, so the token may also be the first part
     of the path: `/TOKEN/run_code`. Further slashes before the token and behind it do not count, because a
-    base URL with a slash at its end is common, and clients take a 404 for a wrong answer. Each comparison takes the same time for every wrong token.
+    base URL with a slash at its end is common, and clients take a 404 for a wrong answer. Each comparison
+    takes the same time for every wrong token.
 
     Args:
         token: the token of the service.

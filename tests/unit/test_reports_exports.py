@@ -163,6 +163,16 @@ def test_junit_of_a_stopped_run_has_an_error_for_the_attempts_that_are_left(run_
     assert left.result[0].message.startswith("stopped after 3 of 4")
 
 
+def test_junit_of_the_bundled_sample_is_marked(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [PASSED])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["data"]["kind"] = "bundled"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (suite,) = junitparser.JUnitXml.fromstring(write("junit", folder))
+    (notice,) = (each.value for each in suite.properties() if each.name == "data")
+    assert "These figures are no result" in notice
+
+
 def test_junit_has_real_durations_and_the_evidence(run_folder: Path) -> None:
     (suite,) = junitparser.JUnitXml.fromstring(write("junit", run_folder))
     assert [case.time for case in suite] == [0.25] * 4 + [0.0]

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TextIO
 
-from harness.errors import UsageError, quote_value
+from harness.errors import UsageError, describe_installation, quote_value
 from harness.evaluation.run_secrets import list_environment_secrets
 from harness.logger import get_logger
 
@@ -45,7 +45,7 @@ def load_ray() -> Any:
         import ray
     except ImportError as error:
         raise UsageError(
-            f"the executor 'ray' needs the package ray: {error}", hint="run: pip install 'harness[ray]'"
+            f"the executor 'ray' needs the package ray: {error}", hint=describe_installation("ray")
         ) from error
     return ray
 
@@ -157,9 +157,7 @@ def _require_answer(address: str) -> None:
             hint="such as --ray-address head:6379",
         )
     try:
-        with socket.create_connection(
-            (host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS
-        ) as connection:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS) as connection:
             if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
                 return
             connection.sendall(_GREETING)

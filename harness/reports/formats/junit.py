@@ -17,7 +17,7 @@ from xml.sax.xmlreader import AttributesImpl
 
 from harness.reports.headline import describe_headline
 from harness.reports.remarks import describe_repeated
-from harness.reports.run_conditions import list_conditions
+from harness.reports.run_conditions import BUNDLED_NOTICE, list_conditions
 from harness.reports.run_folder import StoredRun
 from harness.reports.usage import describe_usage
 from harness.text import escape_terminal, escape_text
@@ -127,6 +127,8 @@ def _list_properties(run: StoredRun) -> Iterator[tuple[str, str]]:
     yield "result", str(describe_headline(run.summary, is_running=run.is_running))
     if run.unfinished is not None:
         yield "unfinished", run.unfinished
+    if run.source.kind == "bundled":
+        yield "data", BUNDLED_NOTICE
     config = run.manifest["config"]
     values = {"run": run.folder.resolve().name, "agent": run.manifest["agent"], "model": config.get("model")}
     for name, value in values.items():

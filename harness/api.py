@@ -172,7 +172,7 @@ async def finish_run(current: Run, observer: RunObserver) -> RunResult:
     write_report(current)
     attempts = current.store.attempts(current.selection.plan)
     is_bundled = current.manifest["source"] == "bundled"
-    return RunResult(current.folder, current.summary, attempts, is_bundled)
+    return RunResult(current.folder, current.summary, attempts, is_bundled=is_bundled)
 
 
 RunName: TypeAlias = str | Path | RunResult

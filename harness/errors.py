@@ -200,17 +200,33 @@ def quote_value(value: Any) -> str:
     return f"{text[:QUOTED_CHARACTERS]}... ({len(text):,} characters in all)"
 
 
-def describe_first_error(error: ValidationError) -> str:
+def describe_first_error(error: ValidationError, values: object = None) -> str:
     """Return the first requirement that the validated data violate, with its place, in one line.
 
-    An unknown field comes first, together with a missing one, because that may be its right name.
+    An unknown field comes first, together with a missing one, because that may be its right name. With
+    `values`, the data themselves, the place has only their keys. Without them it also has the kinds by which
+    pydantic has chosen a model.
     """
-    problems = error.errors()
+    problems = [{**each, "loc": _drop_kinds(each["loc"], values)} for each in error.errors()]
     first = next((each for each in problems if each["type"] == "extra_forbidden"), None)
     if first is None:
         return _describe_problem(problems[0])
     missing = [_describe_problem(each) for each in problems if each["type"] == "missing"]
     return ", and ".join([_describe_problem(first), *missing[:1]])
+
+
+def _drop_kinds(place: tuple[int | str, ...], values: object) -> tuple[int | str, ...]:
+    """Return a place without the parts that are no keys of the data. The last part may be missing there."""
+    kept: list[int | str] = []
+    for number, part in enumerate(place):
+        if isinstance(values, Mapping):
+            if part not in values and number + 1 < len(place):
+                continue
+            values = values.get(part)
+        elif isinstance(values, list) and isinstance(part, int) and part < len(values):
+            values = values[part]
+        kept.append(part)
+    return tuple(kept)
 
 
 def _describe_problem(problem: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ import resource
 
 import pytest
 
-from harness.service import open_files
 from harness.service.open_files import is_exhausted, raise_limit
 
 
@@ -19,8 +18,8 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def change(_kind: int, new: tuple[int, int]) -> None:
         values[:] = new
 
-    monkeypatch.setattr(open_files.resource, "getrlimit", lambda _kind: tuple(values))
-    monkeypatch.setattr(open_files.resource, "setrlimit", change)
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: tuple(values))
+    monkeypatch.setattr(resource, "setrlimit", change)
     return values
 
 

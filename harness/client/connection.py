@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from harness.client.errors import REFUSED_CODES, Refusal, ServiceUnreachableError, build_error
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.version import __version__
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ async def open_connection(address: Address, *, wait_seconds: float) -> AsyncIter
         import httpx
     except ImportError as error:
         raise UsageError(
-            "the client needs httpx, which is not installed", hint="run: pip install 'harness[client]'"
+            "the client needs httpx, which is not installed", hint=describe_installation("client")
         ) from error
     async with httpx.AsyncClient(
         # A header, because a library may log a URL. No local variable holds it, because some tracebacks show

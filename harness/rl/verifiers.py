@@ -25,7 +25,7 @@ from pydantic import Field
 
 from harness.benchmarks import Benchmark, load_with_options
 from harness.client.connection import TOKEN_VARIABLE
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.evaluation.grader import is_graded_by_text
 from harness.logger import get_logger
 from harness.rl.held import HeldGrading
@@ -39,7 +39,7 @@ try:
 except ImportError as error:
     raise UsageError(
         f"the tasks for verifiers need verifiers, which is not installed: {error}",
-        hint="run: pip install 'harness[verifiers]'",
+        hint=describe_installation("verifiers"),
     ) from error
 
 _LOGGER = get_logger(__name__)

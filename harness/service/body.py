@@ -137,7 +137,10 @@ def read_json(model: type[Model], body: bytes) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise InvalidRequestError(describe_first_error(error), status=422) from None
+        fault = describe_first_error(error, values)
+        raise InvalidRequestError(
+            fault if isinstance(values, dict) else f"the body {fault}", status=422
+        ) from None
 
 
 def _refuse_size(most: int) -> ServiceError:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from harness.client.connection import Address
 from harness.client.errors import Refusal, ServiceUnreachableError, build_error
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.sandbox.terminal import TerminalEnd
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def open_remote_terminal(
     except ImportError as error:
         raise UsageError(
             "a terminal at a service needs websockets, which is not installed",
-            hint="run: pip install 'harness[client]'",
+            hint=describe_installation("client"),
         ) from error
     size: dict[str, Any] = {"rows": rows, "columns": columns, "timeout_seconds": timeout_seconds}
     query = urlencode([*size.items(), *(("argv", part) for part in argv)], errors="surrogateescape")

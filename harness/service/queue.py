@@ -10,7 +10,7 @@ import asyncio
 import collections
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness.service.errors import BusyError, ShareUsedError
@@ -91,6 +91,8 @@ class FairQueue:
         late_seconds: the time after which a client without work may take the one place more.
         clock: returns a time in seconds that never goes back.
         on_begin: gets the seconds for which each request waited, when it begins.
+        list_starts: returns the times of `clock` at which the starts of sandboxes that are under way began.
+            The requests that wait need no start of their own, so it is left out of what they expect.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class FairQueue:
         late_seconds: float = LATE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         on_begin: Callable[[float], None] | None = None,
+        list_starts: Callable[[], Sequence[float]] = tuple,
     ) -> None:
         self._places = places
         self._most = most
@@ -111,6 +114,7 @@ class FairQueue:
         self._late_seconds = late_seconds
         self._clock = clock
         self._on_begin = on_begin
+        self._list_starts = list_starts
         self._working = 0
         # In the order in which they came.
         self._clients: dict[str, _Client] = {}
@@ -169,11 +173,18 @@ class FairQueue:
 
     def _estimate_turns(self, ahead: int) -> float:
         """Return the seconds until so many requests have begun, and one more."""
-        seconds = self._mean_seconds
-        if self.working:
-            # After a change to slower requests, none of them has ended yet.
-            seconds = max(seconds, self._clock() - self._begun / self.working)
+        # After a change to slower requests, none of them has ended yet.
+        seconds = max(self._mean_seconds, self._measure_work())
         return (ahead + 1) * seconds / max(self._places, 1)
+
+    def _measure_work(self) -> float:
+        """Return the mean time for which the requests at work have used their sandboxes, in seconds."""
+        starts = self._list_starts()
+        using = self._working - len(starts)
+        if using <= 0:
+            return 0.0
+        now = self._clock()
+        return (now * using - self._begun + sum(starts)) / using
 
     def _has_place_for_late(self, client: str) -> bool:
         """Return whether the place more is free, and only this client may take it soon."""

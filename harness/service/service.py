@@ -134,6 +134,8 @@ async def open_service(
             most=settings.limits.queued,
             client_share=settings.limits.client_share,
             on_begin=metrics.wait_seconds.observe,
+            # Other machines do not report their starts.
+            list_starts=(lambda: workplace.pool.starts) if settings.ray is None else tuple,
         )
         workers.watch_places(queue.resize)
         sessions = await stack.enter_async_context(

@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from harness.evaluation.comparison import Comparison
     from harness.evaluation.faults import RunStoppedError
     from harness.evaluation.grader import Grader, open_grader
-    from harness.evaluation.store import StorageError
+    from harness.evaluation.storage import StorageError
     from harness.evaluation.sync_grader import SyncGrader, open_grader_sync
     from harness.models.messages import Generation, Message, ModelReply, Role
     from harness.sandbox.failures import (
@@ -157,7 +157,7 @@ _HOME = {
     "SandboxSettings": "harness.sandbox.pool",
     "SandboxUnresponsive": "harness.sandbox.failures",
     "Status": "harness.types",
-    "StorageError": "harness.evaluation.store",
+    "StorageError": "harness.evaluation.storage",
     "Submission": "harness.types",
     "SyncGrader": "harness.evaluation.sync_grader",
     "SyncOutputStream": "harness.sandbox.sync",

@@ -44,6 +44,8 @@ class RunResult:
     summary: Summary
     # Each record is read from the run folder whenever it is used, because a run may have very many.
     attempts: Sequence[AttemptRecord]
+    # Whether the tasks are the bundled sample, whose figures are no result of the benchmark.
+    is_bundled: bool = False
 
     def to_frame(self) -> pandas.DataFrame:
         """Return the attempts as a pandas frame: a row for each, and a column for each field and metric.
@@ -55,11 +57,12 @@ class RunResult:
         return build_frame(self.attempts)
 
     def __repr__(self) -> str:
-        return f"<RunResult: {describe_rate(self.summary)}, {self.folder}>"
+        notice = "bundled sample, " if self.is_bundled else ""
+        return f"<RunResult: {notice}{describe_rate(self.summary)}, {self.folder}>"
 
     def _repr_html_(self) -> str:
         """Return the result as notebooks show it."""
-        return render_result(self.summary, self.folder)
+        return render_result(self.summary, self.folder, is_bundled=self.is_bundled)
 
 
 class RunOptions(TypedDict, total=False):
@@ -167,7 +170,9 @@ async def finish_run(current: Run, observer: RunObserver) -> RunResult:
     """Make the attempts of an open run, write its report, and return its result. Raises as `run` does."""
     await current.execute(observer)
     write_report(current)
-    return RunResult(current.folder, current.summary, current.store.attempts(current.selection.plan))
+    attempts = current.store.attempts(current.selection.plan)
+    is_bundled = current.manifest["source"] == "bundled"
+    return RunResult(current.folder, current.summary, attempts, is_bundled=is_bundled)
 
 
 RunName: TypeAlias = str | Path | RunResult

@@ -29,6 +29,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import shlex
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 QUOTED_CHARACTERS = 200
 # The task ids among which an error looks for a similar one.
 _COMPARED_IDS = 10_000
+# The problems of one value that pydantic lists within a few hundredths of a second.
+_MOST_LISTED = 5000
 # Our own wording, because pydantic's messages name types and functions of Python.
 _REQUIREMENTS = {
     "greater_than_equal": "must be at least {ge}",
@@ -93,6 +97,15 @@ class HarnessError(Exception):
         if hint is not None:
             # A traceback shows notes, so that a script or a notebook shows the hint too.
             self.add_note(f"hint: {hint}")
+
+
+def describe_installation(extra: str) -> str:
+    """Return the hint that installs the packages of an extra of `pyproject.toml`.
+
+    It names the Python that runs, because harness is installed there. The pip of another one would fetch a
+    package of strangers, which has the name harness on PyPI.
+    """
+    return f"run: {shlex.quote(sys.executable)} -m pip install 'harness[{extra}]'"
 
 
 class UsageError(HarnessError):
@@ -189,17 +202,36 @@ def quote_value(value: Any) -> str:
     return f"{text[:QUOTED_CHARACTERS]}... ({len(text):,} characters in all)"
 
 
-def describe_first_error(error: ValidationError) -> str:
+def describe_first_error(error: ValidationError, values: object = None) -> str:
     """Return the first requirement that the validated data violate, with its place, in one line.
 
-    An unknown field comes first, together with a missing one, because that may be its right name.
+    An unknown field comes first, together with a missing one, because that may be its right name. With
+    `values`, the data themselves, the place has only their keys. Without them it also has the kinds by which
+    pydantic has chosen a model. It names none of very many problems, because pydantic can only list all of
+    them, which would take seconds.
     """
-    problems = error.errors()
+    if error.error_count() > _MOST_LISTED:
+        return f"{error.error_count():,} values do not fit, too many to name one"
+    problems = [{**each, "loc": _drop_kinds(each["loc"], values)} for each in error.errors()]
     first = next((each for each in problems if each["type"] == "extra_forbidden"), None)
     if first is None:
         return _describe_problem(problems[0])
     missing = [_describe_problem(each) for each in problems if each["type"] == "missing"]
     return ", and ".join([_describe_problem(first), *missing[:1]])
+
+
+def _drop_kinds(place: tuple[int | str, ...], values: object) -> tuple[int | str, ...]:
+    """Return a place without the parts that are no keys of the data. The last part may be missing there."""
+    kept: list[int | str] = []
+    for number, part in enumerate(place):
+        if isinstance(values, Mapping):
+            if part not in values and number + 1 < len(place):
+                continue
+            values = values.get(part)
+        elif isinstance(values, list) and isinstance(part, int) and part < len(values):
+            values = values[part]
+        kept.append(part)
+    return tuple(kept)
 
 
 def _describe_problem(problem: Mapping[str, Any]) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.evaluation.records import to_json
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, TRANSCRIPTS, transcript_name
+from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, TRANSCRIPTS
+from harness.evaluation.transcript_file import transcript_name
 from harness.relay.serving import listen_on_loopback
 from harness.types import AttemptRecord, Status
 from harness.viewer.access import Access

@@ -31,7 +31,7 @@ from harness.audit.agent import (
     build_controls,
 )
 from harness.audit.containers import count_containers
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, load_with_options
 from harness.config import RunConfig
 from harness.environments import environment_spec
 from harness.errors import UsageError
@@ -43,7 +43,8 @@ from harness.evaluation.run import Run, open_run
 from harness.evaluation.run_files import read_run_file
 from harness.evaluation.run_signature import SIGNATURE, is_signature, sign
 from harness.evaluation.selection import Selection
-from harness.evaluation.store import MANIFEST, read_manifest, replace_file
+from harness.evaluation.storage import replace_file
+from harness.evaluation.store import MANIFEST, read_manifest
 from harness.evaluation.trust import list_effects, refuse_effects
 from harness.evaluation.unread import refuse_unread_isolation
 from harness.inputs.json_text import parse_json
@@ -210,13 +211,13 @@ def plan_audit(
         UsageError: for an option that cannot be used, and for a target without attacks.
         DataError: for data that cannot be used.
     """
-    benchmark = load_benchmark(
+    benchmark = load_with_options(
         config.benchmark,
+        config.options,
         data=config.data,
         split=config.split,
         notify=notify,
         categories=config.filter_category,
-        **config.options,
     )
     if benchmark.definition.judge is not None:
         raise UsageError(

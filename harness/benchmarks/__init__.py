@@ -9,6 +9,7 @@ from harness.benchmarks.loading import (
     definitions,
     load_benchmark,
     load_recipe,
+    load_with_options,
     rebuild_task,
 )
 from harness.benchmarks.recipe import BenchmarkRecipe
@@ -24,5 +25,6 @@ __all__ = [
     "definitions",
     "load_benchmark",
     "load_recipe",
+    "load_with_options",
     "rebuild_task",
 ]

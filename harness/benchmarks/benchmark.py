@@ -158,7 +158,9 @@ class Definition:
         if self.configure is not None:
             return self.configure(self, options)
         if options:
-            raise UsageError(f"{self.name} has no options, such as '{next(iter(options))}'")
+            raise UsageError(
+                f"{self.name} has no options, such as '{next(iter(options))}'", hint="leave the option out"
+            )
         return self
 
     def in_categories(self, names: Iterable[str]) -> Definition:

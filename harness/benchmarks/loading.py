@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -101,6 +101,35 @@ def load_benchmark(
         DataError: The data cannot be used, with file, line and field, or the hub has another number of
             rows than the split.
     """
+    return load_with_options(
+        name,
+        options,
+        data=data,
+        split=split,
+        notify=notify,
+        observer=observer,
+        sample_stands_in=sample_stands_in,
+        extract=extract,
+        categories=categories,
+    )
+
+
+def load_with_options(
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    data: str | None = None,
+    split: str | None = None,
+    notify: Callable[[str], None] = lambda _line: None,
+    observer: DownloadObserver | None = None,
+    sample_stands_in: bool = True,
+    extract: str | None = None,
+    categories: Sequence[str] = (),
+) -> Benchmark:
+    """Return a benchmark as `load_benchmark` does, with options by name, which a user may have chosen freely.
+
+    Raises as `load_benchmark` does.
+    """
     definition = definition_of(name).with_options(options).in_categories(categories)
     if extract is not None:
         definition = definition.with_code_rule(extract)
@@ -121,7 +150,7 @@ def load_benchmark(
             split=wanted,
             data=_data_again(data, loaded.source),
             sha256=loaded.source.sha256,
-            options=options,
+            options=dict(options),
             extract=extract,
             categories=tuple(categories),
         )
@@ -139,14 +168,14 @@ def _data_again(data: str | None, source: DataSource) -> str | None:
 
 def load_recipe(recipe: BenchmarkRecipe, *, notify: Callable[[str], None] = lambda _line: None) -> Benchmark:
     """Load the benchmark of a recipe. Raises as `load_benchmark` does, and DataError for other data."""
-    loaded = load_benchmark(
+    loaded = load_with_options(
         recipe.name,
+        recipe.options,
         data=recipe.data,
         split=recipe.split,
         notify=notify,
         extract=recipe.extract,
         categories=recipe.categories,
-        **recipe.options,
     )
     if loaded.source.sha256 != recipe.sha256:
         raise DataError(
@@ -230,13 +259,13 @@ def fetch(
     cache_dir: Path | None = None,
     refresh: bool = False,
     observer: DownloadObserver,
-    **options: Any,
+    options: Mapping[str, Any] | None = None,
 ) -> DataSource:
     """Download a split of a benchmark, check that it is whole, and return its source.
 
     A copy in the cache is downloaded again only with `refresh`. Raises as `load_benchmark` does.
     """
-    definition = definition_of(name).with_options(options)
+    definition = definition_of(name).with_options(options or {})
     wanted = split or definition.split
     part = definition.in_split(wanted)
     if part.hub is None:

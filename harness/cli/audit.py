@@ -185,7 +185,7 @@ def _audit_relay(
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.cli.log_lines import show_log
     from harness.evaluation.run_secrets import make_log_filter
-    from harness.evaluation.store import replace_file
+    from harness.evaluation.storage import replace_file
     from harness.reports.progress import progress_display
     from harness.reports.relay_audit import conclude, print_relay_audit
 

@@ -30,7 +30,8 @@ from harness.evaluation.run_names import RUNS, find_run
 from harness.evaluation.run_secrets import make_log_filter
 from harness.evaluation.selection import Selection, select
 from harness.evaluation.server_use import list_absent_servers
-from harness.evaluation.store import StorageError, read_results
+from harness.evaluation.storage import StorageError
+from harness.evaluation.store import read_results
 from harness.reports.blocks import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
@@ -287,7 +288,9 @@ def _show(run: Run, output: OutputOptions) -> None:
             print_record_details(record, folder=run.folder, stream=sys.stderr, limit=LONG)
     print_summary(
         run.summary,
-        title=title_run(run.selection.benchmark.name, config.agent, config.model, config.baseline),
+        title=title_run(
+            run.selection.benchmark.name, config.agent, config.model, is_baseline=config.baseline
+        ),
         source=run.selection.benchmark.source,
         duration_seconds=run.duration_seconds,
         stream=sys.stdout,

@@ -66,7 +66,7 @@ def fetch(
     for name in splits:
         with show_downloads(sys.stderr) as observer:
             source = fetch_split(
-                benchmark, split=name, cache_dir=path, refresh=refresh, observer=observer, **options
+                benchmark, split=name, cache_dir=path, refresh=refresh, observer=observer, options=options
             )
         typer.echo(f"{definition.name} {name}: {source.rows:,} rows, sha256 {source.sha256}")
         typer.echo(f"  {source.location}")
@@ -123,7 +123,7 @@ def show(
     import json
     import sys
 
-    from harness.benchmarks import load_benchmark
+    from harness.benchmarks import load_with_options
     from harness.benchmarks.options import parse_options
     from harness.errors import UsageError, unknown_task
     from harness.reports.data import example_values, print_example
@@ -133,8 +133,8 @@ def show(
         raise UsageError("--index and --task cannot be combined")
     with show_downloads(sys.stderr) as observer:
         options = parse_options(option) if option else {}
-        loaded = load_benchmark(
-            benchmark, data=data, split=split, notify=observer.note, observer=observer, **options
+        loaded = load_with_options(
+            benchmark, options, data=data, split=split, notify=observer.note, observer=observer
         )
     if task is not None:
         ids = [each.id for each in loaded.tasks]
@@ -173,7 +173,7 @@ def export(
     """
     import sys
 
-    from harness.benchmarks import load_benchmark
+    from harness.benchmarks import load_with_options
     from harness.benchmarks.options import parse_options
     from harness.cli.export_file import open_export
     from harness.config import load_config
@@ -203,15 +203,15 @@ def export(
         raise unread.error
     with show_downloads(sys.stderr) as observer:
         # A user would pay for replies to prompts that are not those of the benchmark.
-        loaded = load_benchmark(
+        loaded = load_with_options(
             config.benchmark,
+            config.options,
             data=config.data,
             split=config.split,
             notify=observer.note,
             observer=observer,
             sample_stands_in=False,
             categories=config.filter_category,
-            **config.options,
         )
     tasks = select_tasks(
         loaded,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from harness.errors import UsageError
-from harness.evaluation.store import replace_file
+from harness.evaluation.storage import replace_file
 from harness.text import escape_text
 
 

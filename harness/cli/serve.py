@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from harness.cli.completion import complete_benchmark
-from harness.cli.run_options import BENCHMARK_HELP, Data, RayAddress
+from harness.cli.run_options import BENCHMARK_HELP, Data, Options, RayAddress, Split
 
 if TYPE_CHECKING:
     from harness.benchmarks import Benchmark
@@ -58,6 +59,8 @@ def serve(
         ),
     ] = None,
     data: Data = None,
+    split: Split = None,
+    option: Options = None,
     runtime: Annotated[
         str, typer.Option("--runtime", metavar="NAME", help="runc or runsc (gVisor).")
     ] = "runc",
@@ -78,6 +81,7 @@ def serve(
     Clients send the token as a header, or put it before the path. SIGTERM and Ctrl-C let requests under way
     end. The log goes to standard error, a JSON object a line.
     """
+    from harness.benchmarks.options import parse_options
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.errors import UsageError
     from harness.service.access import make_token, require_usable_token
@@ -91,13 +95,7 @@ def serve(
             "--ray-address has no effect on the work of this machine",
             hint="add --executor ray, or leave it out",
         )
-    if data is not None and not names:
-        raise UsageError("--data names the data of a benchmark", hint="add -b BENCH, or leave --data out")
-    if data not in (None, "hub", "bundled") and len(names) > 1:
-        raise UsageError(
-            f"--data {data} is the data of one benchmark, and there are {len(names)}",
-            hint="fetch the data of each with `harness data fetch`, and leave --data out",
-        )
+    _require_benchmarks(names, data, split, option)
     if executor == "ray" and _is_on_command_line(context, "token"):
         raise UsageError(
             "--token with --executor ray: Ray shows the command line to everybody who reaches the cluster",
@@ -111,11 +109,38 @@ def serve(
         settings = ServiceSettings(bound_concurrency(None), runtime, ray=ray)
     else:
         settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
-    work = _serve(settings, names, data, host, port, token or make_token(), verbose, shown=token is None)
+    load = partial(_load, data=data, split=split, options=parse_options(option or []))
+    work = _serve(settings, names, load, host, port, token or make_token(), verbose, shown=token is None)
     try:
         run_until_signal(work, make_loop=make_event_loop)
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
+
+
+def _require_benchmarks(
+    names: Sequence[str], data: str | None, split: str | None, options: Sequence[str] | None
+) -> None:
+    """Raise UsageError for options of benchmarks without the benchmark, or with more than they can be of."""
+    from harness.errors import UsageError
+
+    given = {"--data": data, "--split": split, "--option": options or None}
+    for flag in (flag for flag, value in given.items() if value is not None and not names):
+        raise UsageError(
+            f"{flag} is an option of a benchmark, and none is served",
+            hint=f"add -b BENCH, or leave {flag} out",
+        )
+    if len(names) < 2:
+        return
+    if data not in (None, "hub", "bundled"):
+        raise UsageError(
+            f"--data {data} is the data of one benchmark, and there are {len(names)}",
+            hint="fetch the data of each with `harness data fetch`, and leave --data out",
+        )
+    if options:
+        raise UsageError(
+            f"--option {options[0]} is an option of one benchmark, and there are {len(names)}",
+            hint="start a service for each of them",
+        )
 
 
 def _is_on_command_line(context: typer.Context, name: str) -> bool:
@@ -126,7 +151,7 @@ def _is_on_command_line(context: typer.Context, name: str) -> bool:
 async def _serve(
     settings: ServiceSettings,
     names: Sequence[str],
-    data: str | None,
+    load: Callable[[str], Benchmark],
     host: str,
     port: int,
     token: str,
@@ -134,7 +159,7 @@ async def _serve(
     *,
     shown: bool,
 ) -> None:
-    """Load the benchmarks, and serve until the task is cancelled."""
+    """Load the benchmarks and serve until the task is cancelled."""
     import asyncio
     from dataclasses import replace
 
@@ -142,16 +167,17 @@ async def _serve(
     from harness.service.running import run_service
 
     with log_as_json(verbosity, secret=token):
-        benchmarks = [await asyncio.to_thread(_load, name, data) for name in names]
+        benchmarks = [await asyncio.to_thread(load, name) for name in names]
         settings = replace(settings, benchmarks=tuple(benchmarks))
         async with run_service(settings, host=host, port=port, token=token) as url:
             typer.echo(f"{url}/{token}" if shown else url)
             await asyncio.Event().wait()
 
 
-def _load(name: str, data: str | None) -> Benchmark:
-    from harness.benchmarks import load_benchmark
+def _load(name: str, *, data: str | None, split: str | None, options: Mapping[str, Any]) -> Benchmark:
+    from harness.benchmarks import load_with_options
     from harness.logger import get_logger
 
     # The bundled sample stands in for no benchmark, because its few tasks would be taken for all.
-    return load_benchmark(name, data=data, notify=get_logger(__name__).warning, sample_stands_in=False)
+    warn = get_logger(__name__).warning
+    return load_with_options(name, options, data=data, split=split, notify=warn, sample_stands_in=False)

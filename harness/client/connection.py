@@ -9,15 +9,15 @@ import os
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from harness.client.errors import REFUSED_CODES, Refusal, ServiceUnreachableError, build_error
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.version import __version__
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Connection:
             )
             with self.catch_lost():
                 response = await self._http.send(request, stream=True)
-            async with contextlib.aclosing(cast(Any, response)):
+            async with contextlib.aclosing(response):
                 if response.is_success:
                     yield response
                     return
@@ -205,7 +205,7 @@ class Connection:
         )
 
     @contextlib.contextmanager
-    def catch_lost(self) -> Any:
+    def catch_lost(self) -> Iterator[None]:
         """Raise ServiceUnreachableError if the block loses the service."""
         import httpx
 
@@ -235,7 +235,7 @@ async def open_connection(address: Address, *, wait_seconds: float) -> AsyncIter
         import httpx
     except ImportError as error:
         raise UsageError(
-            "the client needs httpx, which is not installed", hint="run: pip install 'harness[client]'"
+            "the client needs httpx, which is not installed", hint=describe_installation("client")
         ) from error
     async with httpx.AsyncClient(
         # A header, because a library may log a URL. No local variable holds it, because some tracebacks show

@@ -81,13 +81,13 @@ def _require_same(benchmark: Benchmark, found: _Loaded) -> None:
             "the split",
             benchmark.split,
             found.split,
-            f"use the split of the service: split={quote_value(found.split)}",
+            f"use the same split in both places: here split={quote_value(found.split)}, or there --split",
         ),
         (
             "the options",
             _sort(options),
             _sort(found.options),
-            "leave out options here, because harness serve takes none",
+            f"use the same options in both places: there harness serve -b {name} --option NAME=VALUE",
         ),
         (
             "the definition with the SHA-256",

@@ -40,6 +40,7 @@ class Remote:
         image: str = "python",
         *,
         limits: Limits | None = None,
+        terminals: bool = False,
         deadline_seconds: float = 600.0,
     ) -> AsyncIterator[RemoteSandbox]:
         """Start a sandbox at the service and yield it, as `Sandbox.open` does here.
@@ -58,6 +59,7 @@ class Remote:
                 connection,
                 image,
                 limits=limits,
+                terminals=terminals,
                 deadline_seconds=deadline_seconds,
             ) as sandbox,
         ):
@@ -68,10 +70,13 @@ class Remote:
         image: str = "python",
         *,
         limits: Limits | None = None,
+        terminals: bool = False,
         deadline_seconds: float = 600.0,
     ) -> contextlib.AbstractContextManager[SyncSandbox]:
         """Return a context manager that opens a sandbox for blocking calls, as `Sandbox.open_sync` does."""
-        return hold_sandbox(lambda: self.open(image, limits=limits, deadline_seconds=deadline_seconds))
+        return hold_sandbox(
+            lambda: self.open(image, limits=limits, terminals=terminals, deadline_seconds=deadline_seconds)
+        )
 
     @contextlib.asynccontextmanager
     async def open_grader(self, *, timeout_seconds: float | None = None) -> AsyncIterator[RemoteGrader]:

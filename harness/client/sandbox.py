@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from harness.client.connection import REPLY_SECONDS, Connection
 from harness.client.output import RemoteOutputStream, open_remote_output, read_result
+from harness.client.terminal import RemoteTerminal, open_remote_terminal
 from harness.errors import HarnessError, UsageError
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
@@ -107,6 +108,28 @@ class RemoteSandbox:
         request["timeout_seconds"] = bound_seconds("timeout", timeout)
         return request, request["timeout_seconds"]
 
+    def terminal(
+        self,
+        argv: Sequence[str] = ("/bin/bash", "--login"),
+        *,
+        rows: int,
+        columns: int,
+        timeout: float,
+    ) -> contextlib.AbstractAsyncContextManager[RemoteTerminal]:
+        """Return a context manager that runs a program on a terminal, as `Sandbox.terminal` does.
+
+        The sandbox must be opened with `terminals=True`. A terminal has no environment of its own.
+        """
+        self._require_open()
+        return open_remote_terminal(
+            self._connection.address,
+            self._path,
+            argv,
+            rows=rows,
+            columns=columns,
+            timeout_seconds=bound_seconds("timeout", timeout),
+        )
+
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file as `Sandbox.write_file` does. The service bounds its size, by default to 32 MiB."""
         self._require_open()
@@ -154,7 +177,12 @@ class RemoteSandbox:
 
 @contextlib.asynccontextmanager
 async def open_remote_sandbox(
-    connection: Connection, image: str, *, limits: Limits | None, deadline_seconds: float
+    connection: Connection,
+    image: str,
+    *,
+    limits: Limits | None,
+    terminals: bool,
+    deadline_seconds: float,
 ) -> AsyncIterator[RemoteSandbox]:
     """Yield a new sandbox of a service. The end of the block deletes it.
 
@@ -166,6 +194,7 @@ async def open_remote_sandbox(
         "image": image,
         # The service refuses a limit that it does not have.
         "limits": {} if limits is None else limits.model_dump(exclude_defaults=True),
+        "terminals": terminals,
         "deadline_seconds": bound_seconds("deadline_seconds", deadline_seconds),
         "idle_seconds": _IDLE_SECONDS,
         "wait_seconds": max(half, 1.0),

@@ -10,12 +10,12 @@ from harness.agents import AgentError, AttemptContext
 from harness.agents.agent import AgentUnusableError
 from harness.environments.base import TurnLimitReached
 from harness.errors import EngineUnavailableError, ImageMissingError, SandboxError
-from harness.evaluation.store import StorageError
+from harness.evaluation.storage import StorageError
 from harness.models.failures import ModelError, ModelRefusedError, UnknownSpendingError
 from harness.types import Submission, Task
 
 if TYPE_CHECKING:
-    from harness.evaluation.attempt import AttemptSettings
+    from harness.evaluation.attempt_settings import AttemptSettings
     from harness.evaluation.recorded_judge import RecordedJudge
     from harness.models.judge import Judge
     from harness.models.session import ModelSession

@@ -9,7 +9,7 @@ from harness.environments.host_environment import HostEnvironment, open_without_
 from harness.sandbox.pool import SandboxSettings
 
 if TYPE_CHECKING:
-    from harness.evaluation.attempt import AttemptSettings
+    from harness.evaluation.attempt_settings import AttemptSettings
     from harness.types import Transcript
 
 

@@ -10,14 +10,12 @@ import functools
 import itertools
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.agents import Agent, AgentError, AttemptContext
+from harness.agents import AgentError, AttemptContext
 from harness.agents.agent import MeasuresAttempts, RepeatedEnd
-from harness.benchmarks import Benchmark
-from harness.config import Isolation
 from harness.environments import environment_spec
 from harness.environments.base import Environment, EnvironmentContext, TurnLimitReached
 from harness.environments.grading import (
@@ -27,7 +25,7 @@ from harness.environments.grading import (
     make_limit_verdict,
     make_timeout_verdict,
 )
-from harness.environments.spec import EnvironmentSpec, OpenEnvironment
+from harness.environments.spec import OpenEnvironment
 from harness.environments.workspace import WorkspaceLost
 from harness.errors import ImageMissingError, SandboxError
 from harness.evaluation.agent_call import NOT_OF_AGENT, call_agent, find_failure, mention_turns
@@ -41,84 +39,29 @@ from harness.evaluation.attempt_ends import (
     stop_at_limit,
 )
 from harness.evaluation.attempt_places import Places, plan_places
-from harness.evaluation.faults import Faults, RunStopped, RunStoppedError
-from harness.evaluation.grading_service import GradingService, grade_at_service
-from harness.evaluation.observer import RunObserver
+from harness.evaluation.attempt_settings import AttemptSettings
+from harness.evaluation.faults import RunStopped, RunStoppedError
+from harness.evaluation.grading_service import grade_at_service
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt, Stage
-from harness.evaluation.server_tools import ServerTools, ServerUse, open_servers
-from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION, KeepsTranscripts
+from harness.evaluation.server_tools import ServerUse, open_servers
+from harness.evaluation.transcript_file import TRANSCRIPT_SCHEMA_VERSION
 from harness.evaluation.working_time import MOST_PAUSE_SECONDS, WorkingTime, limit_working_time
 from harness.models.failures import ModelError
 from harness.models.spending import BudgetReached
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Limits
-from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
+from harness.sandbox.pool import SandboxSettings
 from harness.text import escape_terminal
 from harness.types import Phase, Status, Submission, Task, Transcript, Verdict
 
 if TYPE_CHECKING:
-    from harness.agents.recording import Recording
     from harness.evaluation.recorded_judge import RecordedJudge
-    from harness.models.access import ModelAccess
     from harness.models.judge import Judge
     from harness.models.session import ModelSession
 
 # How long an attempt may wait for grading while it holds the sandbox in which its agent acted.
 WAIT_SECONDS = 1200.0
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptSettings:
-    """The settings that all attempts of a run share."""
-
-    benchmark: Benchmark
-    agent: Agent
-    transcripts: KeepsTranscripts
-    observer: RunObserver
-    faults: Faults
-    pool: SandboxPool
-    # The limits of sandboxes, by the name of their environment.
-    limits: Mapping[str, Limits]
-    # Applies once to the agent's work in one attempt, and once to its grading. None stands for the default of
-    # the environment.
-    timeout_seconds: float | None
-    # The number of tool calls in an attempt. None stands for the default of the task or its environment.
-    turns: int | None = None
-    # The attempts that share a sandbox for grading.
-    isolation: Isolation = "task"
-    # Whether some task is attempted more than once.
-    repeats: bool = False
-    # The model that the agent asks, None for a run without one.
-    model: ModelAccess | None = None
-    # The model that environments ask for judgements, None for a run without one.
-    judge: ModelAccess | None = None
-    # The recorded run whose judgements stand for those of a model, None unless the agent replays one.
-    recording: Recording | None = None
-    # Grades the submissions, None if sandboxes of `pool` do.
-    service: GradingService | None = None
-    # The MCP servers whose tools the agent gets, None for a run without any.
-    servers: ServerTools | None = None
-
-    def key(self, planned: PlannedAttempt) -> Hashable:
-        """Return the key of the sandbox that ends with an attempt, or with the last attempt at its task."""
-        return planned.key if self.is_isolated else planned.task.id
-
-    def grading_key(self, planned: PlannedAttempt, spec: EnvironmentSpec) -> Hashable:
-        """Return the key of the leases that share a sandbox with the grading of an attempt."""
-        if self.isolation == "run" and spec.grades_programs_alone:
-            return AcrossTasks(type(self.benchmark.references[planned.task.id].target))
-        return self.key(planned)
-
-    @property
-    def is_isolated(self) -> bool:
-        """Whether every attempt gets its own sandboxes."""
-        return self.isolation == "attempt"
-
-    def acting_key(self, planned: PlannedAttempt) -> Hashable:
-        """Return the key of the sandboxes in which agents of several attempts may act, None if none may."""
-        # A sandbox for one attempt alone needs no second one in which the reference runs.
-        return None if self.is_isolated or not self.repeats else ("acting", planned.task.id)
 
 
 @dataclass(frozen=True, slots=True)

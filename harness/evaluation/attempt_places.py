@@ -24,7 +24,7 @@ from harness.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from harness.environments.spec import EnvironmentSpec
-    from harness.evaluation.attempt import AttemptSettings
+    from harness.evaluation.attempt_settings import AttemptSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from harness.agents import Agent, build_agent, settings_for
 from harness.agents.command.host import ProgramMissingError
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, load_with_options
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.loading import definition_of
 from harness.benchmarks.options import list_option_problems
@@ -243,13 +243,13 @@ def _has_local_data(config: RunConfig, definition: Definition) -> bool:
 
 
 def _load(config: RunConfig) -> Benchmark:
-    return load_benchmark(
+    return load_with_options(
         config.benchmark,
+        config.options,
         data=config.data,
         split=config.split,
         extract=config.extract,
         categories=config.filter_category,
-        **config.options,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.commits import Commits
 from harness.evaluation.executors.base import Executor, Work
 from harness.evaluation.executors.local import LocalExecutor

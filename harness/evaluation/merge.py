@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.agents import build_agent, settings_for
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, load_with_options
 from harness.config import RunConfig
 from harness.errors import UsageError
 from harness.evaluation.changes import ACCEPTED
@@ -38,15 +38,8 @@ from harness.evaluation.shard_parts import (
 )
 from harness.evaluation.shard_run import AttemptKey, ShardRun, read_shard_run
 from harness.evaluation.spending_log import copy_spending, read_spending
-from harness.evaluation.store import (
-    ATTEMPTS,
-    MANIFEST,
-    SAMPLES,
-    RunStore,
-    StorageError,
-    read_duration,
-    read_records_at,
-)
+from harness.evaluation.storage import StorageError
+from harness.evaluation.store import ATTEMPTS, MANIFEST, SAMPLES, RunStore, read_duration, read_records_at
 from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.transcripts import copy_transcripts, measure_transcripts
 from harness.evaluation.trust import require_trusted_file
@@ -198,14 +191,14 @@ def _require_disjoint(shards: Sequence[ShardRun]) -> None:
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
     """Return the benchmark of the run. Raises UsageError if its data are not those of the shards."""
     replay = shard.manifest.get("replay")
-    benchmark = load_benchmark(
+    benchmark = load_with_options(
         config.benchmark,
+        config.options,
         data=config.data,
         split=config.split,
         notify=notify,
         extract=config.extract,
         categories=replay["categories"] if isinstance(replay, dict) else config.filter_category,
-        **config.options,
     )
     if benchmark.source.sha256 != shard.manifest["data"]["sha256"]:
         raise UsageError(

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_names import UNFINISHED_MERGE
-from harness.evaluation.store import ATTEMPTS, RunStore, StorageError, make_run_folder
+from harness.evaluation.storage import StorageError
+from harness.evaluation.store import ATTEMPTS, RunStore, make_run_folder
 
 # A merge locks its folder long before that.
 _START_SECONDS = 60.0

@@ -11,7 +11,8 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.evaluation.run_files import create_run_file
-from harness.evaluation.store import MANIFEST, SAMPLES, RunStore, StorageError
+from harness.evaluation.storage import StorageError
+from harness.evaluation.store import MANIFEST, SAMPLES, RunStore
 from harness.inputs.files import MAX_DATA_BYTES, MIB, open_input
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.run import Run
-from harness.evaluation.store import MANIFEST, SUMMARY, StorageError, advise_resume
+from harness.evaluation.storage import StorageError, advise_resume
+from harness.evaluation.store import MANIFEST, SUMMARY
 from harness.evaluation.stored_results import SUPERSEDED_STATUS, StoredResult, count_superseded_verdicts
 from harness.evaluation.transcripts import keep_transcript
 from harness.types import AttemptRecord, Status

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UsageError
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.changes import Change, add_accepted
 from harness.evaluation.concurrency import choose_concurrency
 from harness.evaluation.dead_runs import remove_dead_containers
@@ -64,6 +64,7 @@ from harness.evaluation.run_state import find_state
 from harness.evaluation.selection import Selection
 from harness.evaluation.server_tools import prepare_servers
 from harness.evaluation.spending_log import SPENDING, RunSpending, read_spending
+from harness.evaluation.storage import replace_file
 from harness.evaluation.store import (
     MANIFEST,
     SUMMARY,
@@ -71,7 +72,6 @@ from harness.evaluation.store import (
     make_run_folder,
     read_duration,
     read_manifest,
-    replace_file,
 )
 from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.summary import ModelUse, summarize, summary_json

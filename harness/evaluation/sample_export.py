@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, load_with_options
 from harness.benchmarks.programs import SubmitProgram
 from harness.environments import grader_of
 from harness.environments.grader import StateGrader
@@ -46,13 +46,13 @@ def export_samples(folder: Path, *, is_trusted: bool = False, notify: Callable[[
     manifest = read_manifest(folder)
     config = read_resumed_config(folder, manifest)
     require_trusted_file(folder, manifest, config, is_trusted=is_trusted)
-    benchmark = load_benchmark(
+    benchmark = load_with_options(
         config.benchmark,
+        config.options,
         data=config.data,
         split=config.split,
         notify=notify,
         categories=config.filter_category,
-        **config.options,
     )
     if benchmark.source.sha256 != manifest["data"]["sha256"]:
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.agents import Agent, ChoosesSamples, build_agent, name_agent, settings_for, wrap_outside_agent
 from harness.agents.client import CLIENT
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, load_with_options
 from harness.config import MIN_TIMEOUT_SECONDS, RunConfig
 from harness.environments import EnvironmentSpec, environment_spec
 from harness.errors import UsageError
@@ -155,8 +155,9 @@ def select(
             hint=f"name this command in the configuration of the client: {_name_command(config)}",
         )
     recording = open_recording(config)
-    benchmark = load_benchmark(
+    benchmark = load_with_options(
         config.benchmark,
+        config.options,
         data=config.data,
         split=config.split,
         notify=notify,
@@ -165,7 +166,6 @@ def select(
         extract=config.extract,
         # A benchmark may read the data of these categories alone, and a replay needs all recorded data.
         categories=config.filter_category if recording is None else recording.categories,
-        **config.options,
     )
     samples = None if config.samples is None else Path(config.samples)
     if recording is not None:

@@ -17,13 +17,8 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.evaluation.run_files import append_to_run_file, has_run_file, open_run_file
-from harness.evaluation.store import (
-    ATTEMPTS,
-    MAX_ATTEMPTS_BYTES,
-    StorageError,
-    advise_resume,
-    read_records,
-)
+from harness.evaluation.storage import StorageError, advise_resume
+from harness.evaluation.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, read_records
 from harness.evaluation.usage import USAGE, Amounts, add_usage, read_usage
 from harness.inputs.files import MAX_LINE_BYTES, read_whole_lines
 from harness.inputs.json_text import parse_json

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import os
 import secrets
@@ -12,48 +10,38 @@ import time
 import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from typing import Any, Protocol, TextIO, overload
-from urllib.parse import quote
+from typing import Any, overload
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.errors import HarnessError, UsageError, describe_first_error, quote_value
+from harness.errors import UsageError, describe_first_error, quote_value
 from harness.evaluation.manifest import SCHEMA_VERSION
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.records import from_json, to_json
 from harness.evaluation.result_table import ResultTable
 from harness.evaluation.run_files import (
     append_to_run_file,
-    create_run_file,
     has_run_file,
     open_run_file,
     read_run_file,
-    split_nested,
 )
 from harness.evaluation.run_lock import lock_run_folder
+from harness.evaluation.storage import StorageError, advise_resume, find_remedy, replace_file
 from harness.evaluation.stored_results import StoredResult
+from harness.evaluation.transcript_file import TranscriptFile, transcript_name
 from harness.inputs.files import MAX_DATA_BYTES, read_whole_lines
 from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.text import quote_argument
-from harness.types import AttemptRecord, Status, Transcript
+from harness.types import AttemptRecord, Status
 
 MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
 TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
-# The version of the entries in a transcript, which its first entry states.
-TRANSCRIPT_SCHEMA_VERSION = 1
 # Room for ten thousand attempts at each of ten thousand tasks, with a few hundred bytes each.
 MAX_ATTEMPTS_BYTES = 32 * MAX_DATA_BYTES
-# The most bytes of the transcript of one attempt.
-MAX_TRANSCRIPT_BYTES = 128 * 1024 * 1024
-# The part of it for the entries that describe the end of the attempt. Both outputs of a program fit.
-END_BYTES = 2 * 1024 * 1024
-# The most bytes of a task id in the name of a transcript. A file name may have 255.
-MAX_QUOTED_ID = 200
 # A resumed run repeats attempts with these statuses.
 UNFINISHED = (Status.INFRA_ERROR, Status.CANCELLED)
 
@@ -76,19 +64,6 @@ class _Manifest(TypedDict):
     data: _Data
     images: dict[str, str]
     config: dict[str, Any]
-
-
-class StorageError(HarnessError):
-    """The run folder can no longer be written, so the run stops. Finished attempts stay stored."""
-
-    exit_code = 3
-
-
-class KeepsTranscripts(Protocol):
-    """Keeps the transcripts of attempts, as a run folder does."""
-
-    def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
-        """Return the transcript of an attempt that begins. It replaces that of an earlier try."""
 
 
 class RunStore:
@@ -238,62 +213,6 @@ class StoredAttempts(Sequence[AttemptRecord]):
         return from_json(_read_line(self._descriptor, offset))
 
 
-class TranscriptFile:
-    """The transcript of one attempt, in which each entry is a line of JSON.
-
-    The first entry replaces the file of an earlier try. The file is open only during a write, because
-    concurrent attempts would otherwise hold more files open than a process may.
-
-    A program of an agent can cause entries without end, and a full disk would end the run. So an entry that
-    does not fit into MAX_TRANSCRIPT_BYTES is left out, and so are all later ones, which an entry shows. The
-    last END_BYTES of it are for the entries that describe the end of the attempt.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._is_begun = False
-        self._bytes = 0
-        self._is_full = False
-
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        """Add an entry with its time. A value that JSON cannot hold is written as its `str`.
-
-        Raises StorageError.
-        """
-        if self._is_full and not is_end:
-            return
-        # The line is ASCII.
-        line = json.dumps({**entry, "time": round(time.time(), 4)}, default=str) + "\n"
-        limit = MAX_TRANSCRIPT_BYTES if is_end else MAX_TRANSCRIPT_BYTES - END_BYTES
-        if self._bytes + len(line) > limit:
-            if self._is_full:
-                return
-            self._is_full = True
-            text = f"the transcript is full: its limit is {MAX_TRANSCRIPT_BYTES:,} bytes"
-            line = json.dumps({"kind": "full", "text": text}) + "\n"
-        self._bytes += len(line)
-        self._append(line)
-
-    def _append(self, line: str) -> None:
-        """Write a line to the file. Raises StorageError."""
-        try:
-            with os.fdopen(self._open(), "w", encoding="utf-8") as file:
-                file.write(line)
-        except OSError as error:
-            raise StorageError(
-                f"{self._path}: cannot be written: {error.strerror}",
-                hint=advise_resume(self._path.parents[1], error),
-            ) from error
-        self._is_begun = True
-
-    def _open(self) -> int:
-        place = split_nested(self._path)
-        if self._is_begun:
-            with suppress(FileNotFoundError):  # the user has removed the folder of the transcripts
-                return append_to_run_file(*place)
-        return create_run_file(*place)
-
-
 def read_records(
     path: Path, *, whole: bool = False, containing: bytes = b""
 ) -> Iterator[tuple[AttemptRecord, int]]:
@@ -346,53 +265,6 @@ def read_results(folder: Path) -> Mapping[tuple[str, int], StoredResult]:
         for record, _ in read_records(folder / ATTEMPTS):
             results.add(record)
     return results
-
-
-def transcript_name(task_id: str, attempt: int) -> str:
-    """Return the file name of an attempt's transcript. Any text may be a task id, so it is quoted.
-
-    A quoted id that is too long for a file name is cut. It then ends in digits of the id's SHA-256, because
-    two long ids may begin alike.
-    """
-    quoted = quote(task_id, safe="", errors="surrogatepass")
-    if len(quoted) > MAX_QUOTED_ID:
-        digest = hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        quoted = f"{quoted[: MAX_QUOTED_ID - len(digest) - 1]}-{digest}"
-    return f"{quoted}-{attempt}.jsonl"
-
-
-def advise_resume(folder: Path, error: OSError) -> str:
-    """Return the hint for a run folder that could not be written."""
-    return f"{_find_remedy(error)}, then run: harness run --resume {quote_argument(folder)}"
-
-
-def _find_remedy(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return "make room"
-    if error.errno in (errno.ELOOP, errno.EMLINK):
-        return "replace the link with a file"
-    return "make the run folder writable"
-
-
-@contextmanager
-def replace_file(path: Path, *, resumed: Path | None = None) -> Iterator[TextIO]:
-    """Yield a temporary file, and move it to `path` once it is complete.
-
-    Raises StorageError. Its hint is to resume the run in the folder `resumed`, which writes the file again.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        # It must be new, because a link of its name could lead elsewhere.
-        with open(temporary, "x", encoding="utf-8", errors="backslashreplace") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        hint = None if resumed is None else advise_resume(resumed, error)
-        raise StorageError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _remove_temporary_files(folder: Path) -> None:
@@ -478,7 +350,7 @@ def _open_attempts(folder: Path) -> FileIO:
         path = folder / ATTEMPTS
         raise UsageError(
             f"{path}: cannot be written: {error.strerror}",
-            hint=f"{_find_remedy(error)}; harness show and harness rerun only read it",
+            hint=f"{find_remedy(error)}; harness show and harness rerun only read it",
         ) from error
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from harness.errors import DataError, quote_value
 from harness.evaluation.run_files import create_run_file, measure_run_file, open_run_file, split_nested
-from harness.evaluation.store import (
+from harness.evaluation.storage import StorageError, advise_resume
+from harness.evaluation.store import TRANSCRIPTS
+from harness.evaluation.transcript_file import (
     MAX_TRANSCRIPT_BYTES,
     TRANSCRIPT_SCHEMA_VERSION,
-    TRANSCRIPTS,
-    StorageError,
-    advise_resume,
     transcript_name,
 )
 from harness.inputs.files import MAX_DATA_BYTES, MIB, read_whole_lines

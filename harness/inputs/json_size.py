@@ -22,19 +22,26 @@ class ValueCounter:
 
     def __init__(self) -> None:
         self._objects = 0
-        self._others = 0
+        self._lists = 0
+        self._names = 0
+        self._commas = 0
         self._is_inside = False
         self._escape = b""
 
     @property
     def total(self) -> int:
         """The number of values so far."""
-        return self._objects + self._others
+        return self.structures + self._commas
+
+    @property
+    def structures(self) -> int:
+        """The number of objects, lists and named fields so far. Other values take less time to parse."""
+        return self._objects + self._lists + self._names
 
     @property
     def memory_bytes(self) -> int:
         """About how much memory the values take once they are parsed, in bytes."""
-        return OBJECT_BYTES * self._objects + VALUE_BYTES * self._others
+        return OBJECT_BYTES * self._objects + VALUE_BYTES * (self.total - self._objects)
 
     def add(self, text: bytes | bytearray) -> None:
         """Count the values in the next piece of the text."""
@@ -52,7 +59,9 @@ class ValueCounter:
         parts = piece.split(b'"')
         marks = b"".join(parts[self._is_inside :: 2])
         self._objects += marks.count(b"{")
-        self._others += marks.count(b"[") + marks.count(b",") + marks.count(b":")
+        self._lists += marks.count(b"[")
+        self._names += marks.count(b":")
+        self._commas += marks.count(b",")
         self._is_inside ^= len(parts) % 2 == 0
 
 

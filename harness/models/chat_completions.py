@@ -137,11 +137,6 @@ def name_call(identity: Any, number: int, taken: Collection[str]) -> str:
     return name
 
 
-def has_valid_arguments(call: ToolCall) -> bool:
-    """Return whether the arguments of a call are a JSON object."""
-    return repair_arguments(call.arguments) == call.arguments
-
-
 def read_arguments(arguments: Any) -> str:
     """Return the arguments of a call as text.
 

@@ -15,7 +15,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.models.endpoint import Api, Endpoint, read_key
 from harness.models.failures import MalformedReplyError
 from harness.models.hidden_key import HiddenKey
@@ -295,7 +295,7 @@ def load_library() -> None:
         import openai  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"a model needs the package openai: {error}", hint="run: pip install 'harness[models]'"
+            f"a model needs the package openai: {error}", hint=describe_installation("models")
         ) from error
 
 

@@ -94,12 +94,6 @@ class Endpoint(BaseModel):
         """Whether the server is Anthropic's own, whose Messages API gets the key as `x-api-key` alone."""
         return _is_host_of_anthropic(self.base_url)
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the server is on this machine, so that it needs no key."""
-        host = urlsplit(self.base_url).hostname or ""
-        return host in ("localhost", "::1") or host.startswith("127.")
-
 
 def require_base_url(url: str) -> str:
     """Return the URL of a model's server. Raises ValueError, without the URL if that may hold a secret."""

@@ -1,4 +1,4 @@
-"""The access of one attempt to the model: it keeps the budgets, writes the transcript and counts the use."""
+"""The access of one attempt to the model: it keeps the budgets and counts the use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError
 from harness.models.codecs import DEFAULT_MAX_TOKENS, list_unsent_parameters
+from harness.models.conversation_log import ConversationLog
 from harness.models.counts import Counts
-from harness.models.descriptions import (
-    describe_message,
-    describe_reply,
-    describe_tool,
-    list_own_parameters,
-)
+from harness.models.descriptions import list_own_parameters
 from harness.models.endpoint import Api, Endpoint
 from harness.models.failures import (
     ContextTooLongError,
@@ -49,7 +45,6 @@ from harness.models.messages import (
 )
 from harness.models.output_rooms import OutputRooms
 from harness.models.pauses import SharedPause, Waiting
-from harness.models.raw_conversation import drop_reasoning
 from harness.models.raw_request import OPTIONAL_PARAMETERS, RawRequest, encode_raw_request
 from harness.models.reply_cache import ReplyCache, hash_raw_request, hash_request
 from harness.models.sampling import Sample
@@ -80,14 +75,12 @@ class ModelSession:
         self._number = number
         self._seed = seed
         self._transcript = transcript
+        self._log = ConversationLog(transcript)
         self._waiting = waiting
         self._group = group
         self._asking = asking
         self._spending = Spending(access.attempt_budget, parent=access.spending)
         self._requests = 0
-        # The messages of the last request with its reply, and the input tokens that the server counted.
-        self._last: tuple[Message, ...] = ()
-        self._last_input: int | None = None
         self._counts = Counts()
         self._pause = SharedPause(waiting)
         self._rooms = OutputRooms(lambda limit: self._spending.find_rest(limit), self.endpoint.prices)
@@ -165,11 +158,8 @@ class ModelSession:
         self._counts.add(reply, compute_cost(reply.usage, self.endpoint.prices))
         if not reply.is_cached:
             self._spending.charge(reply.usage, self.endpoint.prices)
-        continues = whole[: len(self._last)] == self._last
-        has_grown = continues and len(whole) > len(self._last) > 0
-        self._note_truncation(reply.usage, has_grown=has_grown)
         notes = self._list_unsent(chosen, own) if number == 1 else {}
-        self._write(number, request, reply, continues=continues, notes=notes)
+        self._counts.truncations += self._log.write(number, request, reply, notes)
         return reply
 
     def _list_unsent(self, generation: Generation, own: frozenset[str]) -> dict[str, Any]:
@@ -352,8 +342,6 @@ class ModelSession:
         )
         self._counts.add(reply, compute_cost(usage, self.endpoint.prices))
         shown = ModelRequest(request.messages, request.tools, generation)
-        whole = shown.messages
-        continues = whole[: len(self._last)] == self._last
         notes = {"api": request.api, "streamed": request.is_stream, **request.notes}
         if not passage.is_complete:
             notes["cut_off"] = True
@@ -363,11 +351,8 @@ class ModelSession:
             if not passage.is_cached:
                 self._spending.charge(usage, self.endpoint.prices)
         finally:
-            has_grown = continues and len(whole) > len(self._last) > 0
-            self._note_truncation(usage, has_grown=has_grown)
-            self._write(number, shown, reply, continues=continues, notes=notes)
-            *before, last = self._last
-            self._last = (*before, drop_reasoning(last))
+            self._counts.truncations += self._log.write(number, shown, reply, notes)
+            self._log.drop_last_reasoning()
 
     def _write_failed(self, number: int, error: Exception) -> None:
         self._transcript.write({"kind": "relay", "request": number, "text": f"not answered: {error}"})
@@ -431,54 +416,6 @@ class ModelSession:
         if cache is not None:
             cache.keep(key, reply)
         return reply
-
-    def _note_truncation(self, usage: Usage, *, has_grown: bool) -> None:
-        """Note a server that cuts the context silently: its input tokens shrink while the messages grow.
-
-        Ollama does so. Source: its `num_ctx`, which is 4,096 tokens by default.
-        """
-        before, now = self._last_input, usage.input_tokens
-        self._last_input = now
-        if has_grown and before is not None and now is not None and now < before:
-            self._counts.truncations += 1
-            text = f"the server cut the context: {now} input tokens after {before}, although it grew"
-            self._transcript.write({"kind": "context", "text": text})
-
-    def _write(
-        self,
-        number: int,
-        request: ModelRequest,
-        reply: ModelReply,
-        *,
-        continues: bool,
-        notes: Mapping[str, Any] | None = None,
-    ) -> None:
-        sent, known = request.messages, len(self._last)
-        choice = reply.choices[0]
-        entry: dict[str, Any] = {
-            "kind": "model",
-            "request": number,
-            "messages": [describe_message(each) for each in (sent[known:] if continues else sent)],
-            "reply": describe_reply(reply),
-            "usage": None if reply.usage == Usage() else reply.usage.as_values(),
-            "seconds": round(reply.seconds, 4),
-            "waiting_seconds": round(reply.waiting_seconds, 4),
-            "retries": reply.retries,
-            "cached": reply.is_cached,
-            **(notes or {}),
-        }
-        if number == 1:
-            entry["parameters"] = request.generation.as_values()
-            if reply.shared is not None:
-                entry["n"], entry["parameters"]["seed"] = reply.shared.n, reply.shared.seed
-            entry["tools"] = [tool.name for tool in request.tools]
-            if request.tools:
-                entry["tool_definitions"] = [describe_tool(tool) for tool in request.tools]
-        if not continues:
-            # The agent has changed earlier messages, so the entry holds all of them.
-            entry["changed"] = True
-        self._last = (*sent, choice.message)
-        self._transcript.write(entry)
 
 
 async def _find_kept(cache: ReplyCache, key: str, passage: Passage) -> AsyncGenerator[bytes, None] | None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 
 T = TypeVar("T")
 # The largest message that either side of the protocol may send, in bytes.
@@ -29,7 +29,7 @@ def load_library() -> None:
     except ImportError as error:
         raise UsageError(
             f"the Model Context Protocol needs the package mcp: {error}",
-            hint="run: pip install 'harness[mcp]'",
+            hint=describe_installation("mcp"),
         ) from error
     # Without a handler, Python prints the warnings of the package, which quote bytes of the other side.
     logger = logging.getLogger("mcp")

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -147,6 +147,6 @@ def _import_protocol() -> Any:
     except ImportError as error:
         raise UsageError(
             f"the relay needs the packages uvicorn and starlette: {error}",
-            hint="run: pip install 'harness[relay]'",
+            hint=describe_installation("relay"),
         ) from error
     return http_protocol

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.types import AttemptRecord
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def build_frame(attempts: Iterable[AttemptRecord]) -> pandas.DataFrame:
     except ImportError as error:
         raise UsageError(
             "a frame needs pandas, which is not installed",
-            hint="install it with: pip install 'harness[notebook]'",
+            hint=describe_installation("notebook"),
         ) from error
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     metrics: dict[str, dict[int, Any]] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from harness.reports.figures import percent
+from harness.reports.run_conditions import BUNDLED_NOTICE
 from harness.scoring.intervals import wilson_interval
 from harness.text import escape_terminal
 from harness.types import Summary
@@ -21,8 +22,11 @@ def describe_rate(summary: Summary) -> str:
     return text if spread is None else f"{text} ({percent(spread[0])} to {percent(spread[1])})"
 
 
-def render_result(summary: Summary, folder: Path) -> str:
-    """Return a small piece of HTML: rate, statuses and categories. All names in it are escaped."""
+def render_result(summary: Summary, folder: Path, *, is_bundled: bool = False) -> str:
+    """Return a small piece of HTML: rate, statuses and categories. All names in it are escaped.
+
+    `is_bundled` adds the notice that the figures are no result of the benchmark.
+    """
     rows = [(status.value, f"{number:,}") for status, number in summary.statuses.items() if number]
     rows += [(f"pass@{k}", percent(value)) for k, value in summary.pass_at_k.items() if value is not None]
     if len(summary.by_category) > 1:
@@ -35,8 +39,9 @@ def render_result(summary: Summary, folder: Path) -> str:
         Markup("<tr><th style='text-align:left'>{}</th><td>{}</td></tr>").format(escape_terminal(name), text)
         for name, text in rows
     )
+    notice = Markup("<div><strong>{}</strong></div>").format(BUNDLED_NOTICE) if is_bundled else Markup("")
     return str(
-        Markup("<div><strong>{}</strong><table>{}</table><small>{}</small></div>").format(
-            describe_rate(summary), cells, escape_terminal(str(folder))
+        Markup("<div>{}<strong>{}</strong><table>{}</table><small>{}</small></div>").format(
+            notice, describe_rate(summary), cells, escape_terminal(str(folder))
         )
     )

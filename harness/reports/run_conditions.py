@@ -25,6 +25,11 @@ _SAMPLES = {
     "stratified": "{} of the tasks, drawn at random from each {}",
 }
 
+BUNDLED_NOTICE = (
+    "bundled sample: a few problems of our own in the benchmark's format. These figures are no result"
+)
+"""The notice of every report on a run with the bundled sample."""
+
 
 def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each condition as a label and a text of one line.

@@ -22,6 +22,7 @@ from harness.evaluation.run_names import is_running
 from harness.evaluation.run_signature import describe_resume
 from harness.evaluation.run_state import RunState, count_statuses, find_state
 from harness.evaluation.spending_log import read_spending
+from harness.evaluation.storage import replace_file
 from harness.evaluation.store import (
     ATTEMPTS,
     MANIFEST,
@@ -31,7 +32,6 @@ from harness.evaluation.store import (
     read_manifest,
     read_records,
     read_records_at,
-    replace_file,
 )
 from harness.evaluation.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
 from harness.inputs.json_text import BrokenJSONError, parse_json

@@ -125,7 +125,7 @@ def print_stored_run(run: StoredRun, *, stream: TextIO) -> None:
             manifest["benchmark"],
             manifest["agent"],
             manifest["config"].get("model"),
-            manifest["config"].get("baseline") is True,
+            is_baseline=manifest["config"].get("baseline") is True,
         ),
         source=run.source,
         duration_seconds=run.duration_seconds,
@@ -140,7 +140,7 @@ def print_stored_run(run: StoredRun, *, stream: TextIO) -> None:
     )
 
 
-def title_run(benchmark: str, agent: str, model: str | None, is_baseline: bool = False) -> str:
+def title_run(benchmark: str, agent: str, model: str | None, *, is_baseline: bool = False) -> str:
     """Return the title of a run's report: benchmark, agent, model, and `baseline` if it is one."""
     names = [agent, *([model] if model else []), *(["baseline"] if is_baseline else [])]
     return f"{benchmark} - {', '.join(names)}"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from harness.errors import DataError
 from harness.evaluation.run_files import has_run_file, split_nested
-from harness.evaluation.store import TRANSCRIPTS, transcript_name
+from harness.evaluation.store import TRANSCRIPTS
+from harness.evaluation.transcript_file import transcript_name
 from harness.evaluation.transcripts import find_transcript, read_entries, read_numbered_entries
 from harness.reports.blocks import SHOWN_CHARACTERS, print_line, print_text, write
 from harness.reports.console import open_console

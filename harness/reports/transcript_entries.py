@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.reports.recorded_values import list_objects, read_text
 from harness.reports.usage import SHOWN_WAIT_SECONDS, describe_tokens
 from harness.text import escape_terminal
 
@@ -63,18 +64,18 @@ def describe_entry(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Bloc
     if "kind" in entry and describe is not None:
         yield from describe(entry, shown)
     elif "prompt" in entry:
-        shown.prompt = _text(entry["prompt"]).strip()
+        shown.prompt = read_text(entry["prompt"]).strip()
         shown.texts.add(shown.prompt)
-        yield Block(text=_text(entry["prompt"]), indent="")
+        yield Block(text=read_text(entry["prompt"]), indent="")
     elif "output" in entry:
-        output = _text(entry["output"])
+        output = read_text(entry["output"])
         is_shown = bool(output.strip()) and output.strip() in shown.texts
         yield Block("[output] as above") if is_shown else Block("[output]", output)
     elif "error" in entry:
-        heading = f"[agent error] {escape_terminal(_text(entry['error']))}"
-        yield Block(heading, _text(entry.get("traceback")), heading_style="bold red")
+        heading = f"[agent error] {escape_terminal(read_text(entry['error']))}"
+        yield Block(heading, read_text(entry.get("traceback")), heading_style="bold red")
     elif "tool" in entry:
-        shown.texts.add(_text(entry.get("observation")).strip())
+        shown.texts.add(read_text(entry.get("observation")).strip())
         yield from _describe_call(entry)
     else:
         # An agent of the user's own may write any entry.
@@ -95,9 +96,9 @@ def _describe_call(entry: Mapping[str, Any]) -> Iterator[Block]:
     for name, value in (arguments if isinstance(arguments, dict) else {}).items():
         # A command or a query is easiest to read as it was written, so it is not shown in JSON.
         label = "" if len(arguments or {}) == 1 else f"{_name(name)}: "
-        yield Block(text=label + _text(value), indent="  $ ", style="cyan")
+        yield Block(text=label + read_text(value), indent="  $ ", style="cyan")
     if entry.get("ended") is None:
-        yield Block(text=_text(entry.get("observation")))
+        yield Block(text=read_text(entry.get("observation")))
     else:
         yield Block(text=f"no observation: the call ended with {_name(entry['ended'])}", style="yellow")
 
@@ -115,7 +116,7 @@ def _describe_model(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Blo
         if entry.get(name):
             yield Block(text=f"{name} by the relay: {json.dumps(entry[name])}", indent="  ", style="yellow")
     repeated: list[str] = []
-    for message in _list_objects(entry.get("messages")):
+    for message in list_objects(entry.get("messages")):
         if _is_shown(message, shown):
             repeated.append(_name(message.get("role")))
             continue
@@ -131,14 +132,14 @@ def _describe_model(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Blo
 
 def _is_shown(message: Mapping[str, Any], shown: ShownTexts) -> bool:
     """Return whether an earlier entry has shown all of a message."""
-    has_text = bool(_text(message.get("text")).strip() or message.get("tool_calls"))
+    has_text = bool(read_text(message.get("text")).strip() or message.get("tool_calls"))
     return has_text and _identify(message) in shown.texts
 
 
 def _identify(message: Mapping[str, Any]) -> str:
     """Return the text of a message, with its calls if it has any."""
-    text = _text(message.get("text")).strip()
-    calls = [[call.get("name"), call.get("arguments")] for call in _list_objects(message.get("tool_calls"))]
+    text = read_text(message.get("text")).strip()
+    calls = [[call.get("name"), call.get("arguments")] for call in list_objects(message.get("tool_calls"))]
     return json.dumps([text, calls]) if calls else text
 
 
@@ -169,7 +170,7 @@ def _list_figures(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _describe_message(message: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
-    text, role = _text(message.get("text")), _name(message.get("role"))
+    text, role = read_text(message.get("text")), _name(message.get("role"))
     if message.get("tool_calls") or message.get("reasoning"):
         yield from _describe_reply(message, role)
     else:
@@ -188,57 +189,57 @@ def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
         return Block(f"  {label}:", text, "  | ", "dim", style, limit, begins_entry=False)
 
     if reply.get("reasoning"):
-        yield describe("reasoning", _text(reply["reasoning"]), "dim", REASONING_CHARACTERS)
+        yield describe("reasoning", read_text(reply["reasoning"]), "dim", REASONING_CHARACTERS)
     if reply.get("text"):
-        yield describe(role, _text(reply["text"]))
-    for call in _list_objects(reply.get("tool_calls")):
+        yield describe(role, read_text(reply["text"]))
+    for call in list_objects(reply.get("tool_calls")):
         yield Block(
-            text=f"{_name(call.get('name'))} {_text(call.get('arguments'))}", indent="  $ ", style="cyan"
+            text=f"{_name(call.get('name'))} {read_text(call.get('arguments'))}", indent="  $ ", style="cyan"
         )
     if reply.get("refusal"):
-        yield describe("refusal", _text(reply["refusal"]), "yellow")
+        yield describe("refusal", read_text(reply["refusal"]), "yellow")
     if reply.get("finish") not in _USUAL_ENDS:
         yield Block(f"  finish: {_name(reply['finish'])}", heading_style="yellow", begins_entry=False)
 
 
 def _describe_context(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
-    yield Block("[context]", _text(entry.get("text")), heading_style="bold yellow")
+    yield Block("[context]", read_text(entry.get("text")), heading_style="bold yellow")
 
 
 def _describe_relay(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
-    yield Block("[relay]", _text(entry.get("text")), heading_style="bold yellow")
+    yield Block("[relay]", read_text(entry.get("text")), heading_style="bold yellow")
 
 
 def _describe_full(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
-    yield Block("[full]", _text(entry.get("text")), heading_style="bold yellow")
+    yield Block("[full]", read_text(entry.get("text")), heading_style="bold yellow")
 
 
 def _describe_format_error(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
-    shown.texts.add(_text(entry.get("advice")).strip())
+    shown.texts.add(read_text(entry.get("advice")).strip())
     heading = f"[format error] {_name(entry.get('name'))}"
-    yield Block(heading, _text(entry.get("advice")), heading_style="bold yellow")
+    yield Block(heading, read_text(entry.get("advice")), heading_style="bold yellow")
 
 
 def _describe_program(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
     if entry.get("limit") is not None:
-        how = f"ended at the limit {_text(entry['limit'])}"
+        how = f"ended at the limit {read_text(entry['limit'])}"
     elif "exit_code" in entry:
-        how = f"exit code {_text(entry['exit_code'])}"
+        how = f"exit code {read_text(entry['exit_code'])}"
     else:
-        how = f"ended {_text(entry.get('ended'))}"
+        how = f"ended {read_text(entry.get('ended'))}"
     argv = entry.get("argv")
-    command = " ".join(map(_text, argv)) if isinstance(argv, list) else ""
+    command = " ".join(map(read_text, argv)) if isinstance(argv, list) else ""
     yield Block(f"[program] {escape_terminal(how, _NAME)}", command)
     for name in ("stdout", "stderr"):
         if entry.get(name):
-            yield Block(f"[{name}]", _text(entry[name]), begins_entry=False)
+            yield Block(f"[{name}]", read_text(entry[name]), begins_entry=False)
 
 
 def _describe_reference(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
-    shown.texts.add(_text(entry.get("observation")).strip())
+    shown.texts.add(read_text(entry.get("observation")).strip())
     yield Block("[reference]")
-    yield Block(text=_text(entry.get("text")), indent="  $ ", style="cyan")
-    yield Block(text=_text(entry.get("observation")))
+    yield Block(text=read_text(entry.get("text")), indent="  $ ", style="cyan")
+    yield Block(text=read_text(entry.get("observation")))
 
 
 def _describe_terminal(_entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
@@ -255,7 +256,7 @@ def _describe_difference(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterat
         ended = entry.get(f"{name}_ended")
         facts += [f"ended with {_name(ended)}"] if ended else []
         heading = f"  {name} ({', '.join(facts)}):"
-        yield Block(heading, _text(entry.get(name)), heading_style="dim", begins_entry=False)
+        yield Block(heading, read_text(entry.get(name)), heading_style="dim", begins_entry=False)
 
 
 def _describe_mcp_server(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
@@ -263,9 +264,9 @@ def _describe_mcp_server(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterat
     server = f"[mcp server {_name(entry.get('server'))}]"
     if "left_out" in entry:
         heading = f"{server} the tool {_name(entry.get('tool'))} is left out"
-        yield Block(heading, _text(entry["left_out"]), heading_style="bold yellow")
+        yield Block(heading, read_text(entry["left_out"]), heading_style="bold yellow")
     elif "error" in entry:
-        yield Block(f"{server} gives no tools", _text(entry["error"]), heading_style="bold yellow")
+        yield Block(f"{server} gives no tools", read_text(entry["error"]), heading_style="bold yellow")
     else:
         yield Block(f"{server} tools: {_name(entry.get('tools'))}  ({_name(entry.get('seconds'))} s)")
 
@@ -283,17 +284,6 @@ _KINDS = {
     "difference": _describe_difference,
     "mcp_server": _describe_mcp_server,
 }
-
-
-def _list_objects(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str:
-    """Return a text as it is, and any other value as JSON."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _name(value: Any) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -14,6 +15,7 @@ from weakref import WeakKeyDictionary
 from harness.errors import UsageError
 from harness.logger import get_logger
 from harness.rl.samples import Grading, RewardSample, RewardUnavailableError
+from harness.sandbox.loop_thread import LoopHolder
 from harness.types import Verdict
 
 _LOGGER = get_logger(__name__)
@@ -32,7 +34,7 @@ class HeldGrading:
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._starting = threading.Lock()
-        self._holder: _Holder | None = None
+        self._thread: _GradingThread | None = None
         self._is_closed = False
         self._process = os.getpid()
         self._releasing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]]
@@ -76,9 +78,9 @@ class HeldGrading:
         if os.getpid() != self._process:
             return
         with self._starting:
-            if self._holder is not None:
-                self._holder.end()
-                self._holder = None
+            if self._thread is not None:
+                self._thread.end()
+                self._thread = None
 
     def close(self) -> None:
         """End what is under way, and remove all sandboxes. Further samples are refused."""
@@ -89,40 +91,58 @@ class HeldGrading:
         if os.getpid() != self._process:
             # The thread of the loop is in the other process, and its lock may be held there for ever.
             self._starting = threading.Lock()
-            self._holder, self._process = None, os.getpid()
+            self._thread, self._process = None, os.getpid()
         with self._starting:
             if self._is_closed:
                 raise UsageError("the rewards are closed", hint="grade before close()")
-            if self._holder is not None and self._holder.has_failed:
-                self._holder.end()
-                self._holder = None
-            if self._holder is None:
-                self._holder = _Holder(self._opening)
-            return self._holder.submit(samples)
+            if self._thread is not None and self._thread.has_failed:
+                self._thread.end()
+                self._thread = None
+            if self._thread is None:
+                self._thread = _GradingThread(self._opening)
+            return self._thread.submit(samples)
 
 
-class _Holder:
+class _GradingThread:
     """A thread whose event loop keeps one grading open until `end`."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
-        self._loop = asyncio.new_event_loop()
-        self._opened: asyncio.Future[Grading] = self._loop.create_future()
-        self._left = asyncio.Event()
+        self._is_ended = False
         self._calls: set[asyncio.Task[Any]] = set()
-        # Whether the opening has failed. The next samples open another grading.
-        self.has_failed = False
-        self._thread = threading.Thread(target=self._run, name="harness-rewards", daemon=True)
-        self._thread.start()
+        self._holder = LoopHolder(self._open, name="harness-rewards")
+        self._holder.start()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the opening has failed. The next samples open another grading."""
+        opened = self._holder.opened
+        return opened.done() and opened.exception() is not None
 
     def submit(self, samples: Sequence[RewardSample]) -> Future[list[Verdict]]:
         """Begin to grade. Never call it after `end`, because the loop is closed then."""
-        return asyncio.run_coroutine_threadsafe(self._grade(samples), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._grade(samples), self._holder.loop)
 
     def end(self) -> None:
         """Close the grading, and return once its sandboxes are gone."""
-        self._loop.call_soon_threadsafe(self._left.set)
-        self._thread.join()
+        self._is_ended = True
+        self._holder.end()
+        error = self._holder.ended.exception()
+        if error is not None and not self.has_failed:
+            _LOGGER.error("the sandboxes of the rewards could not be closed", exc_info=error)
+
+    @contextlib.asynccontextmanager
+    async def _open(self) -> AsyncIterator[Grading]:
+        try:
+            async with self._opening() as grading:
+                try:
+                    yield grading
+                finally:
+                    await self._end_calls()
+        except asyncio.CancelledError:
+            # The end came before the grading was open, for which calls wait.
+            await self._end_calls()
+            raise
 
     async def _grade(self, samples: Sequence[RewardSample]) -> list[Verdict]:
         call: asyncio.Task[Any] | None = asyncio.current_task()
@@ -131,31 +151,12 @@ class _Holder:
             call.add_done_callback(self._calls.discard)
         try:
             # A caller that is cancelled must not cancel the opening, for which others may wait.
-            grading = await asyncio.shield(self._opened)
+            grading = await asyncio.shield(asyncio.wrap_future(self._holder.opened))
             return await grading.grade(samples)
         except asyncio.CancelledError:
-            if self._left.is_set():
+            if self._is_ended:
                 raise RewardUnavailableError("the rewards were closed meanwhile") from None
             raise
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._hold())
-
-    async def _hold(self) -> None:
-        try:
-            async with self._opening() as grading:
-                self._opened.set_result(grading)
-                await self._left.wait()
-                await self._end_calls()
-        except Exception as error:
-            if self._opened.done():
-                _LOGGER.exception("the sandboxes of the rewards could not be closed")
-                return
-            self.has_failed = True
-            self._opened.set_exception(error)
-            await self._left.wait()
-            await self._end_calls()
 
     async def _end_calls(self) -> None:
         calls = list(self._calls)

@@ -14,14 +14,18 @@ Source: https://docs.primeintellect.ai/verifiers/v1/overview, for verifiers 0.4.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from harness.benchmarks import Benchmark, load_benchmark
+from pydantic import Field
+
+from harness.benchmarks import Benchmark, load_with_options
 from harness.client.connection import TOKEN_VARIABLE
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.evaluation.grader import is_graded_by_text
 from harness.logger import get_logger
 from harness.rl.held import HeldGrading
@@ -35,7 +39,7 @@ try:
 except ImportError as error:
     raise UsageError(
         f"the tasks for verifiers need verifiers, which is not installed: {error}",
-        hint="run: pip install 'harness[verifiers]'",
+        hint=describe_installation("verifiers"),
     ) from error
 
 _LOGGER = get_logger(__name__)
@@ -49,6 +53,11 @@ class BenchmarkTaskConfig(vf.TaskConfig):
     writes the config to its results. Without a URL, replies are graded in sandboxes of this machine."""
     data: str | None = None
     """The data of the benchmark for sandboxes of this machine, as `harness run --data` takes it."""
+    split: str | None = None
+    """The split of the benchmark, such as `train`. Without it, the one that is published for evaluation. A
+    service must have loaded the same split."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The options of the benchmark, as `options` of a run's config. A service must have loaded the same."""
     environments: tuple[str, ...] = ("python",)
     """The environments whose images are needed, as for `open_grader`."""
 
@@ -86,15 +95,15 @@ class BenchmarkTask(vf.Task[BenchmarkTaskData, vf.State, BenchmarkTaskConfig]):
 
     async def validate(self, runtime: vf.Runtime) -> bool:
         """Return whether the solution of the benchmark passes where replies are graded."""
-        benchmark = _load(self.data.benchmark, self.config.data)
+        benchmark = _load(_Choice.of(self.data.benchmark, self.config))
         solution = benchmark.references[self.data.task_id].solution
         return _require_score(await self._grade(solution, "solution")) == 1.0
 
     async def _grade(self, text: str, field: str) -> Verdict:
-        named, data, url = self.data.benchmark, self.config.data, self.config.url
+        choice, url = _Choice.of(self.data.benchmark, self.config), self.config.url
         # A benchmark of your own is named by its file, and has another name in it.
-        name = named if url is not None else _load(named, data).name
-        held = _hold_grading(named, data, url, tuple(self.config.environments))
+        name = choice.benchmark if url is not None else _load(choice).name
+        held = _hold_grading(choice, url, tuple(self.config.environments))
         sample = RewardSample(text, field, benchmark=name, task_id=self.data.task_id)
         (graded,) = await held.grade_async([sample], release_with_loop=True)
         return graded
@@ -106,7 +115,7 @@ class BenchmarkTaskset(vf.Taskset[BenchmarkTask, BenchmarkTasksetConfig]):
     def load(self) -> Iterable[BenchmarkTask]:
         """Yield the tasks. Raises UsageError for an unknown benchmark, and DataError for unusable data."""
         config = self.config
-        benchmark = _load(config.benchmark, config.task.data)
+        benchmark = _load(_Choice.of(config.benchmark, config.task))
         tasks = [task for task in benchmark.tasks if is_graded_by_text(benchmark.references[task.id].target)]
         if not tasks:
             raise UsageError(
@@ -131,22 +140,42 @@ def _require_score(verdict: Verdict) -> float:
     return verdict.score
 
 
-@cache
-def _load(name: str, data: str | None) -> Benchmark:
-    return load_benchmark(name, data=data, notify=_LOGGER.warning, sample_stands_in=False)
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A benchmark with all that decides its tasks. Equal choices are loaded once."""
+
+    benchmark: str
+    data: str | None
+    split: str | None
+    # As JSON, because a choice is a key.
+    options: str
+
+    @classmethod
+    def of(cls, benchmark: str, config: BenchmarkTaskConfig) -> _Choice:
+        return cls(benchmark, config.data, config.split, json.dumps(config.options, sort_keys=True))
 
 
 @cache
-def _hold_grading(
-    benchmark: str, data: str | None, url: str | None, environments: tuple[str, ...]
-) -> HeldGrading:
+def _load(choice: _Choice) -> Benchmark:
+    return load_with_options(
+        choice.benchmark,
+        json.loads(choice.options),
+        data=choice.data,
+        split=choice.split,
+        notify=_LOGGER.warning,
+        sample_stands_in=False,
+    )
+
+
+@cache
+def _hold_grading(choice: _Choice, url: str | None, environments: tuple[str, ...]) -> HeldGrading:
     """Return the grading that all tasks with the same settings share, because verifiers makes many tasks.
 
     verifiers has no hook for the end of a taskset, so the end of the event loop removes the sandboxes.
     """
     opening: Any
     if url is None:
-        opening = partial(open_local, environments=environments, benchmarks=[_load(benchmark, data)])
+        opening = partial(open_local, environments=environments, benchmarks=[_load(choice)])
     else:
         token = os.environ.get(TOKEN_VARIABLE)
         opening = partial(open_remote, url, token=token, timeout_seconds=DEFAULT_SECONDS)

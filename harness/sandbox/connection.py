@@ -66,6 +66,8 @@ class Exchange:
 
     async def read_piece(self) -> bytes:
         """Return the next piece, or b"" after the last one."""
+        if self.answer.done() and self._pieces.empty():
+            return b""
         data = await self._pieces.get()
         self._waiting_bytes -= len(data)
         return data

@@ -60,23 +60,36 @@ class LoopCalls:
             raise
 
 
-class _Holder(Generic[T]):
-    """A thread whose event loop keeps an object open until `end` is called."""
+class LoopHolder(Generic[T]):
+    """A thread whose event loop keeps an object open until `end` is called.
 
-    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+    Args:
+        opening: returns the context manager of the object.
+        name: the name of the thread.
+    """
+
+    def __init__(self, opening: Callable[[], AbstractAsyncContextManager[T]], *, name: str) -> None:
         self._opening = opening
-        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+        self.loop = asyncio.new_event_loop()
         self._left = asyncio.Event()
-        self.opened: Future[tuple[T, asyncio.AbstractEventLoop]] = Future()
+        self._task: asyncio.Task[Any] | None = None
+        # Holds the object or the error of its opening. After an error the loop goes on until `end`, so that
+        # calls that wait for the object can get it.
+        self.opened: Future[T] = Future()
         # Holds a result, or the error of the object's end, once it is over.
         self.ended: Future[None] = Future()
         self._process = os.getpid()
-        # A daemon thread ends with a process that never leaves the block, and the guest ends with the thread.
-        self._thread = threading.Thread(target=self._run, name="harness-sandbox", daemon=True)
+        # A daemon thread ends with a process that never calls `end`, and the guest ends with the thread.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin to open the object and return at once."""
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            if self._thread.ident is None:
+                self.loop.close()
+            raise
 
     def end(self) -> None:
         """End the object, or stop opening it; return once that is done.
@@ -88,7 +101,8 @@ class _Holder(Generic[T]):
         interruption: BaseException | None = None
         while self._thread.ident is not None and not self.ended.done():
             try:
-                self._leave()
+                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                    self.loop.call_soon_threadsafe(self._leave)
                 self.ended.exception()
             except BaseException as error:
                 interruption = error
@@ -96,29 +110,34 @@ class _Holder(Generic[T]):
             raise interruption
 
     def _leave(self) -> None:
-        loop, task = self._started.result()
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-            if self.opened.done():
-                loop.call_soon_threadsafe(self._left.set)
-            elif task is not None:
-                loop.call_soon_threadsafe(task.cancel)
+        self._left.set()
+        if self._task is not None and not self.opened.done():
+            self._task.cancel()
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._hold())
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+                runner.run(self._hold())
         except BaseException as error:
-            for outcome in (self._started, self.ended, self.opened):
+            for outcome in (self.ended, self.opened):
                 if not outcome.done():
                     outcome.set_exception(error)
         else:
             self.ended.set_result(None)
 
     async def _hold(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._started.set_result((loop, asyncio.current_task()))
-        async with self._opening() as opened:
-            self.opened.set_result((opened, loop))
-            await self._left.wait()
+        self._task = asyncio.current_task()
+        if self._left.is_set():
+            raise asyncio.CancelledError
+        try:
+            async with self._opening() as opened:
+                self.opened.set_result(opened)
+                await self._left.wait()
+        except Exception as error:
+            if not self.opened.done():
+                self.opened.set_exception(error)
+                await self._left.wait()
+            raise
 
 
 @contextlib.contextmanager
@@ -133,11 +152,11 @@ def hold_on_loop(
 
     Raises the errors of the context manager.
     """
-    holder = _Holder(opening)
+    holder = LoopHolder(opening, name="harness-sandbox")
     try:
         holder.start()
-        opened, loop = holder.opened.result()
-        calls = LoopCalls(loop, build_closed_error)
+        opened = holder.opened.result()
+        calls = LoopCalls(holder.loop, build_closed_error)
         try:
             yield opened, calls
         finally:

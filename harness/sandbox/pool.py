@@ -7,7 +7,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
@@ -167,6 +167,7 @@ class SandboxPool:
         self._changed = asyncio.Event()
         self._idle: list[_Live] = []
         self._owners: set[asyncio.Task[None]] = set()
+        self._starts: list[float] = []
 
     @property
     def count(self) -> int:
@@ -177,6 +178,11 @@ class SandboxPool:
     def memory_mb(self) -> int:
         """The memory in MiB that all live sandboxes together may have."""
         return self._memory_mb
+
+    @property
+    def starts(self) -> Sequence[float]:
+        """The times of `time.monotonic` at which the starts of sandboxes that are under way began."""
+        return self._starts
 
     @contextlib.asynccontextmanager
     async def lease(
@@ -298,17 +304,21 @@ class SandboxPool:
         The caller has counted its memory, and the owner task releases the memory when it ends.
         """
         lasts = seconds if key is None else KEPT_SECONDS + seconds
-        ends = time.monotonic() + lasts
+        began = time.monotonic()
+        ends = began + lasts
         opened: asyncio.Future[Sandbox] = asyncio.get_running_loop().create_future()
         closing = asyncio.Event()
         owner = asyncio.create_task(self._own(settings, lasts + MARGIN_SECONDS, opened, closing))
         self._owners.add(owner)
         owner.add_done_callback(functools.partial(self._forget, memory_mb=settings.limits.memory_mb))
+        self._starts.append(began)
         try:
             await asyncio.wait((opened, owner), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             owner.cancel()
             raise
+        finally:
+            self._starts.remove(began)
         if not opened.done():
             owner.result()
         return _Live(settings, key, opened.result(), ends, owner, closing)

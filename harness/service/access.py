@@ -33,7 +33,9 @@ def admit(token: str, path: str, headers: Mapping[str, str], address: str) -> Ad
     """Return the admission of a request.
 
     Several clients of code sandboxes take a URL and send no header, so the token may also be the first part
-    of the path: `/TOKEN/run_code`. Each comparison takes the same time for every wrong token.
+    of the path: `/TOKEN/run_code`. Further slashes before the token and behind it do not count, because a
+    base URL with a slash at its end is common, and clients take a 404 for a wrong answer. Each comparison
+    takes the same time for every wrong token.
 
     Args:
         token: the token of the service.
@@ -44,14 +46,15 @@ def admit(token: str, path: str, headers: Mapping[str, str], address: str) -> Ad
     Raises:
         ServiceError: 401 for a request without the token.
     """
+    path = f"/{path.lstrip('/')}"
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and _is_same(bearer.strip(), token):
         first, _, rest = path.removeprefix("/").partition("/")
         # A client may be configured with both.
-        return Admission(f"/{rest}" if _is_same(first, token) else path, address)
+        return Admission(f"/{rest.lstrip('/')}" if _is_same(first, token) else path, address)
     first, _, rest = path.removeprefix("/").partition("/")
     if _is_same(first, token):
-        return Admission(f"/{rest}", address)
+        return Admission(f"/{rest.lstrip('/')}", address)
     raise ServiceError(
         401,
         "unauthorized",

@@ -22,12 +22,14 @@ from harness.service.access import admit, require_own_origin
 from harness.service.body import HeldBody, read_json
 from harness.service.encoding import encode_reply
 from harness.service.errors import (
+    BusyError,
     DrainingError,
     InvalidRequestError,
     ServiceError,
     encode_error,
     list_headers,
 )
+from harness.service.open_files import is_exhausted
 from harness.service.operations import Call, Operation, RawReply, Reply, StreamedReply
 from harness.service.service import Service
 
@@ -145,6 +147,8 @@ class _Gate:
             path, client = scope["path"], address
         else:
             path, client = admission.path, admission.client
+        if path.endswith("/") and (scope.get("method"), path.rstrip("/")) in self._direct:
+            path = path.rstrip("/")
         # Nothing behind this place sees the token, so that no log and no error can show it.
         inner = {**scope, "path": path, "raw_path": path.encode("utf-8", "surrogatepass"), "root_path": ""}
         inner["headers"] = [pair for pair in scope["headers"] if pair[0] != b"authorization"]
@@ -314,6 +318,10 @@ def _explain_fault(error: Exception) -> ServiceError:
         unavailable = isinstance(error, EngineUnavailableError)
         code = "engine_unavailable" if unavailable else "sandbox_failed"
         return ServiceError(503, code, error.message, retry_seconds=1.0)
+    if is_exhausted(error):
+        message = "the service has reached its limit of open files, which its connections use up"
+        _LOGGER.error("fault: %s", message)
+        return BusyError(message, retry_seconds=1.0)
     _LOGGER.error("the service failed", exc_info=error)
     return ServiceError(500, "internal_error", "the service failed; its log has the details")
 
@@ -342,7 +350,7 @@ class _Streaming:
         status = 499
         try:
             # Close the parts here, because the task that sends them may be cancelled before it starts.
-            async with contextlib.aclosing(self._reply.parts):  # type: ignore[type-var]
+            async with contextlib.aclosing(self._reply.parts):
                 # A client that takes its reply too slowly must not hold a place for ever.
                 async with asyncio.timeout(self._seconds):
                     await _run_until_gone(scope, self._send(send))

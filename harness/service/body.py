@@ -95,6 +95,8 @@ class Bodies:
             if values is not None:
                 before = values.memory_bytes
                 values.add(piece)
+                if values.structures > self._limits.body_structures:
+                    raise _refuse_structures(self._limits.body_structures)
                 more += values.memory_bytes - before
             body.hold(more)
             pieces.append(piece)
@@ -135,12 +137,24 @@ def read_json(model: type[Model], body: bytes) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise InvalidRequestError(describe_first_error(error), status=422) from None
+        fault = describe_first_error(error, values)
+        raise InvalidRequestError(
+            fault if isinstance(values, dict) else f"the body {fault}", status=422
+        ) from None
 
 
 def _refuse_size(most: int) -> ServiceError:
     return InvalidRequestError(
         f"the body of a request may have {most:,} bytes; send several smaller ones",
+        code="body_too_large",
+        status=413,
+    )
+
+
+def _refuse_structures(most: int) -> ServiceError:
+    return InvalidRequestError(
+        f"the body of a request may have {most:,} objects, lists and named fields; send several "
+        "smaller ones, or give a program its data as text on standard input",
         code="body_too_large",
         status=413,
     )

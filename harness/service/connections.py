@@ -12,14 +12,15 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from harness.service.errors import ServiceError, ShareUsedError, encode_error
+from harness.service.half_closed import HalfClosedWatch
 from harness.service.request_parser import RequestParser
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent
+    from uvicorn._types import ASGI3Application, ASGISendEvent
 
 MOST_CONNECTIONS = 4096
 # The connections of one address, so that no client can take all.
@@ -58,6 +59,10 @@ class BoundedConnection(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._reply_timer: asyncio.TimerHandle | None = None
         self._is_lost = False
+        # The request whose reply comes next, while `cycle` is the last one that has arrived.
+        self._answered: RequestResponseCycle | None = None
+        # Watches the client once it has ended its side of the connection.
+        self._half_closed: HalfClosedWatch | None = None
         self._watching: dict[object, Callable[[], None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -74,6 +79,18 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_lost = True
         super().connection_lost(exc)
         self._notify_watching()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Return whether the connection stays open, because the client may still wait for a reply."""
+        if self._half_closed is None and self._may_be_half_closed():
+            self._half_closed = HalfClosedWatch(self.loop, self.transport, self._may_send_interim)
+            self._half_closed.start()
+        return self._half_closed is not None
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._half_closed is not None and self.cycle.response_complete:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -163,6 +180,23 @@ class BoundedConnection(HttpToolsProtocol):
     def _ignores_upgrade(self) -> bool:
         return cast(RequestParser, self.parser).ignores_upgrade()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _may_be_half_closed(self) -> bool:
+        """Return whether the whole request has arrived, and an interim response can show who still reads.
+
+        None can be sent within a reply, or to a client of HTTP/1.0.
+        """
+        return self._may_send_interim() and not self.cycle.more_body
+
+    def _may_send_interim(self) -> bool:
+        answered = self._answered
+        return (
+            answered is not None and not answered.response_started and answered.scope["http_version"] != "1.0"
+        )
+
     def _notify_watching(self) -> None:
         for notify in list(self._watching.values()):
             notify()
@@ -200,6 +234,8 @@ class BoundedConnection(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self._head_timer = self._reply_timer = None
+        if self._half_closed is not None:
+            self._half_closed.stop()
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):

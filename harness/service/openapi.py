@@ -8,8 +8,8 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
@@ -18,6 +18,8 @@ from harness.service.operations import Call, Operation, RawReply
 from harness.version import __version__
 
 _PLACE = "#/components/schemas/{model}"
+# The schema of each model, as it comes in or goes out.
+_Schemas: TypeAlias = Mapping[tuple[Any, JsonSchemaMode], dict[str, Any]]
 _OPEN_PART = re.compile(r"\{(\w+)(:\w+)?\}")
 
 
@@ -32,32 +34,8 @@ def describe_operations(operations: Sequence[Operation]) -> dict[str, Any]:
     schemas, definitions = models_json_schema(list(models), ref_template=_PLACE)
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
-        described: dict[str, Any] = {"summary": each.summary, "operationId": f"{each.method} {each.path}"}
-        names = [match.group(1) for match in _OPEN_PART.finditer(each.path)]
-        text = {"schema": {"type": "string"}}
-        parameters = [{"name": name, "in": "path", "required": True, **text} for name in names]
-        parameters += [
-            {"name": name, "in": "query", "description": meaning, **text}
-            for name, meaning in each.query.items()
-        ]
-        if parameters:
-            described["parameters"] = parameters
-        if each.request is not None:
-            schema: Any = schemas[(each.request, "validation")]
-            described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-        elif each.takes_bytes:
-            described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
-        reply: Any = {} if each.reply is None else schemas[(each.reply, "serialization")]
-        content = {each.media_type: {"schema": reply} if reply else {}}
-        if each.stream_type is not None:
-            content[each.stream_type] = {}
-        described["responses"] = {
-            str(each.status): {"description": "the reply", "content": content},
-            "default": {"description": "an error: {error: {code, message}}"},
-        }
-        if each.is_public:
-            described["security"] = []
-        paths.setdefault(_OPEN_PART.sub(r"{\1}", each.path), {})[each.method.lower()] = described
+        path = _OPEN_PART.sub(r"{\1}", each.path)
+        paths.setdefault(path, {})[each.method.lower()] = _describe_operation(each, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "harness serve", "version": __version__},
@@ -68,6 +46,38 @@ def describe_operations(operations: Sequence[Operation]) -> dict[str, Any]:
         },
         "security": [{"token": []}],
     }
+
+
+def _describe_operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "summary": operation.summary,
+        "operationId": f"{operation.method} {operation.path}",
+    }
+    names = [match.group(1) for match in _OPEN_PART.finditer(operation.path)]
+    text = {"schema": {"type": "string"}}
+    parameters = [{"name": name, "in": "path", "required": True, **text} for name in names]
+    parameters += [
+        {"name": name, "in": "query", "description": meaning, **text}
+        for name, meaning in operation.query.items()
+    ]
+    if parameters:
+        described["parameters"] = parameters
+    if operation.request is not None:
+        schema = schemas[(operation.request, "validation")]
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    elif operation.takes_bytes:
+        described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    reply = {} if operation.reply is None else schemas[(operation.reply, "serialization")]
+    content = {operation.media_type: {"schema": reply} if reply else {}}
+    if operation.stream_type is not None:
+        content[operation.stream_type] = {}
+    described["responses"] = {
+        str(operation.status): {"description": "the reply", "content": content},
+        "default": {"description": "an error: {error: {code, message}}"},
+    }
+    if operation.is_public:
+        described["security"] = []
+    return described
 
 
 def make_description_operations(described: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -27,11 +27,21 @@ class Call:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+class ReplyParts(Protocol):
+    """The parts of a streamed reply, such as an asynchronous generator."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Return the iterator over the parts."""
+
+    def aclose(self) -> Awaitable[None]:
+        """End the work behind the parts."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamedReply:
     """A reply that is sent while it is made. The service closes `parts` when the client goes away."""
 
-    parts: AsyncIterator[bytes]
+    parts: ReplyParts
     media_type: str = "application/x-ndjson"
 
 

@@ -10,10 +10,11 @@ import asyncio
 import collections
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness.service.errors import BusyError, ShareUsedError
+from harness.service.waiting import WaitingRequest
 
 # The share of the newest measurement in the mean time of a request.
 _NEWEST_SHARE = 0.05
@@ -28,31 +29,13 @@ LATE_SECONDS = 1.0
 _MARGIN = 1.5
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A request in the line. `turn` gets the time at which it begins, or the error that refuses it."""
-
-    client: str
-    turn: asyncio.Future[float]
-    # The time on the loop's clock at which it entered the line, and the time in seconds that it can wait.
-    since: float
-    wait_seconds: float
-    # Each has a time in seconds, and the function to call if the request still waits then. The latest comes
-    # first.
-    steps: list[tuple[float, Callable[[_Waiting], None]]]
-    # The timer of the next step. There is only one, because most requests begin before the first step.
-    timer: asyncio.TimerHandle | None = None
-    # Whether it may take the place that is kept for clients without work.
-    is_late: bool = False
-
-
 @dataclass(slots=True)
 class _Client:
     """The line of one client, and the number of its requests that work now."""
 
     # The round in which it is served next.
     round: int
-    waiting: collections.deque[_Waiting] = field(default_factory=collections.deque)
+    waiting: collections.deque[WaitingRequest] = field(default_factory=collections.deque)
     working: int = 0
     # The sum of the times at which they began.
     begun: float = 0.0
@@ -61,10 +44,6 @@ class _Client:
 def _find_order(client: _Client) -> tuple[int, int]:
     """Return the key by which clients are served."""
     return client.working, client.round
-
-
-def _sort_last_first(step: tuple[float, Callable[[_Waiting], None]]) -> float:
-    return -step[0]
 
 
 class _Place:
@@ -112,6 +91,8 @@ class FairQueue:
         late_seconds: the time after which a client without work may take the one place more.
         clock: returns a time in seconds that never goes back.
         on_begin: gets the seconds for which each request waited, when it begins.
+        list_starts: returns the times of `clock` at which the starts of sandboxes that are under way began.
+            The requests that wait need no start of their own, so it is left out of what they expect.
     """
 
     def __init__(
@@ -124,6 +105,7 @@ class FairQueue:
         late_seconds: float = LATE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         on_begin: Callable[[float], None] | None = None,
+        list_starts: Callable[[], Sequence[float]] = tuple,
     ) -> None:
         self._places = places
         self._most = most
@@ -132,6 +114,7 @@ class FairQueue:
         self._late_seconds = late_seconds
         self._clock = clock
         self._on_begin = on_begin
+        self._list_starts = list_starts
         self._working = 0
         # In the order in which they came.
         self._clients: dict[str, _Client] = {}
@@ -140,7 +123,7 @@ class FairQueue:
         self._round = 0
         self._waiting = 0
         # The requests that have waited for longer than was expected when they were kept.
-        self._overdue: list[_Waiting] = []
+        self._overdue: list[WaitingRequest] = []
         self._mean_seconds = FIRST_SECONDS
         # The sum of the times at which the requests at work began.
         self._begun = 0.0
@@ -190,11 +173,18 @@ class FairQueue:
 
     def _estimate_turns(self, ahead: int) -> float:
         """Return the seconds until so many requests have begun, and one more."""
-        seconds = self._mean_seconds
-        if self.working:
-            # After a change to slower requests, none of them has ended yet.
-            seconds = max(seconds, self._clock() - self._begun / self.working)
+        # After a change to slower requests, none of them has ended yet.
+        seconds = max(self._mean_seconds, self._measure_work())
         return (ahead + 1) * seconds / max(self._places, 1)
+
+    def _measure_work(self) -> float:
+        """Return the mean time for which the requests at work have used their sandboxes, in seconds."""
+        starts = self._list_starts()
+        using = self._working - len(starts)
+        if using <= 0:
+            return 0.0
+        now = self._clock()
+        return (now * using - self._begun + sum(starts)) / using
 
     def _has_place_for_late(self, client: str) -> bool:
         """Return whether the place more is free, and only this client may take it soon."""
@@ -275,19 +265,15 @@ class FairQueue:
     async def _wait(self, client: str, wait_seconds: float, *, refuse_early: bool) -> float:
         """Return the time at which the request begins."""
         self.require_room(client, wait_seconds=wait_seconds)
-        steps: list[tuple[float, Callable[[_Waiting], None]]] = [
-            (self._late_seconds, self._let_late_work),
-            (wait_seconds, self._give_up),
-        ]
+        waiting = WaitingRequest(client, wait_seconds)
+        waiting.add_step(self._late_seconds, self._let_late_work)
+        waiting.add_step(wait_seconds, self._give_up)
         if refuse_early:
-            steps.append((self._reconsider_seconds, self._reconsider))
-        steps.sort(key=_sort_last_first)
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(client, loop.create_future(), loop.time(), wait_seconds, steps)
+            waiting.add_step(self._reconsider_seconds, self._reconsider)
         own = self._clients.setdefault(client, _Client(self._round))
         own.waiting.append(waiting)
         self._waiting += 1
-        self._schedule_step(waiting)
+        waiting.start()
         try:
             return await waiting.turn
         except asyncio.CancelledError:
@@ -298,39 +284,28 @@ class FairQueue:
                 self._end(client, waiting.turn.result())
             raise
         finally:
-            assert waiting.timer is not None  # noqa: S101  because the first step was scheduled
-            waiting.timer.cancel()
+            waiting.stop()
 
-    def _schedule_step(self, waiting: _Waiting) -> None:
-        seconds, step = waiting.steps.pop()
-
-        def take() -> None:
-            step(waiting)
-            if waiting.steps and not waiting.turn.done():
-                self._schedule_step(waiting)
-
-        waiting.timer = asyncio.get_running_loop().call_at(waiting.since + seconds, take)
-
-    def _leave(self, waiting: _Waiting) -> None:
+    def _leave(self, waiting: WaitingRequest) -> None:
         self._clients[waiting.client].waiting.remove(waiting)
         self._waiting -= 1
         self._forget_if_idle(waiting.client)
 
-    def _refuse(self, waiting: _Waiting, error: BusyError) -> None:
+    def _refuse(self, waiting: WaitingRequest, error: BusyError) -> None:
         if not waiting.turn.done():
             self._leave(waiting)
             waiting.turn.set_exception(error)
 
-    def _give_up(self, waiting: _Waiting) -> None:
+    def _give_up(self, waiting: WaitingRequest) -> None:
         expected = self.estimate_wait(waiting.client)
         message = f"no sandbox became free within {waiting.wait_seconds:.1f} s"
         self._refuse(waiting, BusyError(message, retry_seconds=expected))
 
-    def _let_late_work(self, waiting: _Waiting) -> None:
+    def _let_late_work(self, waiting: WaitingRequest) -> None:
         waiting.is_late = True
         self._serve_waiting()
 
-    def _reconsider(self, waiting: _Waiting) -> None:
+    def _reconsider(self, waiting: WaitingRequest) -> None:
         """Refuse a request that waits, if it will not begin in the time that is left."""
         if waiting.turn.done():
             return
@@ -343,8 +318,7 @@ class FairQueue:
         length = own.waiting.index(waiting)
         expected = self._estimate_behind(waiting.client, length)
         if expected * _MARGIN <= left_seconds:
-            waiting.steps.append((self._reconsider_seconds + expected, self._note_overdue))
-            waiting.steps.sort(key=_sort_last_first)
+            waiting.add_step(self._reconsider_seconds + expected, self._note_overdue)
         else:
             message = (
                 f"the queue has become slower and needs about {expected:.1f} s more, and this request can "
@@ -352,7 +326,7 @@ class FairQueue:
             )
             self._refuse(waiting, BusyError(message, retry_seconds=max(0.0, expected - left_seconds)))
 
-    def _note_overdue(self, waiting: _Waiting) -> None:
+    def _note_overdue(self, waiting: WaitingRequest) -> None:
         """Note that a request has waited for as long as was expected.
 
         Otherwise slow work of its client that began in the meantime could keep it back until its time is
@@ -395,7 +369,7 @@ class FairQueue:
         while self._places and self._working == self._places and (late := self._list_late()):
             self._serve(min(late, key=_find_order).waiting[0])
 
-    def _find_overdue(self, most_round: int) -> _Waiting | None:
+    def _find_overdue(self, most_round: int) -> WaitingRequest | None:
         """Return the overdue request of the client with the earliest round that is not after `most_round`."""
         self._overdue = [each for each in self._overdue if not each.turn.done()]
         rounds = {each: self._clients[each.client].round for each in self._overdue}
@@ -410,7 +384,7 @@ class FairQueue:
             if not each.working and each.waiting and each.waiting[0].is_late
         ]
 
-    def _serve(self, waiting: _Waiting) -> None:
+    def _serve(self, waiting: WaitingRequest) -> None:
         if waiting.turn.done():  # its client has gone
             self._leave(waiting)
             return

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from harness.errors import UsageError
+from harness.errors import UsageError, describe_installation
 from harness.logger import get_logger
 from harness.sandbox.backends.base import Backend
 from harness.service.settings import ServiceSettings
@@ -125,5 +125,5 @@ def make_event_loop() -> asyncio.AbstractEventLoop:
 def _explain_missing(error: ImportError) -> UsageError:
     return UsageError(
         f"the service needs packages that are not installed: {error}",
-        hint="run: pip install 'harness[serve]'",
+        hint=describe_installation("serve"),
     )

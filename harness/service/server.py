@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from harness.errors import UsageError
+from harness.logger import get_logger
 from harness.service.connections import LAST_SECONDS, MOST_CONNECTIONS, BoundedConnection, BoundedWebSocket
+from harness.service.open_files import raise_limit
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -30,6 +32,8 @@ _HINTS = {
     errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
     errno.EADDRNOTAVAIL: "give an address of this machine with --host, or 0.0.0.0 for all of them",
 }
+
+_LOGGER = get_logger(__name__)
 
 
 class _Server(uvicorn.Server):
@@ -55,6 +59,8 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
     Raises:
         UsageError: if the address cannot be used.
     """
+    if warning := raise_limit(MOST_CONNECTIONS):
+        _LOGGER.warning("%s", warning)
     with _bind(host, port) as listener:
         name, number = listener.getsockname()[:2]
         config = uvicorn.Config(

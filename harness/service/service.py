@@ -21,7 +21,7 @@ from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
 from harness.service.verdicts.source_parser import SourceParser, open_source_parser
-from harness.service.workers.base import Workers, open_workplace
+from harness.service.workers.base import Workers, Workplace, open_workplace
 from harness.service.workers.local import LocalWorkers
 from harness.service.workers.ray_workers import open_ray_workers
 
@@ -126,25 +126,16 @@ async def open_service(
                 on_fault=metrics.faults.inc,
             )
         )
-        workers: Workers = LocalWorkers(workplace, settings.max_concurrent)
-        if settings.ray is not None:
-            workers = await stack.enter_async_context(
-                open_ray_workers(
-                    opened,
-                    image_tags=facts.image_tags,
-                    runtime=settings.runtime,
-                    # This machine may be a node, which must not remove the sandboxes of this process.
-                    run_id=f"{run_id}-node",
-                    address=settings.ray.address,
-                    max_concurrent=settings.ray.max_concurrent,
-                    on_faults=metrics.faults.inc,
-                )
-            )
+        workers = await stack.enter_async_context(
+            _open_workers(settings, opened, facts, workplace, f"{run_id}-node", metrics)
+        )
         queue = FairQueue(
             workers.places,
             most=settings.limits.queued,
             client_share=settings.limits.client_share,
             on_begin=metrics.wait_seconds.observe,
+            # Other machines do not report their starts.
+            list_starts=(lambda: workplace.pool.starts) if settings.ray is None else tuple,
         )
         workers.watch_places(queue.resize)
         sessions = await stack.enter_async_context(
@@ -165,14 +156,47 @@ async def open_service(
             FairQueue(1, most=settings.limits.queued),
             run_id,
         )
-        metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
-        metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
-        metrics.watch("harness_machines", "Machines that work on requests", lambda: workers.machines)
-        metrics.watch(
-            "harness_sandboxes", "Live sandboxes", lambda: _count_sandboxes(workplace.pool, workers)
-        )
-        metrics.watch("harness_sessions", "Sandboxes that clients hold", lambda: sessions.budget.count)
+        _watch(service)
         yield service
+
+
+@contextlib.asynccontextmanager
+async def _open_workers(
+    settings: ServiceSettings,
+    backend: Backend,
+    facts: BackendFacts,
+    workplace: Workplace,
+    node_run_id: str,
+    metrics: ServiceMetrics,
+) -> AsyncIterator[Workers]:
+    """Yield the workers of a service: this machine, or the nodes of a Ray cluster.
+
+    This machine may be a node, which must not remove the sandboxes of this process. So `node_run_id` differs
+    from their label.
+    """
+    if settings.ray is None:
+        yield LocalWorkers(workplace, settings.max_concurrent)
+        return
+    async with open_ray_workers(
+        backend,
+        image_tags=facts.image_tags,
+        runtime=settings.runtime,
+        run_id=node_run_id,
+        address=settings.ray.address,
+        max_concurrent=settings.ray.max_concurrent,
+        on_faults=metrics.faults.inc,
+    ) as workers:
+        yield workers
+
+
+def _watch(service: Service) -> None:
+    """Add the gauges of a service to its metrics."""
+    metrics, queue, workers = service.metrics, service.queue, service.workers
+    metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
+    metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
+    metrics.watch("harness_machines", "Machines that work on requests", lambda: workers.machines)
+    metrics.watch("harness_sandboxes", "Live sandboxes", lambda: _count_sandboxes(service.pool, workers))
+    metrics.watch("harness_sessions", "Sandboxes that clients hold", lambda: service.sessions.budget.count)
 
 
 def _count_sandboxes(pool: SandboxPool, workers: Workers) -> int:

@@ -15,6 +15,9 @@ class ServiceLimits:
 
     # The body of one request.
     body_bytes: int = 32 * MIB
+    # The objects, lists and named fields in one body. The interpreter needs half a second for so
+    # many, in which other threads hardly run.
+    body_structures: int = 300_000
     # One message of a WebSocket.
     message_bytes: int = MIB
     # The bodies of all requests under way, parsed values included.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import reports
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, describe_installation
 from harness.evaluation.transcripts import find_transcript
 from harness.types import Status
 from harness.viewer.access import Access, Guard
@@ -46,7 +46,7 @@ def make_viewer_app(catalogue: Catalogue, access: Access) -> ASGIApp:
     except ImportError as error:
         raise UsageError(
             f"the viewer needs the packages starlette and uvicorn: {error}",
-            hint="run: pip install 'harness[view]'",
+            hint=describe_installation("view"),
         ) from error
     views = _Views(catalogue)
 

@@ -13,7 +13,8 @@ from harness.errors import HarnessError
 from harness.evaluation.run_files import list_run_files, open_run_file
 from harness.evaluation.run_state import count_statuses
 from harness.evaluation.stage_file import ActiveStages, read_stages
-from harness.evaluation.store import TRANSCRIPTS, UNFINISHED, read_manifest, transcript_name
+from harness.evaluation.store import TRANSCRIPTS, UNFINISHED, read_manifest
+from harness.evaluation.transcript_file import transcript_name
 from harness.inputs.files import MAX_DATA_BYTES, MIB
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.figures import duration, percent, tampering

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.evaluation.run_files import open_run_file, split_nested
-from harness.evaluation.store import TRANSCRIPT_SCHEMA_VERSION
+from harness.evaluation.transcript_file import TRANSCRIPT_SCHEMA_VERSION
 from harness.inputs.files import MAX_DATA_BYTES, MAX_LINE_BYTES
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.transcript_entries import Block, ShownTexts, describe_entry
@@ -78,7 +79,7 @@ class TranscriptFollower:
                 "has_more": len(self._blocks) > first + MOST_BLOCKS,
             }
 
-    def _advance(self, stream: Any, most: int) -> None:
+    def _advance(self, stream: io.BufferedReader, most: int) -> None:
         facts = os.fstat(stream.fileno())
         found = _Beginning((facts.st_dev, facts.st_ino), os.pread(stream.fileno(), _BEGINNING_BYTES, 0))
         before = self._beginning

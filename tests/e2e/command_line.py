@@ -28,6 +28,8 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "TERM", "COLUMNS")
 SCRIPT = Path(sys.executable).with_name("harness")
 # Nobody listens there. It stands for an engine that must not be asked, and for the hub.
 CLOSED = "127.0.0.1:1"
+# A run without a sandbox, in which every attempt fails.
+SHORT_RUN = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "null", "-n", "4")
 NO_ENGINE = {"DOCKER_HOST": f"tcp://{CLOSED}"}
 # A pipe of Linux takes this much without a reader.
 PIPE_BYTES = 65_536

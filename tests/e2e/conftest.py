@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from docker import APIClient
-from e2e.command_line import CLOSED, FinishedRun, ForkServer, Harness, RunFolder, wait_until
+from e2e.command_line import CLOSED, SHORT_RUN, FinishedRun, ForkServer, Harness, RunFolder, wait_until
 from ray_nodes import RayNodes, shares_cluster, start_ray_nodes
 
 from harness.sandbox.reaper import NAMESPACE_VARIABLE
@@ -108,3 +108,18 @@ def nodes(cluster: RayNodes) -> Iterator[RayNodes]:
     yield cluster
     wait_until(lambda: cluster.containers() == [], "no container on any engine", seconds=120)
     wait_until(lambda: cluster.actors() == [], "no actor", seconds=120)
+
+
+@pytest.fixture(scope="module")
+def recorded(module_harness: Harness) -> RunFolder:
+    """Make a run of which every attempt has failed."""
+    assert module_harness(*SHORT_RUN, "--output-dir", "recorded").returncode == 0
+    return RunFolder(next((module_harness.folder / "recorded").iterdir()))
+
+
+@pytest.fixture(scope="module")
+def shards(module_harness: Harness) -> list[Path]:
+    """Make the two shards of such a run."""
+    for shard in ("1/2", "2/2"):
+        assert module_harness(*SHORT_RUN, "--shard", shard, "--output-dir", "shards").returncode == 0
+    return sorted((module_harness.folder / "shards").iterdir())

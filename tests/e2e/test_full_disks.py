@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e.command_line import Harness, RunFolder
+from e2e.command_line import SHORT_RUN, Harness, RunFolder
 from e2e.killed_processes import read_outcome
 from effort import THOROUGH
 
-RUN = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "null", "-n", "4")
 DISK_BYTES = 512 * 1024
 # The bytes that are free. A run needs about 80,000.
 FREE_BYTES = (0, 4096, 8192, 16384, 24576, 32768, 40960, 53248) if THOROUGH else (0, 8192, 40960)
@@ -34,22 +33,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.fixture(scope="module")
-def recorded(module_harness: Harness) -> RunFolder:
-    assert module_harness(*RUN, "--output-dir", "recorded").returncode == 0
-    return RunFolder(next((module_harness.folder / "recorded").iterdir()))
-
-
-@pytest.fixture(scope="module")
-def shards(module_harness: Harness) -> list[Path]:
-    for shard in ("1/2", "2/2"):
-        assert module_harness(*RUN, "--shard", shard, "--output-dir", "shards").returncode == 0
-    return sorted((module_harness.folder / "shards").iterdir())
-
-
 Command = Callable[[Path, list[Path]], list[str | Path]]
 COMMANDS: dict[str, Command] = {
-    "run": lambda recorded, shards: [*RUN],
+    "run": lambda recorded, shards: [*SHORT_RUN],
     "rerun": lambda recorded, shards: ["rerun", recorded],
     "grade": lambda recorded, shards: ["grade", "--run", recorded],
     "merge": lambda recorded, shards: ["merge", *shards],

@@ -11,28 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e.command_line import Harness, RunFolder
+from e2e.command_line import SHORT_RUN, Harness, RunFolder
 from e2e.killed_processes import read_outcome, read_transcripts
 from effort import THOROUGH
 
 INJECTED = Path(__file__).with_name("kill_at_write")
-RUN = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "null", "-n", "4")
 KILLED = -9
 STEP = 1 if THOROUGH else 8
-
-
-@pytest.fixture(scope="module")
-def recorded(module_harness: Harness) -> RunFolder:
-    """Make a run of which every attempt has failed."""
-    assert module_harness(*RUN, "--output-dir", "recorded").returncode == 0
-    return RunFolder(next((module_harness.folder / "recorded").iterdir()))
-
-
-@pytest.fixture(scope="module")
-def shards(module_harness: Harness) -> list[Path]:
-    for shard in ("1/2", "2/2"):
-        assert module_harness(*RUN, "--shard", shard, "--output-dir", "shards").returncode == 0
-    return sorted((module_harness.folder / "shards").iterdir())
 
 
 def count_changes(harness: Harness, *arguments: str | Path, place: Path) -> int:
@@ -77,7 +62,7 @@ def test_a_merge_that_is_killed_leaves_a_whole_run_or_none(harness: Harness, sha
 
 
 NEW_RUNS: dict[str, Callable[[Path], tuple[str | Path, ...]]] = {
-    "run": lambda _: RUN,
+    "run": lambda _: SHORT_RUN,
     "rerun": lambda recorded: ("rerun", recorded),
     "grade": lambda recorded: ("grade", "--run", recorded),
 }

@@ -93,6 +93,13 @@ async def score(task, reply):
         return [type(error).__name__, trace.rewards["verdict"]]
     return [trace.rewards["verdict"].value, trace.metrics]
 
+chosen = vf.taskset_config_type("mbpp-taskset").model_validate({
+    "id": "mbpp-taskset",
+    "benchmark": "livecodebench",
+    "task": {"data": "bundled", "split": "test", "options": {"difficulty": ["easy"]}},
+})
+easy = [task.data.task_id for task in vf.load_taskset(chosen)]
+
 away = type(task)(task.data, task.config.model_copy(update={"url": "http://127.0.0.1:9"}))
 
 async def score_all():
@@ -101,7 +108,7 @@ async def score_all():
     replies = [f"Here:\\n```python\\n{solution}\\n```", "I cannot.", "```python\\nraise SystemExit(0)\\n```"]
     return [await score(task, reply) for reply in replies] + [await score(away, replies[0])]
 
-print(json.dumps([asyncio.run(score_all()), solution, task.data.model_dump_json()]))
+print(json.dumps([asyncio.run(score_all()), solution, task.data.model_dump_json(), easy]))
 """
 VALIDATE_PROGRAM = """
 import os, sys
@@ -147,7 +154,7 @@ def test_a_trainer_of_trl_trains_on_verdicts(tmp_path: Path) -> None:
 def test_a_taskset_of_verifiers_rewards_replies_and_raises_after_faults(tmp_path: Path) -> None:
     (tmp_path / "mbpp_taskset.py").write_text(TASKSET)
     lines = VERIFIERS.run(VERIFIERS_PROGRAM, tmp_path).splitlines()
-    scores, solution, data = json.loads(lines[-1])
+    scores, solution, data, easy = json.loads(lines[-1])
     (summary,) = tmp_path.rglob("summary.json")
     # The solution of the benchmark passes, and an untouched task does not.
     assert json.loads(summary.read_text())["outcomes"]["valid"] == 3
@@ -157,6 +164,9 @@ def test_a_taskset_of_verifiers_rewards_replies_and_raises_after_faults(tmp_path
     # A fault is an error of the rollout, and its reward stays open.
     assert scores[3] == ["TaskError", None]
     assert solution not in json.loads(data).values()
+    assert easy == [
+        task.id for task in load_benchmark("livecodebench", data="bundled", difficulty=["easy"]).tasks
+    ]
 
 
 def test_the_solutions_of_a_taskset_are_checked_at_its_service(tmp_path: Path, harness: Harness) -> None:

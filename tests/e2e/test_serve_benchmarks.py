@@ -7,6 +7,7 @@ import signal
 import pytest
 import requests
 from e2e.command_line import HANG_SECONDS, Harness
+from e2e.served_process import start_service
 
 from harness import load_benchmark
 
@@ -26,10 +27,27 @@ def test_a_client_names_a_task_of_a_served_benchmark(harness: Harness) -> None:
     assert process.returncode == 128 + signal.SIGTERM
 
 
+def test_the_operator_chooses_the_split_and_the_options_of_a_benchmark(harness: Harness) -> None:
+    chosen = ("--split", "test", "--option", "difficulty=[easy]")
+    with start_service(harness, "-b", "livecodebench", "--data", "bundled", *chosen) as served:
+        (loaded,) = requests.get(f"{served.url}/v1/benchmarks", timeout=HANG_SECONDS).json()["benchmarks"]
+    easy = load_benchmark("livecodebench", data="bundled", difficulty=["easy"])
+    assert (loaded["split"], loaded["tasks"]) == ("test", len(easy.tasks))
+    assert loaded["options"] == {"difficulty": ["easy"]}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--data", "bundled"), "error: --data names the data of a benchmark"),
+        (("--data", "bundled"), "error: --data is an option of a benchmark, and none is served"),
+        (("--split", "train"), "error: --split is an option of a benchmark, and none is served"),
+        (("--option", "a=1"), "error: --option is an option of a benchmark, and none is served"),
+        (
+            ("-b", "mbpp", "-b", "gsm8k", "--option", "a=1"),
+            "error: --option a=1 is an option of one benchmark",
+        ),
+        (("-b", "gsm8k", "--data", "bundled", "--option", "a=1"), "error: gsm8k has no options, such as 'a'"),
+        (("-b", "gsm8k", "--data", "bundled", "--split", "a"), "error: gsm8k has no split 'a'"),
         (("-b", "no-such"), "error: unknown benchmark 'no-such'"),
         (
             ("-b", "mbpp", "-b", "humaneval", "--data", "rows.jsonl"),

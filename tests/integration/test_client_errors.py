@@ -127,6 +127,31 @@ async def test_a_service_that_ends_during_a_command_is_lost() -> None:
     await opening.__aexit__(None, None, None)
 
 
+async def test_a_sandbox_without_terminals_refuses_one(remote: Remote) -> None:
+    async with remote.open(limits=SMALL) as sandbox:
+        with pytest.raises(UsageError, match="the sandbox has no terminals"):
+            async with sandbox.terminal(rows=24, columns=80, timeout=10):
+                pass
+
+
+async def test_a_service_that_ends_loses_its_terminals() -> None:
+    async with serve(drain_seconds=0.1) as served:
+        opening = connect(f"{served.url}/{TOKEN}").open(limits=SMALL, terminals=True)
+        sandbox = await opening.__aenter__()
+        running = sandbox.terminal(("/bin/sleep", "60"), rows=24, columns=80, timeout=60)
+        terminal = await running.__aenter__()
+    with pytest.raises((ServiceUnreachableError, SandboxError)):
+        await terminal.end()
+    assert await terminal.read() == b""
+    terminal.type(b"keys that nobody takes")
+    await terminal.drain()
+    await running.__aexit__(None, None, None)
+    with pytest.raises(ServiceUnreachableError):
+        async with sandbox.terminal(rows=24, columns=80, timeout=10):
+            pass
+    await opening.__aexit__(None, None, None)
+
+
 @pytest.mark.parametrize("url", ["{url}/{token}", "{url}/wrong-{token}", "http://127.0.0.1:1/{token}"])
 async def test_no_error_log_or_repr_has_the_token(
     served: Served, url: str, caplog: pytest.LogCaptureFixture
@@ -135,14 +160,22 @@ async def test_no_error_log_or_repr_has_the_token(
     remote = connect(url.format(url=served.url, token=TOKEN), wait_seconds=0)
     shown = [repr(remote), str(remote)]
     try:
-        async with remote.open(limits=SMALL) as sandbox, remote.open_grader() as grader:
+        opening = remote.open(limits=SMALL, terminals=True)
+        async with opening as sandbox, remote.open_grader() as grader:
             shown += [repr(sandbox), repr(grader), repr(vars(sandbox))]
+            async with sandbox.terminal(("/bin/true",), rows=24, columns=80, timeout=10) as terminal:
+                shown += [repr(terminal), repr(vars(terminal)), repr(await terminal.end())]
+            with pytest.raises(UsageError) as refused:
+                async with sandbox.terminal(("true",), rows=24, columns=80, timeout=10):
+                    pass
+            shown += traceback.TracebackException.from_exception(refused.value, capture_locals=True).format()
             await sandbox.exec(["true"], timeout=-1)
     except HarnessError as error:
         lines = traceback.TracebackException.from_exception(error, capture_locals=True).format()
         shown += [str(error), repr(error), repr(error.__cause__), *lines]
     # The values of the test itself have the token.
     ours = [text for text in shown if __file__ not in text]
-    logged = [record.getMessage() for record in caplog.records]
+    # The service of this process logs through uvicorn. `harness serve` masks its token there.
+    logged = [record.getMessage() for record in caplog.records if not record.name.startswith("uvicorn")]
     assert logged
     assert [text for text in (*ours, *logged) if TOKEN in text] == []

@@ -197,6 +197,46 @@ async def wait_until_gone(sandbox: Sandbox | RemoteSandbox, command: str) -> Non
     assert result.limit is None
 
 
+async def test_keys_reach_a_program_on_a_terminal_and_its_screen_comes_back(place: Place) -> None:
+    async with place.open(terminals=True) as sandbox:
+        script = "stty size; read line; stty size; echo $line; exit 3"
+        command = ("/bin/bash", "-c", script)
+        async with sandbox.terminal(command, rows=30, columns=100, timeout=20) as terminal:
+            screen = await terminal.read()
+            while b"30 100" not in screen:
+                screen += await terminal.read()
+            terminal.resize(12, 34)
+            terminal.type("wörds\n".encode())
+            await terminal.drain()
+            while data := await terminal.read():
+                screen += data
+            end = await terminal.end()
+            assert await terminal.read() == b""
+        assert b"12 34\r\nw\xc3\xb6rds" in screen
+        assert (end.exit_code, end.ended) == (3, "exited")
+
+
+async def test_the_end_of_a_terminals_block_ends_its_program(place: Place) -> None:
+    async with place.open(terminals=True) as sandbox:
+        command = ("/bin/sh", "-c", "yes 656 & wait")
+        async with sandbox.terminal(command, rows=24, columns=80, timeout=60) as terminal:
+            assert await terminal.read()
+        await wait_until_gone(sandbox, "yes 656")
+
+
+async def test_a_terminal_names_its_limit_on_time(place: Place) -> None:
+    async with place.open(terminals=True) as sandbox:
+        opening = sandbox.terminal(("/bin/sleep", "60"), rows=24, columns=80, timeout=0.5)
+        async with opening as terminal:
+            assert (await terminal.end()).ended == "wall"
+
+
+async def test_a_terminal_that_cannot_be_opened_is_refused(place: Place) -> None:
+    async with place.open(terminals=True) as sandbox:
+        with pytest.raises(UsageError, match="timeout must be a positive and finite number"):
+            sandbox.terminal(rows=24, columns=80, timeout=-1)
+
+
 async def test_the_loss_of_a_sandbox_to_its_memory_limit_is_an_error(place: Place) -> None:
     async with place.open(limits=Limits(memory_mb=64, disk_mb=64)) as sandbox:
         with pytest.raises(SandboxOutOfMemory):

@@ -39,7 +39,9 @@ async def test_the_tool_of_the_page_counts_more_files_than_the_output_keeps_byte
     context = environment_context(client, "os")
     task = Task("os/1", "example", "os", "How many files?")
     async with context.pool, changed.open_machine(task, context) as machine:
-        await machine.call("bash", {"command": "mkdir /files; cd /files; seq 70000 | xargs touch"})
+        command = "mkdir /files; cd /files; seq 70000 | xargs touch"
+        made = await machine.call("bash", {"command": command, "timeout_seconds": 120})
+        assert "[exit code 0]" in made.text
         counted = await machine.call("count_files", {"folder": "/files"})
         await machine.end_acting()
     assert not counted.refused

@@ -10,9 +10,11 @@ from contexts import environment_context
 from docker import APIClient
 
 from harness.environments.base import EnvironmentContext
+from harness.environments.os import root_sandbox
 from harness.environments.os.environment import Copy, OsSetup, open_machine
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.os.scripts import Script
+from harness.errors import SandboxError
 from harness.machine.images import build_images
 from harness.types import Task
 
@@ -204,3 +206,24 @@ async def test_a_link_that_replaces_a_folder_redirects_no_copy(context: Environm
     make = "mkdir /root/usr; mv /srv /root/old; ln -s /usr/bin /srv; touch /root/usr/x"
     async with copied(context, make) as copy:
         assert await output(copy, "ls -d /srv /root/usr/x /usr/bin/x 2> /dev/null") == "/root/usr/x\n/srv\n"
+
+
+async def test_files_use_as_much_of_the_disk_as_before(context: EnvironmentContext) -> None:
+    make = (
+        "mkdir /srv/d; truncate -s 8M /srv/d/hole; head -c 2M /dev/zero > /srv/d/zeros\n"
+        "echo start > /srv/d/both; truncate -s 4M /srv/d/both; echo end >> /srv/d/both"
+    )
+    show = "cd /srv/d; du -k *; sha256sum *"
+    async with copied(context, make, f"({show}) | tee /tmp/shown") as copy:
+        assert await output(copy, show) == await output(copy, "cat /tmp/shown")
+
+
+async def test_files_are_not_listed_by_a_clock_that_was_set_back(
+    context: EnvironmentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_machine(Task("t", "test", "os", ""), context) as environment:
+        assert await environment.is_changed() is False
+        monkeypatch.setattr(root_sandbox, "CLOCK_TOLERANCE_NS", -1)
+        with pytest.raises(SandboxError, match=r"clock was set back") as caught:
+            await environment.sandbox.list_changed()
+    assert caught.value.outside

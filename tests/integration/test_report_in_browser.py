@@ -2,19 +2,18 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import BROWSER, needs_browser
 
 from harness.reports.html import render_html
 from harness.types import AttemptRecord, MetricSummary, Status, Summary
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-get install chromium")
+pytestmark = needs_browser
 
 WIDTHS = (320, 400, 720, 1000, 1600)
 LONG = "a-word-without-an-end" * 40

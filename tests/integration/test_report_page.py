@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,15 +11,16 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browsers import needs_browser
 from effort import THOROUGH
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 
-from harness.evaluation.store import TRANSCRIPTS, transcript_name
+from harness.evaluation.store import TRANSCRIPTS
+from harness.evaluation.transcript_file import transcript_name
 from harness.reports.html import render_html
 from harness.types import AttemptRecord, Status, Summary
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-get install chromium")
+pytestmark = needs_browser
 
 WIDTHS = (360, 800, 1400)
 SCHEMES = ("light", "dark")
@@ -114,14 +114,6 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = render_html(manifest=manifest, summary=summary, attempts=records, folder=folder)
     (folder / "report.html").write_text(text)
     return folder / "report.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @contextmanager

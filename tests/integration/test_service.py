@@ -49,10 +49,11 @@ async def test_all_else_needs_the_token(served: Served, path: str) -> None:
         assert read_error(await stranger.post(f"{served.url}{path}")) == (401, "unauthorized")
 
 
-async def test_the_token_may_be_the_first_part_of_the_path(served: Served) -> None:
+@pytest.mark.parametrize("path", [f"/{TOKEN}/run_code", f"/{TOKEN}//run_code", f"//{TOKEN}/run_code/"])
+async def test_the_token_may_be_the_first_part_of_the_path(served: Served, path: str) -> None:
     async with httpx.AsyncClient(trust_env=False) as stranger:
         response = await stranger.post(
-            f"{served.url}/{TOKEN}/run_code", json={"code": "print(6 * 7)", "language": "python"}
+            f"{served.url}{path}", json={"code": "print(6 * 7)", "language": "python"}
         )
     assert response.json()["run_result"]["stdout"] == "42\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from service_fixtures import TOKEN, Served, serve
 
-from harness.service import connections
+from harness.service import connections, half_closed
 
 OTHER = "127.0.0.2"
 MIB = 1024 * 1024
@@ -252,3 +253,77 @@ async def test_a_slash_too_many_is_an_unknown_path() -> None:
     async with serve() as served:
         response = await served.http.get("/docs/")
         assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_path")
+
+
+def encode_program(code: str, version: str = "1.1") -> bytes:
+    """Return a request that runs a program."""
+    body = json.dumps({"code": code, "language": "python"}).encode()
+    head = f"POST /{TOKEN}/run_code HTTP/{version}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def test_a_client_that_ends_its_side_gets_the_replies_to_all_of_its_requests() -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(encode_program("print(6 * 7)") + encode_program("print(6 * 8)"))
+        writer.write_eof()
+        reply = await read_all(reader)
+    assert reply.startswith(b"HTTP/1.1 100 ")
+    assert reply.count(b"HTTP/1.1 200 ") == 2
+    assert b"42" in reply
+    assert b"48" in reply
+
+
+@pytest.mark.parametrize("waiting", [0, 1], ids=["one request", "and one that waits"])
+async def test_a_client_that_closes_after_its_request_frees_its_sandbox(
+    monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    # The write of a second interim reply would notice it, too.
+    monkeypatch.setattr(half_closed, "INTERIM_SECONDS", math.inf)
+    async with serve() as served:
+        async with connect(served) as (_, writer):
+            writer.write(encode_program("import time; time.sleep(600)") * (1 + waiting))
+            await wait_for_metric(served, "harness_working", 1)
+        await wait_for_metric(served, "harness_working", 0)
+
+
+async def test_a_client_that_ends_its_side_and_goes_later_frees_its_sandbox() -> None:
+    async with serve() as served:
+        async with connect(served) as (_, writer):
+            writer.write(encode_program("import time; time.sleep(600)"))
+            writer.write_eof()
+            await wait_for_metric(served, "harness_working", 1)
+        await wait_for_metric(served, "harness_working", 0)
+
+
+async def test_a_client_that_reads_the_interim_reply_and_goes_frees_its_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(half_closed, "INTERIM_SECONDS", 0.1)
+    async with serve() as served:
+        async with connect(served) as (reader, writer):
+            writer.write(encode_program("import time; time.sleep(600)"))
+            writer.write_eof()
+            assert (await reader.readline()).startswith(b"HTTP/1.1 100 ")
+        await wait_for_metric(served, "harness_working", 0)
+
+
+async def test_the_end_of_the_stream_ends_a_request_of_http_1_0() -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(encode_program("import time; time.sleep(600)", "1.0"))
+        await wait_for_metric(served, "harness_working", 1)
+        writer.write_eof()
+        assert await read_all(reader) == b""
+        await wait_for_metric(served, "harness_working", 0)
+
+
+async def test_the_end_of_the_stream_within_a_body_closes_the_connection() -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(encode_program("print(1)")[:-1])
+        writer.write_eof()
+        assert await read_all(reader) == b""
+
+
+async def wait_for_metric(served: Served, name: str, value: float) -> None:
+    """Wait until a metric has a value. The time limit of the test ends a wait in vain."""
+    while await served.read_metric(name) != value:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)

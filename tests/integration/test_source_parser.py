@@ -84,6 +84,30 @@ async def test_a_process_that_dies_costs_one_source() -> None:
         assert await parser.build(suite) == suite.build()
 
 
+async def test_a_client_that_goes_away_leaves_the_process_to_the_next_one() -> None:
+    async with open_source_parser() as parser:
+        small = make_asserts("add()", COMMENT)
+        await parser.build(small)
+        before = find_parsers()
+        leaving = asyncio.create_task(parser.build(make_asserts(SLOW)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        assert await parser.build(small) == small.build()
+        assert find_parsers() == before
+
+
+async def test_the_end_of_the_parser_ends_an_exchange_that_nobody_waits_for() -> None:
+    async with open_source_parser() as parser:
+        leaving = asyncio.create_task(parser.build(make_asserts(SLOW)))
+        while not find_parsers():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+    assert not find_parsers()
+
+
 async def test_the_process_has_no_environment_and_ends_with_its_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

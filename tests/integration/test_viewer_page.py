@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browsers import needs_browser
 from effort import THOROUGH
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from viewer_fixtures import (
     SCRIPT,
     add_entries,
@@ -33,8 +34,7 @@ from harness.evaluation.stage_file import format_stages
 from harness.evaluation.store import STAGES, RunStore
 from harness.types import Status
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-get install chromium")
+pytestmark = needs_browser
 
 WIDTHS = (360, 800, 1400)
 SCHEMES = ("light", "dark")
@@ -94,14 +94,6 @@ def runs(tmp_path: Path) -> Path:
     write_run(audit / "controls", [make_record(0)])
     (audit / "audit.json").write_text("{}")
     return tmp_path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @contextmanager

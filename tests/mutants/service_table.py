@@ -4,6 +4,7 @@ from __future__ import annotations
 
 ACCESS, BUDGETS = "tests/unit/test_service_access.py", "tests/unit/test_service_session_budget.py"
 BUDGET, SESSIONS = "harness/service/sandboxes/budget.py", "harness/service/sandboxes/sessions.py"
+BODIES = "tests/unit/test_service_body.py"
 SANDBOXES = "tests/integration/test_service_sandboxes.py"
 TERMINALS = "tests/integration/test_service_terminals.py"
 
@@ -20,6 +21,12 @@ SERVICE = (
         "                require_own_origin(headers)\n",
         "                pass\n",
         f"{TERMINALS}::test_a_stranger_gets_no_terminal",
+    ),
+    (
+        "harness/service/body.py",
+        "values.structures > self._limits.body_structures",
+        "False",
+        f"{BODIES}::test_a_body_of_too_many_structures_is_refused_before_it_has_arrived",
     ),
     (
         BUDGET,

@@ -166,13 +166,13 @@ OTHERS = (
         f"{POOLS}::test_memory_bounds_how_many_sandboxes_live",
     ),
     (
-        ATTEMPT,
+        "harness/evaluation/attempt_settings.py",
         "return planned.key if self.is_isolated else planned.task.id",
         "return planned.task.id",
         f"{LEASES}::test_tasks_share_no_key_and_isolated_attempts_share_none",
     ),
     (
-        ATTEMPT,
+        "harness/evaluation/attempt_settings.py",
         "return planned.key if self.is_isolated else planned.task.id",
         'return planned.key if self.is_isolated else ""',
         f"{LEASES}::test_tasks_share_no_key_and_isolated_attempts_share_none",
@@ -596,13 +596,13 @@ OTHERS = (
     ),
     # Writes to the disk.
     (
-        "harness/evaluation/store.py",
+        "harness/evaluation/storage.py",
         "os.fsync(file.fileno())",
         "pass",
         f"{UNIT}/test_store.py::test_a_file_is_on_the_disk_whole_before_it_takes_its_place",
     ),
     (
-        "harness/evaluation/store.py",
+        "harness/evaluation/storage.py",
         "file.flush()\n            os.fsync",
         "os.fsync",
         f"{UNIT}/test_store.py::test_a_file_is_on_the_disk_whole_before_it_takes_its_place",

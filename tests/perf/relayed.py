@@ -20,7 +20,7 @@ from session import Session
 from waiting_server import serve_waiting
 
 from harness import Sandbox
-from harness.evaluation.store import TranscriptFile
+from harness.evaluation.transcript_file import TranscriptFile
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint

@@ -13,7 +13,7 @@ from harness.agents import AttemptContext
 from harness.benchmarks import load_benchmark
 from harness.environments import environment_spec
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.execute import execute
 from harness.evaluation.faults import Faults
 from harness.evaluation.plan import PlannedAttempt

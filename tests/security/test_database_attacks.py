@@ -145,6 +145,22 @@ async def test_a_trigger_on_the_agents_copy_does_not_reach_the_reference(context
         assert (await graded(environment)).resolved
 
 
+async def test_a_table_that_was_built_again_with_numbers_is_compared_as_text(
+    context: EnvironmentContext,
+) -> None:
+    """AgentBench's hash joins the cells as texts, whatever the types of the columns are."""
+    async with opened(context) as environment:
+        seen = await act(
+            environment,
+            f"{GOLD}; CREATE TABLE again (name TEXT, weight INTEGER); "
+            'INSERT INTO again SELECT * FROM "the ""fish"""; DROP TABLE "the ""fish"""; '
+            'ALTER TABLE again RENAME TO "the ""fish"""; SELECT typeof(weight) FROM "the ""fish"""',
+        )
+        assert '["integer"]' in seen
+        verdict = await graded(environment)
+    assert verdict.resolved, verdict.evidence
+
+
 @pytest.mark.parametrize("name", [name for name in BY_FORCE if name not in HARMLESS])
 async def test_a_file_that_replaces_the_database_is_no_state(context: EnvironmentContext, name: str) -> None:
     async with opened(context) as environment:

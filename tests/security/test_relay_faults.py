@@ -18,8 +18,8 @@ from relay_fixtures import TOKEN, Relay, exchange, open_relay
 from streamed_events import message, stream_completion
 
 from harness.environments.host_environment import open_without_world
-from harness.evaluation import store as store_module
-from harness.evaluation.store import TranscriptFile
+from harness.evaluation import transcript_file
+from harness.evaluation.transcript_file import TranscriptFile
 from harness.evaluation.transcripts import read_entries
 from harness.models.endpoint import Api, Prices
 from harness.models.failures import ModelError
@@ -204,8 +204,8 @@ async def test_bodies_for_tools_count_among_the_bodies_under_way(
 def test_a_transcript_without_an_end_does_not_fill_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "MAX_TRANSCRIPT_BYTES", 5000)
-    monkeypatch.setattr(store_module, "END_BYTES", 900)
+    monkeypatch.setattr(transcript_file, "MAX_TRANSCRIPT_BYTES", 5000)
+    monkeypatch.setattr(transcript_file, "END_BYTES", 900)
     transcript = TranscriptFile(tmp_path / "t.jsonl")
     for number in range(100):
         transcript.write({"round": number, "arguments": "a" * 1000})

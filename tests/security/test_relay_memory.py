@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 from relay_fixtures import TOKEN
 
-from harness.evaluation.store import TranscriptFile
+from harness.evaluation.transcript_file import TranscriptFile
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.concurrency import ConcurrencyBounds

@@ -121,8 +121,8 @@ async def test_an_agent_that_solved_the_task_passes_whatever_else_it_did(
     assert verdict.status is Status.PASSED, verdict.evidence
 
 
-async def test_new_commands_of_the_agent_stay(context: EnvironmentContext) -> None:
-    async with machine(context) as environment:
+async def test_new_commands_that_the_agent_was_asked_for_stay(context: EnvironmentContext) -> None:
+    async with machine(context, init="echo 'We need calc and calculate.' > /root/wishes") as environment:
         for path in ("/usr/bin/calc", "/usr/local/bin/calculate"):
             await environment.call("bash", {"command": f"echo 'echo $((6 * 7))' > {path}; chmod +x {path}"})
         target = StateChecks((Script("bash", "[ $(calc) = 42 ] && [ $(calculate) = 42 ]"),))

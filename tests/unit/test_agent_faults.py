@@ -29,11 +29,12 @@ from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.tool import Arguments, Tool
 from harness.errors import SandboxError
 from harness.evaluation import faults
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.execute import execute
 from harness.evaluation.faults import Faults
 from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore, TranscriptFile
+from harness.evaluation.store import RunStore
+from harness.evaluation.transcript_file import TranscriptFile
 from harness.reports.progress import NotesOnly
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.pool import SandboxPool

@@ -14,7 +14,7 @@ from harness.audit.agent import CONSTANT, NULL, ORACLE, Step
 from harness.audit.attack import Attack, Kind
 from harness.audit.program_attack import ProgramAttack
 from harness.audit.run import Audit, AuditedAttempt, count_statuses, write_audit
-from harness.evaluation.store import StorageError
+from harness.evaluation.storage import StorageError
 from harness.reports.audit import print_audit
 from harness.types import AttemptRecord, DataSource, Status
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from harness.evaluation.commits import Commits
-from harness.evaluation.store import ATTEMPTS, RunStore, StorageError
+from harness.evaluation.storage import StorageError
+from harness.evaluation.store import ATTEMPTS, RunStore
 from harness.types import AttemptRecord, Status
 
 RECORD = AttemptRecord(

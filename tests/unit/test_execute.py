@@ -25,8 +25,8 @@ from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.errors import SandboxError
 from harness.evaluation import faults
-from harness.evaluation.attempt import AttemptSettings
 from harness.evaluation.attempt_ends import LOST_SANDBOX
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.execute import execute
 from harness.evaluation.faults import Faults
 from harness.evaluation.plan import PlannedAttempt

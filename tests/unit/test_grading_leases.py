@@ -19,7 +19,7 @@ from harness.environments.python import programs
 from harness.environments.python.results import TestReport
 from harness.errors import SandboxError
 from harness.evaluation import faults
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.execute import execute
 from harness.evaluation.faults import Faults
 from harness.evaluation.plan import PlannedAttempt

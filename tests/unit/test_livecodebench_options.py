@@ -15,6 +15,7 @@ from harness.benchmarks import definitions, load_benchmark
 from harness.benchmarks.livecodebench.preamble import PREAMBLE
 from harness.benchmarks.livecodebench.releases import ReleaseFile
 from harness.benchmarks.options import parse_options
+from harness.config import RunConfig
 from harness.data.rows import OnDisk
 from harness.environments import grader_of
 from harness.environments.grader import SandboxGrader, TextGrader
@@ -22,6 +23,7 @@ from harness.environments.python.batches import batches
 from harness.environments.python.call_programs import CallTests
 from harness.environments.python.stdin_programs import Compatibility, StdinTests
 from harness.errors import DataError, UsageError
+from harness.evaluation.selection import select
 from harness.types import Status, Task, Verdict
 
 NAMES = ("livecodebench", "livecodebench-execution", "livecodebench-test-output")
@@ -101,6 +103,15 @@ def test_options_that_leave_nothing_are_refused() -> None:
 def test_an_invalid_option_is_refused_and_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises((UsageError, DataError), match=said):
         tasks(**options)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["name", "data", "split", "notify", "observer", "sample_stands_in", "extract", "categories", "options"],
+)
+def test_an_option_of_a_user_is_no_parameter_of_the_function_that_loads(name: str) -> None:
+    with pytest.raises(UsageError, match=f"livecodebench: unknown option '{name}'"):
+        select(RunConfig(benchmark="livecodebench", data="bundled", options={name: 1}), notify=print)
 
 
 def test_a_benchmark_without_options_refuses_them() -> None:

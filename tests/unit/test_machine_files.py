@@ -9,7 +9,10 @@ import pytest
 
 from harness.environments.os.file_entries import FileEntry, file_entries
 from harness.environments.os.machine_files import (
+    IDLE_SHELLS,
+    SHELLS,
     changed_tools,
+    commands_of_checks,
     login_shells,
     mentioned_names,
     named_tool_paths,
@@ -43,8 +46,9 @@ def copied(
     named: tuple[str, ...] = (),
     set_up: tuple[str, ...] = (),
     mentioned: tuple[str, ...] = (),
+    of_checks: tuple[str, ...] = (),
 ) -> list[str]:
-    return [each.path for each in plan_copy(left, named, FRESH, set_up, mentioned).entries]
+    return [each.path for each in plan_copy(left, named, FRESH, set_up, mentioned, of_checks).entries]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_a_path_through_a_link_of_the_image_is_that_of_its_target() -> None:
     ],
 )
 def test_login_shells_are_read_as_the_c_library_reads_them(line: str, shell: str) -> None:
-    assert list(login_shells(f"broken\n{line}\n")) == [("root", shell)]
+    assert list(login_shells(f"broken\n{line}\n".encode())) == [("root", shell)]
 
 
 def test_paths_that_a_task_names_are_found() -> None:
@@ -237,3 +241,32 @@ def test_arbitrary_data_is_refused_as_a_listing(listing: bytes) -> None:
 def test_names_that_are_not_text_are_kept() -> None:
     listing = json.dumps([{**GOOD, "path": "/\udcff"}]).encode()
     assert file_entries(listing)[0].path == "/\udcff"
+
+
+COMMAND = entry("/usr/local/bin/xmllint", mode=0o755)
+
+
+@pytest.mark.parametrize(
+    ("task", "set_up", "names"),
+    [
+        pytest.param("Write valid XML.", [], {"xmllint"}, id="only the check knows it"),
+        pytest.param("Write a command xmllint.", [], set(), id="the task asks for it"),
+        pytest.param("Do the job.", [b"We need xmllint."], set(), id="a file of the set-up asks for it"),
+    ],
+)
+def test_a_command_that_only_a_check_mentions_belongs_to_the_tools_of_the_check(
+    task: str, set_up: list[bytes], names: set[str]
+) -> None:
+    checks = ["xmllint --noout /root/x.xml"]
+    assert commands_of_checks([COMMAND, entry("/root/other")], task, checks, set_up) == names
+
+
+@pytest.mark.parametrize("named", [(), ("/usr/local/bin/xmllint",)])
+def test_a_command_of_the_checks_is_not_copied_though_they_name_its_path(named: tuple[str, ...]) -> None:
+    assert copied(COMMAND, named=named) == [COMMAND.path]
+    assert copied(COMMAND, named=named, of_checks=("xmllint",)) == []
+
+
+def test_no_shell_that_anybody_may_get_ends_well_without_running_its_command() -> None:
+    assert not SHELLS & IDLE_SHELLS
+    assert not any(shell.endswith(("/true", "/sync", "/:")) for shell in SHELLS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import sys
 from dataclasses import replace
 from functools import partial
@@ -59,6 +60,13 @@ def test_the_html_escapes_every_name() -> None:
     assert "timeout" not in html
 
 
+def test_a_result_of_the_bundled_sample_is_marked() -> None:
+    bundled = replace(RESULT, is_bundled=True)
+    assert repr(bundled).startswith("<RunResult: bundled sample, 3 of 4 tasks resolved")
+    assert "These figures are no result" in bundled._repr_html_()
+    assert "bundled" not in repr(RESULT) + RESULT._repr_html_()
+
+
 def test_the_html_of_many_categories_is_short() -> None:
     row: dict[str, float | int] = {"total": 1, "resolved": 1, "rate": 1.0}
     many = replace(SUMMARY, by_category={f"c{number}": row for number in range(1000)})
@@ -86,7 +94,7 @@ def test_a_frame_without_pandas_names_the_command_that_installs_it(monkeypatch: 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pandas, which is not installed") as caught:
         RESULT.to_frame()
-    assert "pip install 'harness[notebook]'" in str(caught.value.hint)
+    assert caught.value.hint == f"run: {shlex.quote(sys.executable)} -m pip install 'harness[notebook]'"
 
 
 def test_a_kernel_is_a_notebook_and_a_terminal_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

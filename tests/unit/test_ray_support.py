@@ -16,7 +16,7 @@ from harness.evaluation.executors.messages import ImageContent, Lease, NodeSpec,
 from harness.evaluation.executors.node_transcripts import PART_BYTES, NodeTranscripts
 from harness.evaluation.executors.ray_cluster import divert_messages
 from harness.evaluation.executors.ray_executor import read_record
-from harness.evaluation.executors.ray_nodes import NodeLost
+from harness.evaluation.executors.ray_nodes import NodeLost, shorten
 from harness.evaluation.progress import Stage
 from harness.evaluation.records import build_record, to_json
 from harness.evaluation.selection import Selection, select
@@ -137,3 +137,17 @@ def test_a_node_that_sends_something_else_than_a_record_is_lost() -> None:
     planned, *_ = make_selection().plan
     with pytest.raises(NodeLost, match="a record that cannot be read"):
         read_record("[]", planned)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("The actor died unexpectedly before finishing this task.\n\tclass_name: Node", "The actor died"),
+        ("Traceback (most recent call last):\n  File\nValueError: wrong.", "ValueError: wrong"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_an_error_of_ray_becomes_the_part_of_a_sentence(text: str, line: str) -> None:
+    shown = shorten(RuntimeError(text))
+    assert shown.startswith(line)
+    assert not shown.endswith(".")

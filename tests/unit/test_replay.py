@@ -37,7 +37,7 @@ from harness.evaluation.recorded_run import add_recorded_settings
 from harness.evaluation.resume import read_resumed_config
 from harness.evaluation.run import open_run
 from harness.evaluation.selection import select
-from harness.evaluation.store import transcript_name
+from harness.evaluation.transcript_file import transcript_name
 from harness.reports.progress import NotesOnly
 from harness.reports.remarks import list_remarks
 from harness.reports.run_folder import read_run

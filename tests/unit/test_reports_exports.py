@@ -131,8 +131,8 @@ def check_by_schema(element: ElementTree.Element) -> None:
 def test_junit_tells_failures_errors_and_skipped_attempts_apart(run_folder: Path) -> None:
     suites = junitparser.JUnitXml.fromstring(write("junit", run_folder))
     (suite,) = suites
-    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (4, 1, 1, 1)
-    cases = [*suite]
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (5, 1, 2, 1)
+    cases = [*suite][:-1]
     assert [case.name for case in cases] == ["t/1", "t/2 #1", "t/3 #1", "t/4 #1"]
     assert [type(result).__name__ for case in cases for result in case.result] == [
         "Failure",
@@ -142,9 +142,40 @@ def test_junit_tells_failures_errors_and_skipped_attempts_apart(run_folder: Path
     assert [case.classname for case in cases[:2]] == ["mbpp.easy", "mbpp"]
 
 
+def test_junit_of_a_killed_run_has_an_error_for_the_attempts_that_are_left(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [PASSED])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "planned": {"tasks": 3, "attempts": 3}}))
+    (folder / "summary.json").unlink()
+    written = write("junit", folder)
+    check_by_schema(ElementTree.fromstring(written))
+    (suite,) = junitparser.JUnitXml.fromstring(written)
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (2, 0, 1, 0)
+    left = [*suite][-1]
+    assert left.name == "attempts without a verdict"
+    assert left.result[0].message.startswith("interrupted: 1 of 3 attempts; to finish it: harness run")
+
+
+def test_junit_of_a_stopped_run_has_an_error_for_the_attempts_that_are_left(run_folder: Path) -> None:
+    (suite,) = junitparser.JUnitXml.fromstring(write("junit", run_folder))
+    left = [*suite][-1]
+    assert left.name == "attempts without a verdict"
+    assert left.result[0].message.startswith("stopped after 3 of 4")
+
+
+def test_junit_of_the_bundled_sample_is_marked(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [PASSED])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["data"]["kind"] = "bundled"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (suite,) = junitparser.JUnitXml.fromstring(write("junit", folder))
+    (notice,) = (each.value for each in suite.properties() if each.name == "data")
+    assert "These figures are no result" in notice
+
+
 def test_junit_has_real_durations_and_the_evidence(run_folder: Path) -> None:
     (suite,) = junitparser.JUnitXml.fromstring(write("junit", run_folder))
-    assert [case.time for case in suite] == [0.25] * 4
+    assert [case.time for case in suite] == [0.25] * 4 + [0.0]
     assert suite.time == 1.0
     failure = [*suite][1]
     assert failure.result[0].message == "assert 1 == 2"
@@ -170,7 +201,7 @@ def test_junit_has_only_what_jenkins_reads_whatever_the_texts(tmp_path: Path, te
     written = write("junit", folder, encoding="ascii")
     check_by_schema(ElementTree.fromstring(written))
     (suite,) = junitparser.JUnitXml.fromstring(written)
-    assert len([*suite]) == len(records)
+    assert len([*suite]) == len(records) + 1
 
 
 def test_csv_has_a_row_for_each_attempt(run_folder: Path) -> None:

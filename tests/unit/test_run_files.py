@@ -390,7 +390,7 @@ OTHERS = {
     "evaluation/run_names.py": "the folder, for its lock",
     "evaluation/run_signature.py": "the secret of the user",
     "evaluation/shard_parts.py": "the samples that a config names, by their hash",
-    "evaluation/store.py": "the folder, for its lock, and a new temporary file",
+    "evaluation/storage.py": "a new temporary file",
     "reports/html.py": "the style sheet",
     "reports/imports/inspect.py": "a log that the user names",
     "reports/imports/lm_eval.py": "a log that the user names",

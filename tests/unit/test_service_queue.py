@@ -196,6 +196,19 @@ async def test_the_estimate_counts_work_that_takes_longer_than_before() -> None:
         assert queue.estimate_wait("a") == pytest.approx(3.0)
 
 
+async def test_the_estimate_leaves_out_the_start_of_a_sandbox_which_the_next_request_does_not_need() -> None:
+    now = 0.0
+    starts: list[float] = []
+    queue = FairQueue(2, most=500, clock=lambda: now, list_starts=lambda: starts)
+    async with queue.enter("a", wait_seconds=60.0), queue.enter("a", wait_seconds=60.0):
+        starts += [0.0, 0.0]
+        now = 3.0
+        assert queue.estimate_wait("a", requests=100) == pytest.approx(100 * FIRST_SECONDS / 2)
+        # One of the two has its sandbox since then.
+        starts.pop()
+        assert queue.estimate_wait("a", requests=100) == pytest.approx(100 * 3.0 / 2)
+
+
 @pytest.mark.parametrize(("refuse_early", "refused"), [(True, True), (False, False)])
 async def test_only_a_request_that_asks_for_it_is_refused_early_when_the_line_becomes_slow(
     refuse_early: bool, refused: bool

@@ -16,22 +16,21 @@ import pytest
 
 from harness.environments.text.number_answers import NumberAnswer
 from harness.errors import UsageError
-from harness.evaluation import store as store_module
+from harness.evaluation import transcript_file
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.records import MAX_TEXT_CHARACTERS, build_record, from_json, to_json
+from harness.evaluation.storage import StorageError, replace_file
 from harness.evaluation.store import (
     ATTEMPTS,
     MANIFEST,
     SUMMARY,
     RunStore,
-    StorageError,
     make_run_folder,
     read_duration,
     read_manifest,
     read_records,
-    replace_file,
-    transcript_name,
 )
+from harness.evaluation.transcript_file import transcript_name
 from harness.inputs.files import MAX_LINE_BYTES
 from harness.types import AttemptRecord, Reference, Status, Submission, Task, Verdict
 
@@ -418,8 +417,8 @@ def test_a_summary_without_a_usable_duration_is_refused(tmp_path: Path, text: st
 def test_a_full_transcript_has_room_for_the_end_of_the_attempt(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "MAX_TRANSCRIPT_BYTES", 1000)
-    monkeypatch.setattr(store_module, "END_BYTES", 500)
+    monkeypatch.setattr(transcript_file, "MAX_TRANSCRIPT_BYTES", 1000)
+    monkeypatch.setattr(transcript_file, "END_BYTES", 500)
     transcript = store.begin_transcript("t/1", 0)
     for number in range(100):
         transcript.write({"text": "x" * 100, "number": number})

@@ -14,9 +14,12 @@ from harness.environments.base import EnvironmentContext
 from harness.environments.os.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
 from harness.environments.os.file_entries import FileEntry
 from harness.environments.os.machine_files import (
+    IDLE_SHELLS,
     SHELLS,
     USERS,
+    behind_links,
     changed_tools,
+    commands_of_checks,
     login_shells,
     mentioned_names,
     named_tool_paths,
@@ -142,17 +145,21 @@ class Machine(SandboxEnvironment):
             fresh = await copy.describe(paths_to_describe(named))
             tools = plan_tools(self.before.entries)
             set_up = [entry.path for entry in self.before.entries]
-            plan = plan_copy(left, named, fresh, set_up, mentioned_names((self.task_text, *texts)))
-            await self._refuse_strange_shells(plan, named)
+            mentioned = mentioned_names((self.task_text, *texts))
+            contents = self.before.contents.values()
+            of_checks = commands_of_checks(left, self.task_text, texts, list(contents))
+            plan = plan_copy(left, named, fresh, set_up, mentioned, of_checks)
+            await self._refuse_strange_shells(plan, named, copy)
             await copy_files(tools, self.before.read_ranges, copy)
             copy.agent_acted = True
             await copy_files(plan, self.sandbox.read_ranges, copy)
             yield Copy(copy, tuple(changed_tools(left, plan, fresh, self.began_ns)))
 
-    async def _refuse_strange_shells(self, plan: CopyPlan, named: Sequence[str]) -> None:
-        """Raise UnreadableFiles if a user has a login shell that the agent made and the task does not name.
+    async def _refuse_strange_shells(self, plan: CopyPlan, named: Sequence[str], fresh: RootSandbox) -> None:
+        """Raise UnreadableFiles if the agent gave a user a login shell that no check can trust.
 
-        A check that acts as that user would start the agent's program and trust its exit code.
+        A check that acts as that user would trust the exit code of the agent's program, or of a program that
+        runs no command. Users of the image and of the set-up may keep their shells, and a task may name one.
         """
         users = next((entry for entry in plan.entries if entry.path == USERS), None)
         if users is None:
@@ -160,11 +167,14 @@ class Machine(SandboxEnvironment):
         if users.kind != "file" or users.size > MAX_USERS_BYTES:
             raise UnreadableFiles(f"{USERS} is a {users.kind} of {users.size} bytes")
         text = await self.sandbox.read_ranges([(USERS, 0, users.size)])
-        of_set_up = login_shells(self.before.contents.get(USERS, b"").decode("utf-8", "backslashreplace"))
-        known = {*SHELLS, *named, *(shell for _, shell in of_set_up)}
-        for user, shell in login_shells(text.decode("utf-8", "backslashreplace")):
-            if shell not in known:
-                raise UnreadableFiles(f"the login shell of {user} is {shell}, a program that the agent made")
+        of_set_up = set(login_shells(self.before.contents.get(USERS, b"")))
+        kept = of_set_up.union(login_shells(await fresh.read_file(USERS)))
+        known = {*SHELLS, *({shell for _, shell in of_set_up} - IDLE_SHELLS), *named}
+        for user, shell in login_shells(text):
+            if not known & {shell, behind_links(shell)} and (user, shell) not in kept:
+                raise UnreadableFiles(
+                    f"the login shell of {user} is {shell}, whose exit code no check can trust"
+                )
 
     @contextlib.asynccontextmanager
     async def _lease_fresh(self) -> AsyncIterator[RootSandbox]:

@@ -92,6 +92,8 @@ def _name_first_links(plan: CopyPlan) -> Iterator[Mapping[str, Any]]:
             made["names"] = entry.names
         if entry.kind == "link":
             made["to"] = entry.to
+        if entry.is_sparse:
+            made["hole"] = entry.size
         if entry.inode:
             first = first_names.setdefault(entry.inode, entry.path)
             if first != entry.path:

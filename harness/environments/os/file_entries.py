@@ -28,6 +28,8 @@ class FileEntry:
     ctime_ns: int
     # The size in bytes, and 0 for anything but a file.
     size: int = 0
+    # Whether a file uses less of the disk than its size, because it has holes.
+    is_sparse: bool = False
     # The target of a link.
     to: str = ""
     # The names of all entries of a folder.

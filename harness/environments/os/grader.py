@@ -34,6 +34,7 @@ PASS_UNTOUCHED = (
     "the checks also pass without an answer in a machine in which no agent acted, so they prove nothing, "
     "perhaps because they look for processes, which are not copied"
 )
+NO_ANSWER = "there is no answer, which the checks accept only because they also accept parts of the right one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,17 @@ class _StepRunner:
             self._parameters.append(result.stdout.data.decode("utf-8", "replace"))
         if self._looked and await self._pass_untouched():
             return Verdict(Status.FAILED, 0.0, evidence=PASS_UNTOUCHED, tampering=self._tampering)
+        if not self._looked and self._is_silent():
+            return Verdict(Status.FAILED, 0.0, evidence=NO_ANSWER, tampering=self._tampering)
         return Verdict(Status.PASSED, 1.0, tampering=self._tampering)
+
+    def _is_silent(self) -> bool:
+        """Return whether the answer is blank although an output of the reference is not.
+
+        Every text contains the empty one, so a check may accept it.
+        """
+        answer, *outputs = self._parameters
+        return not answer.strip() and any(output.strip() for output in outputs)
 
     async def _pass_untouched(self) -> bool:
         """Return whether the steps pass in a machine in which no agent acted, without an answer.

@@ -50,14 +50,16 @@ SETTINGS = (
     ),
 )
 USERS = "/etc/passwd"
-# These shells are part of the image, so no agent can have replaced them.
+# These shells are part of the image, so no agent can have replaced them. Each either runs the commands that
+# it gets or fails. `true` and `sync` do neither, so every check that acts as their user would pass.
 SHELLS = frozenset(
     (
-        *("/bin/sh", "/bin/bash", "/bin/dash", "/bin/rbash", "/bin/false", "/bin/sync", "/bin/true"),
+        *("/bin/sh", "/bin/bash", "/bin/dash", "/bin/rbash", "/bin/false"),
         *("/usr/bin/sh", "/usr/bin/bash", "/usr/bin/dash", "/usr/bin/rbash", "/usr/bin/false"),
-        *("/usr/bin/true", "/sbin/nologin", "/usr/sbin/nologin"),
+        *("/sbin/nologin", "/usr/sbin/nologin"),
     )
 )
+IDLE_SHELLS = frozenset(("/bin/true", "/usr/bin/true", "/bin/sync", "/usr/bin/sync"))
 # Every program loads code or libraries through these. A fresh machine keeps its own, whatever a task names.
 LOADERS = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/nsswitch.conf"),
@@ -88,16 +90,34 @@ def mentioned_names(texts: Iterable[str]) -> frozenset[str]:
 def named_tool_paths(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the paths in tool folders that the texts of a task name, because the task is about these."""
     found = {path.rstrip(".:-") for text in texts for path in _PATH_IN_TEXT.findall(text)}
-    plain = {
-        _LINKS.sub(r"/usr/\1", str(PurePosixPath(path))) for path in found if ".." not in path.split("/")
-    }
+    plain = {behind_links(path) for path in found if ".." not in path.split("/")}
     tools = (path for path in plain if _is_tool(path, "unknown"))
     return tuple(sorted(path for path in tools if not _below(path, LOADERS)))
 
 
-def login_shells(users: str) -> Iterator[tuple[str, str]]:
-    """Yield name and login shell of each user in the text of /etc/passwd, as the C library reads it."""
-    for line in users.split("\n"):
+def behind_links(path: str) -> str:
+    """Return a path without the image's links at the top, as `named_tool_paths` does."""
+    return _LINKS.sub(r"/usr/\1", str(PurePosixPath(path)))
+
+
+def commands_of_checks(
+    left: Iterable[FileEntry], task: str, checks: Iterable[str], set_up: Collection[bytes]
+) -> frozenset[str]:
+    """Return the new commands that the checks mention and that nothing asked the agent to make.
+
+    `left` lists the changed files, `task` is the text that the agent saw, `checks` are the texts that it did
+    not see, and `set_up` holds the contents of the files of the set-up. The image lacks these commands, so a
+    check that calls one would trust the agent's program.
+    """
+    unseen = mentioned_names(checks) - mentioned_names((task,))
+    folders_and_names = (entry.path.rpartition("/") for entry in left)
+    names = {name for folder, _, name in folders_and_names if folder in COMMAND_FOLDERS and name in unseen}
+    return frozenset(name for name in names if not any(name.encode() in content for content in set_up))
+
+
+def login_shells(users: bytes) -> Iterator[tuple[str, str]]:
+    """Yield name and login shell of each user in the content of /etc/passwd, as the C library reads it."""
+    for line in users.decode("utf-8", "backslashreplace").split("\n"):
         fields = line.split(":", 6)
         if len(fields) == 7:
             yield fields[0], fields[6] or "/bin/sh"
@@ -126,15 +146,16 @@ def plan_copy(
     fresh: Mapping[str, FileEntry],
     set_up: Sequence[str],
     mentioned: Collection[str] = (),
+    of_checks: Collection[str] = (),
 ) -> CopyPlan:
     """Return the plan that copies the files of an agent into a fresh machine with the tools of the set-up.
 
     `left` lists every file that was changed since the machine started. `fresh` describes
     `paths_to_describe(named)` in a machine of the same image. `set_up` are the paths that the set-up changed,
-    and `mentioned` the words of the task.
+    `mentioned` the words of the task, and `of_checks` the result of `commands_of_checks`.
     """
     listed = {entry.path: entry for entry in left}
-    wanted = _Wanted(named, fresh, set_up, mentioned)
+    wanted = _Wanted(named, fresh, set_up, mentioned, of_checks)
     entries = [entry for entry in left if wanted.includes(entry)]
     entries += _missing_parents(entries, listed, fresh)
     worldly = tuple(sorted(set(entries), key=lambda entry: entry.path))
@@ -170,8 +191,10 @@ class _Wanted:
         fresh: Mapping[str, FileEntry],
         set_up: Sequence[str],
         mentioned: Collection[str],
+        of_checks: Collection[str],
     ) -> None:
         self.set_up = [path for path in set_up if _is_tool(path)]
+        self._of_checks = of_checks
         self._of_set_up = frozenset(set_up)
         self._mentioned = mentioned
         self._opened = tuple(path for path in named if self._may_open(path, fresh.get(path)))
@@ -195,6 +218,9 @@ class _Wanted:
             return False
         if not _below(path, TOOL_FOLDERS):
             return path[1:] in self._mentioned or self._is_opened(path)
+        folder, _, name = path.rpartition("/")
+        if folder in COMMAND_FOLDERS and name in self._of_checks and path not in self._of_set_up:
+            return False
         return self._is_opened(path) or self._is_new_command(entry)
 
     def _is_hidden(self, path: str) -> bool:

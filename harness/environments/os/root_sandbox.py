@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from harness.environments.os.file_entries import FileEntry, FileRange, file_entries
 from harness.environments.os.shell_result import ShellResult, read_shell_result
-from harness.errors import UsageError
+from harness.errors import SandboxError, UsageError
 from harness.sandbox.layout import ROOT_ENVIRONMENT
 from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, read_exec_result
@@ -41,6 +41,10 @@ END_SECONDS = 10.0
 FILE_SECONDS = 30.0
 # The guest answers these calls at once.
 CALL_SECONDS = 1.0
+
+
+# gVisor computes the two times apart, so they may differ by less than this.
+CLOCK_TOLERANCE_NS = 5_000_000
 
 
 class UnreadableFiles(Exception):
@@ -146,12 +150,18 @@ class RootSandbox(Sandbox):
         """Return every file that was changed at this time or later, sorted.
 
         None stands for the sandbox's start. The list is complete only for changes by processes that are dead.
-        Raises UnreadableFiles.
+        Raises UnreadableFiles, and SandboxError if somebody set the machine's clock back, because the times
+        then hide changes.
         """
         request: List = {"since_ns": since_ns}
         listing = await self._work_on_files("list", request)
+        header, _ = await self.call("clock", {}, timeout=CALL_SECONDS)
         with self.catch_unreadable():
-            return file_entries(listing)
+            back_ns = int(header["back_ns"])
+            entries = file_entries(listing)
+        if back_ns > CLOCK_TOLERANCE_NS:
+            raise describe_clock(back_ns)
+        return entries
 
     async def describe(self, paths: Sequence[str]) -> dict[str, FileEntry]:
         """Return the entries of those of these paths that exist. Raises UnreadableFiles."""
@@ -188,3 +198,12 @@ class RootSandbox(Sandbox):
         if "refused" in header:
             raise UnreadableFiles(str(header["refused"])[:500])
         return body
+
+
+def describe_clock(back_ns: int) -> SandboxError:
+    """Return the error for a clock that was set back. No program in a sandbox can set it."""
+    return SandboxError(
+        f"the machine's clock was set back by {back_ns / 1e9:.3f} s, so the times of files hide changes",
+        hint="let the time service slow the clock down instead, or run harness when the clock is right",
+        outside=True,
+    )

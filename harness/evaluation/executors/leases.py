@@ -28,11 +28,6 @@ class LeaseBook:
         self._done = asyncio.Event()
         self._note_end()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every attempt has a record."""
-        return not self._open
-
     async def take(self) -> Unit | None:
         """Return the next unit, or None once every attempt has a record.
 

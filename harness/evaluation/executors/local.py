@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.executors.base import Work, group_attempts
 from harness.evaluation.executors.record import discard_sandboxes, make_record
 from harness.evaluation.faults import RunStopped

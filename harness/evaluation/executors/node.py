@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from harness.errors import HarnessError, UsageError
-from harness.evaluation.attempt import AttemptSettings
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.concurrency import choose_concurrency
 from harness.evaluation.executors.engine_node import EngineNode
 from harness.evaluation.executors.inputs import find_difference, hash_inputs, read_config

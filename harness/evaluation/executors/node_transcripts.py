@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from harness.evaluation.store import StorageError, TranscriptFile
+from harness.evaluation.storage import StorageError
+from harness.evaluation.transcript_file import TranscriptFile
 
 # The most bytes of a transcript in one report.
 PART_BYTES = 1024 * 1024

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TextIO
 
-from harness.errors import UsageError, quote_value
+from harness.errors import UsageError, describe_installation, quote_value
 from harness.evaluation.run_secrets import list_environment_secrets
 from harness.logger import get_logger
 
@@ -25,6 +25,11 @@ AUTO = "auto"
 # Ray sends statistics about its use to its makers unless this is set.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _CONNECT_SECONDS = 10.0
+# The first bytes of a client of HTTP/2 (RFC 9113, section 3.4), with which Ray's nodes speak to its head, and
+# the type of the frame that each server sends first.
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_FRAME_HEAD_BYTES = 9
+_SETTINGS_TYPE = 4
 _RAY_PREFIX = "RAY_"
 # The thread of Ray that prints the messages of its own processes to standard output.
 _PRINTING_THREAD = "ray_listen_error_messages"
@@ -40,7 +45,7 @@ def load_ray() -> Any:
         import ray
     except ImportError as error:
         raise UsageError(
-            f"the executor 'ray' needs the package ray: {error}", hint="run: pip install 'harness[ray]'"
+            f"the executor 'ray' needs the package ray: {error}", hint=describe_installation("ray")
         ) from error
     return ray
 
@@ -141,7 +146,10 @@ def _hide_secrets() -> Iterator[None]:
 
 
 def _require_answer(address: str) -> None:
-    """Raise UsageError if nobody listens at HOST:PORT, because Ray itself tries for minutes."""
+    """Raise UsageError if no Ray cluster listens at HOST:PORT, because Ray itself tries for minutes.
+
+    A server of another protocol would keep Ray waiting, too, and deaf to SIGTERM.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UsageError(
@@ -149,9 +157,19 @@ def _require_answer(address: str) -> None:
             hint="such as --ray-address head:6379",
         )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+                return
+            connection.sendall(_GREETING)
+            with connection.makefile("rb") as replies:
+                head = replies.read(_FRAME_HEAD_BYTES)
     except OSError as error:
         raise _explain_silence(address) from error
+    if len(head) < _FRAME_HEAD_BYTES or head[3] != _SETTINGS_TYPE:
+        raise UsageError(
+            f"--ray-address {address}: another server listens there, and no Ray cluster",
+            hint="use the port of ray start --head, which is 6379 unless --port names another one",
+        )
 
 
 def _explain_silence(address: str) -> UsageError:

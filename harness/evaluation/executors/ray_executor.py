@@ -33,7 +33,9 @@ from harness.evaluation.progress import ActiveAttempt
 from harness.evaluation.records import build_record, from_json
 from harness.evaluation.run_files import append_to_run_file, create_run_file
 from harness.evaluation.selection import Selection
-from harness.evaluation.store import TRANSCRIPTS, StorageError, advise_resume, transcript_name
+from harness.evaluation.storage import StorageError, advise_resume
+from harness.evaluation.store import TRANSCRIPTS
+from harness.evaluation.transcript_file import transcript_name
 from harness.sandbox.backends.base import Backend
 from harness.shield import complete
 from harness.types import AttemptRecord, Status, Verdict

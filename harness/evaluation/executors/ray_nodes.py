@@ -255,8 +255,8 @@ async def _wait_for(reference: Awaitable[T], seconds: float) -> T:
 
 
 def shorten(error: BaseException) -> str:
-    """Return an error of Ray in one line."""
+    """Return an error of Ray in one line, without its last full stop, because more text follows."""
     text = str(error).strip()
     # The last line of an error that comes from a node names the error itself.
     lines = text.splitlines() or [type(error).__name__]
-    return lines[-1] if "Traceback" in text else lines[0]
+    return (lines[-1] if "Traceback" in text else lines[0]).rstrip(".")

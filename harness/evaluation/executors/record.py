@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from harness.evaluation.attempt import AttemptSettings, make_attempt
+from harness.evaluation.attempt import make_attempt
+from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.plan import PlannedAttempt
 from harness.evaluation.progress import ActiveAttempt
 from harness.evaluation.records import build_record

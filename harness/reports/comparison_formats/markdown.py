@@ -15,12 +15,10 @@ from harness.reports.comparison import (
     list_warnings,
     uses_bundled_sample,
 )
+from harness.reports.run_conditions import BUNDLED_NOTICE
 from harness.text import escape_unencodable, quote_markdown
 
 _TEXT_LIMIT = 120
-_BUNDLED_WARNING = (
-    "bundled sample: a few problems of our own in the benchmark's format. These figures are no result"
-)
 
 
 def write_report(comparison: Comparison, stream: TextIO) -> None:
@@ -34,7 +32,7 @@ def _list_lines(comparison: Comparison) -> Iterator[str]:
     yield from (f"**{sentence}**  " for sentence in conclude(comparison))
     yield ""
     if uses_bundled_sample(comparison):
-        yield f"- :warning: {_BUNDLED_WARNING}"
+        yield f"- :warning: {BUNDLED_NOTICE}"
     for warning in list_warnings(comparison):
         yield f"- :warning: {warning}"
     yield ""

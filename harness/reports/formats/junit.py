@@ -1,7 +1,9 @@
 """JUnit XML for continuous integration: one test case for each attempt.
 
 A failure is a verdict other than `passed`. An error is an attempt without a verdict, because the fault is
-ours. A cancelled attempt is skipped. The elements and attributes are those that Jenkins reads.
+ours. A cancelled attempt is skipped. An unfinished run has one more test case, which is an error, because a
+pipeline that reads only failures and errors would pass the part that was made. The elements and attributes
+are those that Jenkins reads.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from xml.sax.xmlreader import AttributesImpl
 
 from harness.reports.headline import describe_headline
 from harness.reports.remarks import describe_repeated
-from harness.reports.run_conditions import list_conditions
+from harness.reports.run_conditions import BUNDLED_NOTICE, list_conditions
 from harness.reports.run_folder import StoredRun
 from harness.reports.usage import describe_usage
 from harness.text import escape_terminal, escape_text
@@ -31,6 +33,9 @@ def write_report(run: StoredRun, stream: TextIO) -> None:
     for record in run.attempts():
         outcomes[_choose_outcome(record.status)] += 1
         seconds += record.duration_seconds
+    left = _describe_left(run)
+    if left is not None:
+        outcomes["error"] += 1
     document = _Document(stream)
     counts = {
         "name": _clean(run.manifest["benchmark"], _NAME),
@@ -50,6 +55,8 @@ def write_report(run: StoredRun, stream: TextIO) -> None:
     document.close("properties")
     for record in run.attempts():
         _write_case(document, run.manifest["benchmark"], record)
+    if left is not None:
+        _write_left(document, run.manifest["benchmark"], left)
     document.close("testsuite")
     document.close("testsuites")
     stream.write("\n")
@@ -72,6 +79,23 @@ def _write_case(document: _Document, benchmark: str, record: AttemptRecord) -> N
         text = escape_terminal(record.error or "", _TEXT, multiline=True)
         document.write(outcome, {"type": record.status.value, "message": message}, text)
         document.write("system-out", {}, "\n".join(_list_evidence(record)))
+    document.close("testcase")
+
+
+def _describe_left(run: StoredRun) -> str | None:
+    """Return how far an unfinished run came, None for a finished one."""
+    if run.unfinished is not None:
+        return run.unfinished
+    # A run that was stopped counts the attempts that had not begun as cancelled.
+    cancelled = run.summary.statuses.get(Status.CANCELLED)
+    return f"{describe_headline(run.summary)}; to finish it: harness run --resume" if cancelled else None
+
+
+def _write_left(document: _Document, benchmark: str, left: str) -> None:
+    """Write the error that stands for all attempts without a verdict."""
+    names = {"name": "attempts without a verdict", "classname": _clean(benchmark, _NAME), "time": "0.000"}
+    document.open("testcase", names)
+    document.write("error", {"type": "unfinished", "message": _clean(left, _MESSAGE)})
     document.close("testcase")
 
 
@@ -103,6 +127,8 @@ def _list_properties(run: StoredRun) -> Iterator[tuple[str, str]]:
     yield "result", str(describe_headline(run.summary, is_running=run.is_running))
     if run.unfinished is not None:
         yield "unfinished", run.unfinished
+    if run.source.kind == "bundled":
+        yield "data", BUNDLED_NOTICE
     config = run.manifest["config"]
     values = {"run": run.folder.resolve().name, "agent": run.manifest["agent"], "model": config.get("model")}
     for name, value in values.items():

@@ -11,7 +11,7 @@ from harness.reports.failures import choose_unresolved, write_show_command
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.headline import describe_headline, describe_interval, has_several_attempts, list_scores
 from harness.reports.remarks import list_model_remarks, list_remarks
-from harness.reports.run_conditions import list_conditions
+from harness.reports.run_conditions import BUNDLED_NOTICE, list_conditions
 from harness.reports.run_folder import StoredRun
 from harness.reports.usage import describe_requests, describe_times
 from harness.text import escape_unencodable, quote_markdown
@@ -19,9 +19,6 @@ from harness.types import Status
 
 _FAILURES, _CATEGORIES = 20, 50
 _TEXT_LIMIT = 160
-_BUNDLED_WARNING = (
-    "bundled sample: a few problems of our own in the benchmark's format. These figures are no result"
-)
 
 
 def write_report(run: StoredRun, stream: TextIO) -> None:
@@ -56,7 +53,7 @@ def _list_lines(run: StoredRun) -> Iterator[str]:
 def _list_warnings(run: StoredRun) -> Iterator[str]:
     summary = run.summary
     if run.source.kind == "bundled":
-        yield _BUNDLED_WARNING
+        yield BUNDLED_NOTICE
     if run.unfinished is not None:
         yield _quote(run.unfinished)
     if summary.integrity:

@@ -5,6 +5,7 @@ The columns are those of `csv`, with `agent_output` uncut and `submission`. Text
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -25,7 +26,9 @@ def write_report(run: StoredRun, stream: BinaryIO) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise UsageError("parquet needs pyarrow", hint="run: pip install pyarrow") from error
+        raise UsageError(
+            "parquet needs pyarrow", hint=f"run: {sys.executable} -m pip install pyarrow"
+        ) from error
     types = {
         Kind.TEXT: pyarrow.string(),
         Kind.INTEGER: pyarrow.int64(),

@@ -14,9 +14,10 @@ from harness.evaluation.manifest import read_api, read_model_name
 from harness.evaluation.run_files import has_run_file, split_nested
 from harness.evaluation.store import ATTEMPTS, read_records_at
 from harness.evaluation.transcripts import find_transcript, read_entries, read_numbered_entries
+from harness.reports.recorded_values import read_seconds
 from harness.reports.run_folder import StoredRun
 from harness.reports.trajectories.portable import Portable, list_secrets
-from harness.reports.trajectories.turns import Part, read_parts, read_time
+from harness.reports.trajectories.turns import Part, read_parts
 from harness.types import AttemptRecord, Status
 
 
@@ -190,7 +191,7 @@ def _read_start(path: Path) -> float | None:
         return None
     with closing(read_numbered_entries(path)) as entries:
         first = next(entries, None)
-    return None if first is None else read_time(first[1].get("time"))
+    return None if first is None else read_seconds(first[1].get("time"))
 
 
 def _clean_record(record: AttemptRecord, portable: Portable) -> AttemptRecord:

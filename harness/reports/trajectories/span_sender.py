@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, describe_installation
 from harness.reports.trajectories.attempts import ExportedRun
 from harness.reports.trajectories.spans import Span, build_spans, describe_resource
 from harness.secret_forms import describe_url_value
@@ -54,7 +54,7 @@ def send_spans(run: ExportedRun, endpoint: str) -> int:
     except ImportError as error:
         raise UsageError(
             "spans cannot be sent, because OpenTelemetry is not installed",
-            hint="install it with: pip install 'harness[otlp]', or write a file with -o spans.jsonl",
+            hint=f"{describe_installation('otlp')}, or write a file with -o spans.jsonl",
         ) from error
     resource = Resource(describe_resource(run))
     spans = (

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from harness.reports.recorded_values import read_count
 from harness.reports.trajectories.attempts import ExportedAttempt, ExportedRun, name_attempt
 from harness.reports.trajectories.portable import drop_none
 from harness.reports.trajectories.turns import Message, Observation, Prompt, Request, Turn
@@ -123,10 +124,10 @@ def _build_root(run: ExportedRun, attempt: ExportedAttempt, trace: bytes, root: 
         "gen_ai.agent.name": run.agent,
         "gen_ai.request.model": run.model,
         "gen_ai.conversation.id": name_attempt(run, record),
-        "gen_ai.usage.input_tokens": _count(record.metrics.get("input_tokens")),
-        "gen_ai.usage.output_tokens": _count(record.metrics.get("output_tokens")),
-        "gen_ai.usage.cache_read.input_tokens": _count(record.metrics.get("cached_tokens")),
-        "gen_ai.usage.reasoning.output_tokens": _count(record.metrics.get("reasoning_tokens")),
+        "gen_ai.usage.input_tokens": read_count(record.metrics.get("input_tokens")),
+        "gen_ai.usage.output_tokens": read_count(record.metrics.get("output_tokens")),
+        "gen_ai.usage.cache_read.input_tokens": read_count(record.metrics.get("cached_tokens")),
+        "gen_ai.usage.reasoning.output_tokens": read_count(record.metrics.get("reasoning_tokens")),
         "harness.task_id": record.task_id,
         "harness.attempt": record.attempt,
         "harness.category": record.category,
@@ -253,7 +254,3 @@ def _number_span(trace: bytes, number: int, place: int = 0) -> bytes:
 def _to_nanoseconds(seconds: float) -> int:
     # A float has no room for nanoseconds, so microseconds are exact and nanoseconds are not invented.
     return round(seconds * 1_000_000) * 1000
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**53 else None

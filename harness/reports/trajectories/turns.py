@@ -6,15 +6,13 @@ and the exports rely on the types of these classes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.reports.recorded_values import list_objects, read_count, read_seconds, read_text
 
-# The latest time that is believed, in seconds since 1970: the year 2286.
-LATEST = 1e10
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -169,12 +167,12 @@ def _parse_arguments(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     def parse(message: Mapping[str, Any]) -> Mapping[str, Any]:
         calls = [
             {**call, "arguments": _read_arguments(call.get("arguments"))}
-            for call in _list_objects(message.get("tool_calls"))
+            for call in list_objects(message.get("tool_calls"))
         ]
         return {**message, "tool_calls": calls}
 
     reply = entry.get("reply")
-    messages = [parse(each) for each in _list_objects(entry.get("messages"))]
+    messages = [parse(each) for each in list_objects(entry.get("messages"))]
     return {**entry, "messages": messages, "reply": parse(reply) if isinstance(reply, Mapping) else {}}
 
 
@@ -187,7 +185,7 @@ class _Reader:
         self._calls = 0
 
     def add(self, entry: Mapping[str, Any]) -> Iterator[Part]:
-        time = read_time(entry.get("time"))
+        time = read_seconds(entry.get("time"))
         kind = entry.get("kind")
         # An agent of the user's own may write any entry, and it must not pass for one of harness.
         if entry.get("by") == "agent":
@@ -203,20 +201,20 @@ class _Reader:
             _add_call(self._turn, entry, self._calls, time)
         elif kind is None and "prompt" in entry:
             yield from self.end()
-            yield Prompt(_text(entry["prompt"]), time)
+            yield Prompt(read_text(entry["prompt"]), time)
         elif kind is None and "output" in entry:
             yield from self.end()
             # The agents that ask a model submit its last reply, which is there already.
-            if _text(entry["output"]) != self._last_reply:
-                yield Turn(Message("assistant", _text(entry["output"])), None, time=time)
+            if read_text(entry["output"]) != self._last_reply:
+                yield Turn(Message("assistant", read_text(entry["output"])), None, time=time)
         elif kind == "reference":
             yield from self.end()
             self._calls += 1
-            call = ToolCall(f"call-{self._calls}", "reference", {"text": _text(entry.get("text"))})
-            seen = Observation(call, False, _text(entry.get("observation")), False, None, 0.0, time)
+            call = ToolCall(f"call-{self._calls}", "reference", {"text": read_text(entry.get("text"))})
+            seen = Observation(call, False, read_text(entry.get("observation")), False, None, 0.0, time)
             yield Turn(Message("assistant", ""), None, [seen], time)
         else:
-            name = "error" if kind is None and "error" in entry else _text(kind) or "entry"
+            name = "error" if kind is None and "error" in entry else read_text(kind) or "entry"
             self._notes.append(Note(name, entry, time))
         if self._turn is None:
             yield from self.end()
@@ -234,16 +232,16 @@ def _read_turn(entry: Mapping[str, Any], time: float | None) -> Turn:
     values = reply if isinstance(reply, Mapping) else {}
     usage = entry.get("usage")
     request = Request(
-        number=_count(entry.get("request")),
-        messages=tuple(_read_message(each) for each in _list_objects(entry.get("messages"))),
+        number=read_count(entry.get("request")),
+        messages=tuple(_read_message(each) for each in list_objects(entry.get("messages"))),
         replaces=entry.get("changed") is True,
         tokens=_read_tokens(usage if isinstance(usage, Mapping) else {}),
-        seconds=read_time(entry.get("seconds")) or 0.0,
+        seconds=read_seconds(entry.get("seconds")) or 0.0,
         time=time,
         finish=values["finish"] if isinstance(values.get("finish"), str) else None,
         cached=entry.get("cached") is True,
-        retries=_count(entry.get("retries")) or 0,
-        refusal=_text(values.get("refusal")),
+        retries=read_count(entry.get("retries")) or 0,
+        refusal=read_text(values.get("refusal")),
         tools=tuple(_read_tools(entry)),
         api=entry["api"] if isinstance(entry.get("api"), str) else None,
     )
@@ -252,16 +250,16 @@ def _read_turn(entry: Mapping[str, Any], time: float | None) -> Turn:
 
 def _read_tokens(usage: Mapping[str, Any]) -> Tokens:
     names = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
-    return Tokens(*(_count(usage.get(name)) for name in names))
+    return Tokens(*(read_count(usage.get(name)) for name in names))
 
 
 def _read_tools(entry: Mapping[str, Any]) -> Iterator[ToolDefinition]:
-    defined = _list_objects(entry.get("tool_definitions"))
+    defined = list_objects(entry.get("tool_definitions"))
     for each in defined:
         parameters = each.get("parameters")
         yield ToolDefinition(
-            _text(each.get("name")) or "unknown",
-            _text(each.get("description")),
+            read_text(each.get("name")) or "unknown",
+            read_text(each.get("description")),
             parameters if isinstance(parameters, Mapping) else {},
         )
     names = entry.get("tools")
@@ -271,15 +269,15 @@ def _read_tools(entry: Mapping[str, Any]) -> Iterator[ToolDefinition]:
 
 def _read_message(values: Mapping[str, Any]) -> Message:
     calls = []
-    for place, call in enumerate(_list_objects(values.get("tool_calls"))):
-        name = _text(call.get("name")) or "unknown"
-        id_ = _text(call.get("id")) or f"{name}-{place}"
+    for place, call in enumerate(list_objects(values.get("tool_calls"))):
+        name = read_text(call.get("name")) or "unknown"
+        id_ = read_text(call.get("id")) or f"{name}-{place}"
         calls.append(ToolCall(id_, name, _read_arguments(call.get("arguments"))))
     answers = values.get("tool_call_id")
     return Message(
-        role=_ROLES.get(_text(values.get("role")), "user"),
-        text=_text(values.get("text")),
-        reasoning=_text(values.get("reasoning")),
+        role=_ROLES.get(read_text(values.get("role")), "user"),
+        text=read_text(values.get("text")),
+        reasoning=read_text(values.get("reasoning")),
         calls=tuple(calls),
         answers=answers if isinstance(answers, str) else None,
     )
@@ -300,7 +298,7 @@ def _read_arguments(value: Any) -> Mapping[str, Any]:
 
 def _add_call(turn: Turn, entry: Mapping[str, Any], number: int, time: float | None) -> None:
     """Add a call that was made to a turn, as the first call of the model that is still open, if one is."""
-    name = _text(entry.get("tool"))
+    name = read_text(entry.get("tool"))
     answered = {each.call.id for each in turn.observations}
     call = next((each for each in turn.reply.calls if each.name == name and each.id not in answered), None)
     is_written = call is not None
@@ -311,29 +309,10 @@ def _add_call(turn: Turn, entry: Mapping[str, Any], number: int, time: float | N
         Observation(
             call,
             is_written,
-            None if ended is not None else _text(entry.get("observation")),
+            None if ended is not None else read_text(entry.get("observation")),
             entry.get("refused") is True,
-            None if ended is None else _text(ended),
-            read_time(entry.get("seconds")) or 0.0,
+            None if ended is None else read_text(ended),
+            read_seconds(entry.get("seconds")) or 0.0,
             time,
         )
     )
-
-
-def _list_objects(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def read_time(value: Any) -> float | None:
-    """Return a number of seconds, None for a value that is none."""
-    return float(value) if type(value) in (int, float) and 0 <= value < LATEST else None
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**53 else None

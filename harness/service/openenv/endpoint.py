@@ -30,6 +30,7 @@ from harness.types import Task
 
 _LOGGER = get_logger(__name__)
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
 PATH = "/ws"
 _IDLE_SECONDS = 600.0
 _LARGEST_SEED = 2**63 - 1
@@ -293,9 +294,9 @@ def _describe_result(result: StepResult) -> Result:
     )
 
 
-def _read_data(model: type[T], values: dict[str, Any]) -> T:
+def _read_data(model: type[Model], values: dict[str, Any]) -> Model:
     try:
-        return model.model_validate(values)  # type: ignore[attr-defined,no-any-return]
+        return model.model_validate(values)
     except ValidationError as error:
         raise InvalidRequestError(describe_first_error(error), status=422) from None
 

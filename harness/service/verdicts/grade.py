@@ -11,7 +11,7 @@ import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
 
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
@@ -117,7 +117,8 @@ class GradeRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    samples: list[GradeSample] = Field(min_length=1)
+    # Without FailFast, a check of thousands of samples that are none would take seconds.
+    samples: Annotated[list[GradeSample], FailFast()] = Field(min_length=1)
     """The samples. A batch has at most 1,024."""
     timeout_seconds: float = Field(default=DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
     """The time for the whole batch, at most 600 seconds. The reply ends at most two seconds later. A batch

@@ -49,6 +49,8 @@ class SourceParser:
         self._seconds = seconds
         self._turn = asyncio.Lock()
         self._process: Process | None = None
+        # The exchange of the source that is parsed now, or of the last one.
+        self._exchange: asyncio.Task[dict[str, Any]] | None = None
 
     async def build(self, suite: HiddenSuite) -> HiddenTarget:
         """Return the target of a suite.
@@ -69,33 +71,56 @@ class SourceParser:
         return cast(HiddenTarget, replace(target, preamble=suite.preamble))
 
     async def close(self) -> None:
-        """End the process."""
+        """End the process, and with it the exchange under way."""
+        await self._end_process()
+        if self._exchange is not None:
+            await asyncio.wait([self._exchange])
+
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply of the process.
+
+        A cancellation lets the exchange end and drops its reply, because another process would take longer to
+        start than this one to parse the worst source.
+        """
+        await self._turn.acquire()
+        exchange = asyncio.create_task(self._exchange_in_time(request))
+        exchange.add_done_callback(self._end_turn)
+        self._exchange = exchange
+        await asyncio.wait([exchange])
+        reply = exchange.result()
+        if "refused" in reply:
+            raise UsageError(reply["refused"], hint=reply["hint"])
+        return reply
+
+    def _end_turn(self, exchange: asyncio.Task[dict[str, Any]]) -> None:
+        self._turn.release()
+        if not exchange.cancelled():
+            # A caller that was cancelled does not read the error, which asyncio would log.
+            exchange.exception()
+
+    async def _exchange_in_time(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply of the process. Any other end of the exchange ends the process."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._exchange_frames(request)
+        except BaseException as error:
+            await complete(self._end_process())
+            if isinstance(error, TimeoutError):
+                message = f"the source of the tests was not parsed within {self._seconds:g} s"
+            elif isinstance(error, (asyncio.IncompleteReadError, ConnectionError)):
+                message = "the source of the tests crashes Python's parser"
+            else:
+                raise
+            raise UsageError(message, hint="test with less or simpler source") from None
+
+    async def _end_process(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
 
-    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply of the process. Any other end of the exchange ends the process."""
-        async with self._turn:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    reply = await self._exchange(request)
-            except BaseException as error:
-                await complete(self.close())
-                if isinstance(error, TimeoutError):
-                    message = f"the source of the tests was not parsed within {self._seconds:g} s"
-                elif isinstance(error, (asyncio.IncompleteReadError, ConnectionError)):
-                    message = "the source of the tests crashes Python's parser"
-                else:
-                    raise
-                raise UsageError(message, hint="test with less or simpler source") from None
-        if "refused" in reply:
-            raise UsageError(reply["refused"], hint=reply["hint"])
-        return reply
-
-    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _exchange_frames(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._process is None:
             try:
                 # Without the environment, which has the token. A signal to the service's group, such as

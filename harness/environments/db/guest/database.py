@@ -14,7 +14,7 @@ import sqlite3
 import time
 from typing import NamedTuple
 
-from . import mysql, mysql_functions, translation
+from . import mysql, mysql_functions, mysql_values, translation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -460,7 +460,8 @@ def _table(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
         left -= sum(len(cell) if isinstance(cell, (str, bytes)) else 8 for cell in row)
         if len(rows) == MAX_ROWS or left < 0:
             raise Refused(f"{name!r} holds more data than the grader reads")
-        if not all(cell is None or isinstance(cell, str) for cell in row):
-            raise Refused(f"{name!r} holds a value that is not a text")
-        rows.append(row)
+        if any(isinstance(cell, bytes) for cell in row):
+            raise Refused(f"{name!r} holds a value that is neither a text nor a number")
+        # The agent may have built the table again with columns of numbers, which MySQL's hash sees as texts.
+        rows.append(tuple(None if cell is None else mysql_values.text(cell) for cell in row))
     return {"columns": [column[1] for column in columns], "rows": rows}

@@ -22,6 +22,8 @@ SKIPPED = frozenset(("/proc", "/sys", "/dev", "/opt/harness"))
 STARTS = ("/", "/dev/shm")
 MAX_ENTRIES = 20_000
 MAX_LISTING_BYTES = 8 * 1024 * 1024
+# File systems leave holes in blocks of this size.
+HOLE_BYTES = 4096
 # Linux defines this constant, and Python has no name for it.
 CLOCK_REALTIME_COARSE = 5
 KINDS = (
@@ -49,6 +51,8 @@ def next_tick_ns() -> int:
     asked = time.time_ns()
     while (now := now_ns()) <= asked:
         time.sleep(0.001)
+        # If the clock is set back in this moment, the time that was asked for may be hours away.
+        asked = min(asked, time.time_ns())
     return now
 
 
@@ -126,6 +130,8 @@ def describe(path: str, facts: os.stat_result) -> dict[str, Any]:
         entry["to"] = os.readlink(path)
     elif kind == "file":
         entry["size"] = facts.st_size
+        # The kernel counts in blocks of 512 bytes, whatever the file system uses.
+        entry["is_sparse"] = facts.st_blocks * 512 < facts.st_size
         if facts.st_nlink > 1:
             entry["inode"] = f"{facts.st_dev}:{facts.st_ino}"
     return entry
@@ -221,21 +227,41 @@ def _make_other(path: str, entry: Mapping[str, Any]) -> None:
         os.link(entry["same_as"], path, follow_symlinks=False)
     elif kind == "file":
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        # `fill` leaves the holes of this file as they are.
+        os.truncate(path, entry.get("hole", 0))
 
 
 def fill(ranges: list[tuple[str, int, int]], data: bytes) -> None:
-    """Write `data` into files, one range `(path, offset, length)` after the other. Raises OSError."""
+    """Write `data` into files, one range `(path, offset, length)` after the other. Raises OSError.
+
+    Zeros are not written into a file that `make` made as one hole, so that `du` finds the size that it had.
+    """
     start = 0
     for path, offset, length in ranges:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             view = memoryview(data)[start : start + length]
-            while view:
-                written = os.pwrite(descriptor, view, offset)
-                view, offset = view[written:], offset + written
+            if os.fstat(descriptor).st_size < offset + length:
+                _write_all(descriptor, view, offset)
+            else:
+                _write_around_holes(descriptor, view, offset)
         finally:
             os.close(descriptor)
         start += length
+
+
+def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _write_around_holes(descriptor: int, view: memoryview, offset: int) -> None:
+    zeros = bytes(HOLE_BYTES)
+    for start in range(0, len(view), HOLE_BYTES):
+        piece = view[start : start + HOLE_BYTES]
+        if piece != zeros[: len(piece)]:
+            _write_all(descriptor, piece, offset + start)
 
 
 def finish(entries: Sequence[Mapping[str, Any]]) -> None:

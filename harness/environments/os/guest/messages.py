@@ -69,6 +69,16 @@ class BeginReply(TypedDict):
     now_ns: int
 
 
+class CheckClock(TypedDict):
+    """`clock`: the reply is a `ClockReply`."""
+
+
+class ClockReply(TypedDict):
+    """By how much the machine's clock was set back since the sandbox started, in nanoseconds."""
+
+    back_ns: int
+
+
 class List(TypedDict):
     """`list`: list changed files. The reply's body is JSON, a list of entries, as for `Describe`."""
 

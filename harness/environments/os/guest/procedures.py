@@ -23,6 +23,7 @@ from harness.sandbox.guest.users import User
 from . import contents
 from .script_confinement import ScriptConfinement
 from .script_job import ScriptJob
+from .set_clock import SetClock
 from .shell import Shell
 
 TYPE_CHECKING = False
@@ -32,7 +33,18 @@ if TYPE_CHECKING:
     from harness.sandbox.guest.kernel import Kernel, Request
     from harness.sandbox.guest.messages import Hello
 
-    from .messages import BeginReply, Describe, EndAllReply, List, Make, OpenShell, ReadRanges, Run, RunScript
+    from .messages import (
+        BeginReply,
+        ClockReply,
+        Describe,
+        EndAllReply,
+        List,
+        Make,
+        OpenShell,
+        ReadRanges,
+        Run,
+        RunScript,
+    )
 
 ROOT_FOLDER = "/root"
 # The reply lists at most this many processes that cannot be ended.
@@ -48,6 +60,7 @@ def install(kernel: Kernel) -> None:
     kernel.add_procedure("run_script", machine.run_script)
     kernel.add_procedure("end_all", machine.end_all)
     kernel.add_procedure("begin", machine.begin)
+    kernel.add_procedure("clock", machine.check_clock)
     kernel.add_procedure("list", machine.list_changed)
     kernel.add_procedure("describe", machine.describe)
     kernel.add_procedure("read_ranges", machine.read_ranges)
@@ -62,6 +75,7 @@ class Machine:
         self._confinement = ScriptConfinement()
         self._shell: Shell | None = None
         self._started_ns = 0
+        self._clock = SetClock()
 
     def greet(self, hello: Hello) -> None:
         """Make the agent root if the hello asks for it, and put PID 1 out of its reach.
@@ -120,7 +134,13 @@ class Machine:
 
     def begin(self, request: Request) -> None:
         """Answer with a time that is later than every earlier change."""
+        self._clock.note()
         reply: BeginReply = {"now_ns": contents.next_tick_ns()}
+        request.answer(reply)
+
+    def check_clock(self, request: Request) -> None:
+        """Answer whether the times of changes can be compared with the times that `begin` returned."""
+        reply: ClockReply = {"back_ns": self._clock.back_ns()}
         request.answer(reply)
 
     def list_changed(self, request: Request) -> None:

@@ -74,5 +74,7 @@ class ScriptConfinement:
         uses = confinement.WRITE_FILE | confinement.TRUNCATE | confinement.DEVICE_CONTROL
         yield "/dev", confinement.READ | uses
         yield "/dev/shm", self._rights & ~makes
+        # `find /` must work. The right covers the names in /proc and no contents of files there.
+        yield "/", confinement.READ_FOLDER
         for path in OF_THE_MACHINE:
             yield path, confinement.READ

@@ -55,13 +55,6 @@ def find_shortage(root: Path) -> str | None:
     return None
 
 
-def engine_root(client: APIClient) -> Path | None:
-    """Return the folder of the engine's containers, None if it is on another machine. Raises SandboxError."""
-    with engine_errors("ask the engine about itself"):
-        info = client.info()
-    return find_root(client, info)
-
-
 def find_root(client: APIClient, info: Mapping[str, Any]) -> Path | None:
     """Return the folder that an engine names in its reply, None if it is on another machine."""
     root = Path(info["DockerRootDir"])

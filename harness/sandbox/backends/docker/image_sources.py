@@ -25,7 +25,7 @@ def images_dir() -> Path:
             return folder
     raise ImageMissingError(
         f"the folder with the Dockerfiles is neither {_PACKAGE / '_images'} nor {_PACKAGE.parent / 'images'}",
-        hint="install harness again: pip install --force-reinstall harness",
+        hint="install harness again, from a checkout or a wheel of its own",
     )
 
 

@@ -13,14 +13,13 @@ from typing_extensions import Unpack
 from harness.agents import AttemptContext
 from harness.agents.agent import UserAgent
 from harness.command_settings import CommandSettings
-from harness.config import ExecutorName, Isolation, Sampling, load_config
+from harness.config import ExecutorName, Isolation, Sampling
 from harness.errors import UsageError
 from harness.evaluation.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
 from harness.evaluation.observer import RunObserver
-from harness.evaluation.recorded_run import add_recorded_settings
+from harness.evaluation.planned_run import plan_run
 from harness.evaluation.run import Run, open_run
 from harness.evaluation.run_names import find_run
-from harness.evaluation.selection import select
 from harness.mcp_settings import McpServer
 from harness.models.endpoint import Api, Endpoint
 from harness.models.settings import GenerationSettings
@@ -120,8 +119,9 @@ RunAgent: TypeAlias = (
 
 
 async def run(
-    benchmark: str,
+    benchmark: str | None = None,
     *,
+    resume: str | Path | RunResult | None = None,
     agent: RunAgent | None = None,
     observer: RunObserver | None = None,
     backend: Backend | None = None,
@@ -131,9 +131,12 @@ async def run(
     """Run a benchmark, write a run folder, and return the result. A cancellation ends the run cleanly.
 
     Args:
-        benchmark: the name of a benchmark, or the path of your own.
+        benchmark: the name of a benchmark, or the path of your own. A resumed run needs none.
+        resume: the run to finish: a run folder, its name in `runs`, `latest`, or a result of `run`. Attempts
+            with a verdict are kept.
         agent: the name of an agent, or your own agent: an `async def` that takes an AttemptContext and
             returns a Submission or the text of a reply, or a class or an object with such a method `attempt`.
+            A resumed run has its agent, but your own agent must be given again.
         observer: gets the events of the run instead of the progress display.
         progress: whether to show the progress on standard error, None for only in a notebook. Warnings are
             always shown.
@@ -142,7 +145,7 @@ async def run(
             and `output_dir`.
 
     Raises:
-        UsageError: for an option that cannot be used.
+        UsageError: for an option that cannot be used, and for a run that cannot be resumed with it.
         DataError: for data that cannot be used.
         EngineUnavailableError: if Docker does not respond. `harness setup` starts it.
         ImageMissingError: if an image is missing. `harness setup` builds it.
@@ -150,13 +153,25 @@ async def run(
         StorageError: if the run folder cannot be written.
     """
     watcher = choose_observer(observer, progress)
-    named = {"agent": agent} if isinstance(agent, str) else {}
-    values = {"benchmark": benchmark, **named, **options}
-    config = load_config(None, values, add_settings=add_recorded_settings)
-    own_agent = None if isinstance(agent, str) else agent
-    selection = select(config, notify=watcher.note, agent=own_agent)
-    async with open_run(selection, backend=backend, notify=watcher.note) as current:
+    planned = plan_run(
+        benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
+    )
+    async with open_run(
+        planned.selection,
+        resume=planned.folder,
+        changed=planned.changed,
+        is_trusted=planned.is_trusted,
+        backend=backend,
+        notify=watcher.note,
+    ) as current:
         return await finish_run(current, watcher)
+
+
+def find_resumed(resume: str | Path | RunResult | None) -> Path | None:
+    """Return the folder of the run that `run` resumes. Raises UsageError if there is none."""
+    if isinstance(resume, RunResult):
+        return resume.folder
+    return None if resume is None else find_run(resume, None)
 
 
 def choose_observer(observer: RunObserver | None, progress: bool | None) -> RunObserver:

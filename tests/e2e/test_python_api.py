@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from harness import RunResult, Sandbox, load_benchmark, run
+from harness import AttemptContext, RunResult, Sandbox, load_benchmark, run
 from harness.errors import DataError, UsageError
 from harness.types import AttemptRecord
 
@@ -76,6 +76,48 @@ async def test_run_refuses_an_unknown_key() -> None:
 async def test_run_refuses_an_unknown_benchmark() -> None:
     with pytest.raises(UsageError, match="unknown benchmark 'mbbp'"):
         await run("mbbp", data="bundled")
+
+
+async def test_a_cancelled_run_is_resumed_with_its_agent(tmp_path: Path) -> None:
+    made: list[str] = []
+    third = asyncio.Event()
+
+    async def answer(context: AttemptContext) -> str:
+        made.append(context.task.id)
+        if len(made) == 3:
+            third.set()
+            await asyncio.sleep(60)
+        return "x = 1"
+
+    running = asyncio.create_task(
+        run(
+            "mbpp",
+            agent=answer,
+            data="bundled",
+            sample_size=4,
+            max_concurrent=1,
+            output_dir=str(tmp_path),
+        )
+    )
+    await third.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    (name,) = os.listdir(tmp_path)
+    folder = tmp_path / name
+    finished = await run(resume=folder, agent=answer)
+    assert (finished.folder, finished.summary.total) == (folder, 4)
+    # The attempt that was under way is made again, and no other.
+    assert sorted(made) == sorted([*(attempt.task_id for attempt in finished.attempts), made[2]])
+    again = await run(resume=finished, agent=answer)
+    assert (again.summary, len(made)) == (finished.summary, 5)
+
+
+async def test_a_run_needs_a_benchmark_or_a_run_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a run needs a benchmark, or a run to resume"):
+        await run()
+    with pytest.raises(UsageError, match="nothing-here"):
+        await run(resume=tmp_path / "nothing-here")
 
 
 def test_cancelling_a_run_ends_it_cleanly(tmp_path: Path, client: APIClient) -> None:

@@ -35,9 +35,6 @@ from harness.benchmarks import Benchmark
 from harness.client import Remote, connect
 from harness.environments.python import spec as python
 from harness.evaluation import faults
-from harness.evaluation.resume import read_resumed_config
-from harness.evaluation.run import open_run
-from harness.evaluation.selection import select
 from harness.types import AttemptRecord
 
 _FIND_JUDGE = environments._find_judge.__wrapped__
@@ -297,11 +294,9 @@ async def test_a_service_that_comes_back_with_other_data_stops_the_run(tmp_path:
 
 
 async def test_a_run_that_a_service_has_graded_is_not_resumed_here(remote: Remote, tmp_path: Path) -> None:
-    folder = (await make_run(remote, tmp_path, task_ids=["9001"])).folder
-    selection = select(read_resumed_config(folder), notify=lambda _note: None, resumed=True)
+    result = await make_run(remote, tmp_path, task_ids=["9001"])
     with pytest.raises(UsageError, match="a service has graded this run"):
-        async with open_run(selection, resume=folder, notify=lambda _note: None):
-            pass
+        await harness.run(resume=result)
 
 
 async def test_a_run_of_this_machine_is_not_resumed_at_a_service(remote: Remote, tmp_path: Path) -> None:

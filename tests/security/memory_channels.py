@@ -309,6 +309,21 @@ for place in places:
         needs_landlock=True,
     ),
     Channel(
+        "counters of the program before, in the memory of the process that starts programs",
+        "block = b'x' * (64 + NUMBER << 20)",
+        """
+import gc
+frame, values = sys._getframe(), gc.get_objects()
+while frame is not None:
+    values += frame.f_locals.values()
+    frame = frame.f_back
+for value in values:
+    if type(value) is resource.struct_rusage:
+        found = value.ru_maxrss
+""",
+        works_within=False,
+    ),
+    Channel(
         "clocks of other processes",
         "",
         """

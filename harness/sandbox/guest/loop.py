@@ -52,6 +52,7 @@ class Loop:
         self._round = 0
         self._timers: list[Timer] = []
         self._children: dict[int, tuple[Callable[[int, float], None], int | None]] = {}
+        self._before_orphans: list[Callable[[], None]] = []
         # The current request, which owns all callbacks that are made while it is served.
         self._owner: int | None = None
         self.on_failure: Callable[[int, Exception], None] | None = None
@@ -100,6 +101,10 @@ class Loop:
     def on_exit(self, pid: int, call: Callable[[int, float], None]) -> None:
         """Call `call(wait status, CPU seconds)` once the child has ended and is reaped."""
         self._children[pid] = call, self._owner
+
+    def before_orphans(self, read_reports: Callable[[], None]) -> None:
+        """Call `read_reports` before a child counts as an orphan. It may call `on_exit` for that child."""
+        self._before_orphans.append(read_reports)
 
     def serve(self, owner: int | None, call: Callable[[], None]) -> bool:
         """Make a call for this owner; return whether it succeeded. Raises its error if there is no owner."""
@@ -158,6 +163,9 @@ class Loop:
             if pid == 0:
                 return
             seconds = usage.ru_utime + usage.ru_stime
+            if pid not in self._children:
+                for read_reports in self._before_orphans:
+                    read_reports()
             call, owner = self._children.pop(pid, (None, None))
             if call is None:
                 self.orphan_seconds += seconds

@@ -23,10 +23,9 @@ def install(kernel: Kernel) -> None:
     """Fork the spawners before this process knows anything secret, and add the procedures to the kernel."""
     confinement.prepare_rules()
     last = marks.last_process_id()
-    spawners = Spawners(candidates=spawner.start(roles.CANDIDATE), tests=spawner.start(roles.TESTS))
+    candidates = spawner.start(roles.CANDIDATE, kernel.loop)
+    spawners = Spawners(candidates=candidates, tests=spawner.start(roles.TESTS, kernel.loop))
     counts_process_ids = marks.counts_process_ids(last, forks=2)
-    for spawned in spawners:
-        kernel.loop.watch(spawned.link.fileno(), spawned.read)
     programs = Programs(kernel, spawners, counts_process_ids=counts_process_ids)
     kernel.on_hello(programs.greet)
     kernel.add_procedure("run_tests", programs.run_tests)

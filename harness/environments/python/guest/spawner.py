@@ -5,6 +5,10 @@ before the first frame is read. They only ever receive a user, a folder, limits 
 reads everything else from descriptors that pass through its spawner. This is cheap too. After a fork, the
 parent copies every page to which it writes, and PID 1 writes to many pages. For the same reason, a spawner
 does little for each child.
+
+A spawner learns nothing about its children either, because every later child can read all of its memory. If
+it waited for a child, the exit status and the counters of that child would reach the next one. A short-lived
+fork of the spawner therefore starts each child. The end of that fork makes PID 1 the parent.
 """
 
 from __future__ import annotations
@@ -12,13 +16,13 @@ from __future__ import annotations
 import gc
 import marshal
 import os
-import select
+from _socket import MSG_DONTWAIT
 from marshal import dumps, loads
-from os import WNOHANG, close, fork, read, wait4
+from os import close, fork, waitpid
 
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
-from harness.sandbox.guest.signals import SIGCHLD, SIGKILL, set_handler, set_wakeup_fd
+from harness.sandbox.guest.signals import SIG_DFL, SIGCHLD, SIGKILL, set_handler, set_wakeup_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,17 +30,23 @@ if TYPE_CHECKING:
     from typing import Any
 
     from harness.sandbox.guest.links import Link
+    from harness.sandbox.guest.loop import Loop
 
+# Processes that each start takes: the child, and the fork that starts it.
+PROCESSES_OF_A_START = 2
 MAX_ORDER_BYTES = 64 * 1024
 
 
 class Spawner:
     """PID 1's end of a spawner. `spawn` starts a child, and its callback runs when the child has ended."""
 
-    def __init__(self, link: Link, attach: Callable[[], int]) -> None:
-        self.link = link
+    def __init__(self, link: Link, attach: Callable[[], int], loop: Loop) -> None:
+        self._link = link
         self._attach = attach
-        # The number of children that were requested.
+        self._loop = loop
+        loop.watch(link.fileno(), self._read)
+        loop.before_orphans(self._read)
+        # The number of processes that the requested children have taken.
         self.spawned = 0
         self._waiting: dict[int, Callable[[int, float], None]] = {}
 
@@ -53,25 +63,33 @@ class Spawner:
         previous child take extra time. Raises OSError if the spawner is dead.
         """
         self._waiting[child.uid] = ended
-        self.spawned += 1
+        self.spawned += PROCESSES_OF_A_START
         order = marshal.dumps((child.uid, child.folder, child.cpu_seconds, marshal.dumps(settings)))
         attached = self._attach()
         try:
             passed = descriptors if attached < 0 else [*descriptors, attached]
-            links.send_with_descriptors(self.link, order, passed)
+            links.send_with_descriptors(self._link, order, passed)
         finally:
             if attached >= 0:
                 os.close(attached)
 
-    def read(self) -> None:
-        """Handle one report. Raises EOFError if the spawner is dead."""
-        data = self.link.recv(MAX_ORDER_BYTES)
-        if not data:
-            raise EOFError("the spawner is dead")
-        uid, status, cpu_seconds = marshal.loads(data)
-        ended = self._waiting.pop(uid, None)
-        if ended is not None:
-            ended(status, cpu_seconds)
+    def _read(self) -> None:
+        """Handle every report that has arrived. Raises EOFError if the spawner is dead."""
+        while True:
+            try:
+                data = self._link.recv(MAX_ORDER_BYTES, MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            if not data:
+                raise EOFError("the spawner is dead")
+            uid, pid = marshal.loads(data)
+            ended = self._waiting.pop(uid, None)
+            if ended is None:
+                continue
+            if pid:
+                self._loop.on_exit(pid, ended)
+            else:
+                ended(SIGKILL, 0.0)
 
 
 class Child:
@@ -110,8 +128,8 @@ class Role:
         self.attach = attach
 
 
-def start(role: Role) -> Spawner:
-    """Fork a spawner of this role and return PID 1's end of it."""
+def start(role: Role, loop: Loop) -> Spawner:
+    """Fork a spawner of this role and return PID 1's end of it, which reads its reports in this loop."""
     ours, theirs = links.message_pair()
     pid = os.fork()
     if pid == 0:
@@ -123,7 +141,7 @@ def start(role: Role) -> Spawner:
             os._exit(0)
     theirs.close()
     processes.our_pids.add(pid)
-    return Spawner(ours, role.attach)
+    return Spawner(ours, role.attach, loop)
 
 
 def _serve(link: Link, role: Role) -> None:
@@ -131,53 +149,56 @@ def _serve(link: Link, role: Role) -> None:
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     processes.close_others([link.fileno()])
+    set_wakeup_fd(-1)
+    set_handler(SIGCHLD, SIG_DFL)
     role.prepare()
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_read, False)
-    os.set_blocking(wake_write, False)
-    set_handler(SIGCHLD, lambda _signal, _frame: None)
-    set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     configured = b""
-    users: dict[int, int] = {}
-    poll = select.poll()
-    poll.register(link, select.POLLIN)
-    poll.register(wake_read, select.POLLIN)
     forks = 0
     gc.freeze()
     while True:
-        for descriptor, _event in poll.poll():
-            if descriptor == wake_read:
-                read(wake_read, 512)
-                while users:
-                    pid, status, usage = wait4(-1, WNOHANG)
-                    if pid == 0:
-                        break
-                    link.send(dumps((users.pop(pid), status, usage.ru_utime + usage.ru_stime)))
-                continue
-            data, descriptors = receive_with_descriptors(link, MAX_ORDER_BYTES)
-            if not data:
-                return
-            uid, folder, cpu_seconds, settings = loads(data)
-            child = Child(uid, folder, cpu_seconds)
-            if settings != configured:
-                role.configure(loads(settings))
-                configured = settings
-            forks += 1
-            if forks == 2:
-                # Not before the first fork, because many containers have only one.
-                role.warm_up()
-                gc.freeze()
-            role.before(child)
-            try:
-                pid = fork()
-            except OSError:
-                link.send(dumps((uid, SIGKILL, 0.0)))
-            else:
-                if pid == 0:
-                    try:
-                        role.live(child, descriptors)
-                    finally:
-                        os._exit(1)
-                users[pid] = uid
-            for descriptor in descriptors:
-                close(descriptor)
+        data, descriptors = receive_with_descriptors(link, MAX_ORDER_BYTES)
+        if not data:
+            return
+        uid, folder, cpu_seconds, settings = loads(data)
+        child = Child(uid, folder, cpu_seconds)
+        if settings != configured:
+            role.configure(loads(settings))
+            configured = settings
+        forks += 1
+        if forks == 2:
+            # Not before the first fork, because many containers have only one.
+            role.warm_up()
+            gc.freeze()
+        role.before(child)
+        try:
+            starter = fork()
+        except OSError:
+            link.send(dumps((uid, 0)))
+        else:
+            if starter == 0:
+                _start(link, role, child, descriptors)
+            if waitpid(starter, 0)[1] != 0:
+                # Something has killed it, perhaps before its report. PID 1 ignores a second report.
+                link.send(dumps((uid, 0)))
+        for descriptor in descriptors:
+            close(descriptor)
+
+
+def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -> None:
+    """Start a child, report its process id, or 0 if there is no room for it, and exit.
+
+    The report is sent before PID 1 becomes the parent. A child that PID 1 reaps is therefore always reported.
+    """
+    status = 1
+    try:
+        try:
+            pid = fork()
+        except OSError:
+            pid = 0
+        else:
+            if pid == 0:
+                role.live(child, descriptors)
+        link.send(dumps((child.uid, pid)))
+        status = 0
+    finally:
+        os._exit(status)

@@ -252,3 +252,22 @@ def test_a_job_that_fails_is_stopped_and_answers_once(answers: Answers) -> None:
     assert (answer["error"], stopped) == ("MemoryError: ", ["killed"])
     with pytest.raises(BlockingIOError):
         os.read(answers._reading, 1)
+
+
+def test_a_child_that_is_reported_only_when_it_has_ended_is_no_orphan(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
+    ends = iter([(7, 9, usage), (8, 0, usage), (0, 0, usage)])
+    monkeypatch.setattr(loop_module.os, "wait4", lambda *_: next(ends))
+    seen: list[tuple[int, float]] = []
+    reports = [7]
+
+    def read_reports() -> None:
+        if reports:
+            loop.on_exit(reports.pop(), lambda *end: seen.append(end))
+
+    loop.before_orphans(read_reports)
+    loop.reap()
+    assert seen == [(9, 1.5)]
+    assert loop.orphan_seconds == 1.5

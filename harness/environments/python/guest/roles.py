@@ -13,7 +13,7 @@ from harness.sandbox.guest import confinement, json_text, processes
 from harness.sandbox.guest.processes import become_limited
 
 from . import candidate, rehearsal, trusted_tests
-from .spawner import Role
+from .spawner import Role, wait_for_adoption
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def _become_confined(child: Child, keep: tuple[int, ...], rules: int) -> None:
     """
     become_limited(child.uid, child.folder, child.cpu_seconds, keep if rules < 0 else (*keep, rules))
     confinement.confine(rules)
+    wait_for_adoption()
 
 
 def _open_null(standard: tuple[int, ...]) -> None:
@@ -156,6 +157,7 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
         channel, request, result, word = descriptors
         _open_null((0, 1, 2))
         become_limited(child.uid, child.folder, child.cpu_seconds, descriptors)
+        wait_for_adoption()
 
         def until_dead(peer: Candidate) -> None:
             close(channel)

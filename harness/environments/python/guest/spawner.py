@@ -18,7 +18,7 @@ import marshal
 import os
 from _socket import MSG_DONTWAIT
 from marshal import dumps, loads
-from os import close, fork, waitpid
+from os import close, fork, getppid, sched_yield, waitpid
 
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
@@ -106,7 +106,8 @@ class Role:
 
     The spawner calls `prepare()` once, `configure(settings)` when the settings have changed, `warm_up()`
     before its second fork, and `before(child)` before each fork. Pages that these write are not copied in the
-    children. Each child calls `live(child, descriptors)`, which must not return. PID 1 calls `attach()` for
+    children. Each child calls `live(child, descriptors)`, which must not return. It calls
+    `wait_for_adoption` before it runs anything that is not ours. PID 1 calls `attach()` for
     each child, and adds the descriptor that it returns to those of the child, unless it is -1. Such work is
     done in PID 1, because a spawner that has forked copies every page to which it writes.
     """
@@ -202,3 +203,9 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
         status = 0
     finally:
         os._exit(status)
+
+
+def wait_for_adoption() -> None:
+    """Wait until PID 1 is the parent of this child, which then finds the same processes in each run."""
+    while getppid() != 1:
+        sched_yield()

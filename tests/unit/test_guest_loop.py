@@ -259,7 +259,7 @@ def test_a_child_that_is_reported_only_when_it_has_ended_is_no_orphan(
 ) -> None:
     usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
     ends = iter([(7, 9, usage), (8, 0, usage), (0, 0, usage)])
-    monkeypatch.setattr(loop_module.os, "wait4", lambda *_: next(ends))
+    monkeypatch.setattr(os, "wait4", lambda *_: next(ends))
     seen: list[tuple[int, float]] = []
     reports = [7]
 

@@ -106,10 +106,10 @@ class Role:
 
     The spawner calls `prepare()` once, `configure(settings)` when the settings have changed, `warm_up()`
     before its second fork, and `before(child)` before each fork. Pages that these write are not copied in the
-    children. Each child calls `live(child, descriptors)`, which must not return. It calls
-    `wait_for_adoption` before it runs anything that is not ours. PID 1 calls `attach()` for
-    each child, and adds the descriptor that it returns to those of the child, unless it is -1. Such work is
-    done in PID 1, because a spawner that has forked copies every page to which it writes.
+    children. Each child calls `live(child, descriptors)`, which must not return, and which calls
+    `wait_for_adoption` before it runs an untrusted program. PID 1 calls `attach()` for each child, and adds
+    the descriptor that it returns to those of the child, unless it is -1. Such work is done in PID 1, because
+    a spawner that has forked copies every page to which it writes.
     """
 
     def __init__(

@@ -33,6 +33,9 @@ LOOK_SHARE = 0.1
 LOOK_SECONDS = 20.0
 # The watch asks the guest this often, because others who free room on the disk hide how much a sandbox takes.
 COUNT_SECONDS = 5.0
+# The harness ends all processes of a sandbox between two commands, and with them a count that is under way.
+# Only a sandbox that ends each of these counts itself is a suspect.
+COUNT_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,10 @@ class HeldFiles:
     bytes: int
     unknown: bool
     free_bytes: int | None
+
+
+# What is known of a guest that could not count.
+UNCOUNTED = HeldFiles(0, True, None)
 
 
 class DiskWatch:
@@ -218,19 +225,24 @@ async def watch_disk(
 
 async def count_held_files(connection: Connection) -> HeldFiles | None:
     """Return the guest's count, None for a sandbox that is gone. Its next request reports why."""
-    try:
-        return decode_held_files(*await connection.request({"verb": "held"}))
-    except ConnectionLost:
-        return None
+    counted = UNCOUNTED
+    for _ in range(COUNT_TRIES):
+        try:
+            counted = decode_held_files(*await connection.request({"verb": "held"}))
+        except ConnectionLost:
+            return None
+        if counted != UNCOUNTED:
+            break
+    return counted
 
 
 def decode_held_files(header: Mapping[str, Any], body: bytes) -> HeldFiles:
-    """Return the count in a guest's answer. `unknown` is set for a guest that could not count."""
+    """Return the count in a guest's answer, UNCOUNTED for a guest that could not count."""
     try:
         facts: Any = json.loads(body) if header.keys() <= {"id"} else None
         counted, unknown, free = facts["bytes"], facts["unknown"], facts["free_bytes"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return HeldFiles(0, True, None)
+        return UNCOUNTED
     if type(counted) is not int or type(unknown) is not bool or type(free) is not int:
-        return HeldFiles(0, True, None)
+        return UNCOUNTED
     return HeldFiles(max(counted, 0), unknown, free)

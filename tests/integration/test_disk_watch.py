@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -276,6 +277,16 @@ async def test_a_command_of_a_shell_that_writes_nothing_needs_no_measurement(
 
 def refuse_to_measure(backend: DockerBackend, container_id: str) -> NoReturn:
     raise AssertionError("the engine was asked")
+
+
+@pytest.mark.usefixtures("no_polls")
+async def test_a_count_that_the_end_of_all_processes_kills_is_repeated(backend: DockerBackend) -> None:
+    async with opened_machine(backend) as sandbox:
+        connection = sandbox._connection
+        for _ in range(20):
+            counted, _ended = await asyncio.gather(disk_watch.count_held_files(connection), sandbox.end_all())
+            assert counted is not None
+            assert not counted.unknown
 
 
 @pytest.mark.usefixtures("no_polls")

@@ -249,10 +249,17 @@ async def test_an_offer_of_another_protocol_is_ignored(chunked: bool) -> None:
     assert b"42" in reply
 
 
-async def test_a_slash_too_many_is_an_unknown_path() -> None:
+@pytest.mark.parametrize("path", ["/docs/more/", "/docs/run_code"])
+async def test_a_slash_too_many_is_an_unknown_path_and_no_redirect(path: str) -> None:
     async with serve() as served:
-        response = await served.http.get("/docs/")
+        response = await served.http.get(path)
         assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_path")
+
+
+async def test_a_slash_at_the_end_of_a_path_leads_to_the_same_page() -> None:
+    async with serve() as served:
+        with_slash, without = await served.http.get("/docs/"), await served.http.get("/docs")
+        assert (with_slash.status_code, with_slash.text) == (200, without.text)
 
 
 def encode_program(code: str, version: str = "1.1") -> bytes:

@@ -114,6 +114,9 @@ DENIAL = "keeps others from working or cleaning up, which is a fail, not a pass,
 MEASURED = "returns wrong answers after too much work; test_processor_time_relays.py measures that work"
 WATCHES = "watches tests in another process; where only their end tells, it does not guess: that is luck"
 WEATHER = "needs pages that nobody else reads or drops meanwhile: it forges on a quiet machine only"
+COUNTED = "needs a grader that keeps what its last child used; test_inherited_memory.py searches ours"
+    "needs a grader that keeps what its last child used; test_inherited_memory.py searches ours for that"
+)
 BLUNT = {
     "pretend-to-be-the-protocol": PROTOCOL,
     "replay-answers": PROTOCOL,
@@ -142,6 +145,7 @@ BLUNT = {
     "read-the-machine": MACHINE,
     "conftest": MACHINE,
     "remember-in-the-page-cache": WEATHER,
+    "remember-in-what-the-spawner-remembers": COUNTED,
     "prlimit-everybody": DENIAL,
     "traps-for-the-cleaner": DENIAL,
     "spin-for-ever": LIMITED,

@@ -44,7 +44,9 @@ def other_pids():
 
 def descriptors():
     """Every open descriptor of this process, the standard ones included."""
-    return sorted(int(name) for name in attempt(os.listdir, "/proc/self/fd") or range(64))
+    listed = sorted(int(name) for name in attempt(os.listdir, "/proc/self/fd") or range(64))
+    # The list names its own descriptor too, which is closed by now.
+    return [number for number in listed if attempt(os.fstat, number)]
 
 
 def writable_folders():

@@ -76,7 +76,7 @@ def _become_confined(child: Child, keep: tuple[int, ...], rules: int) -> None:
     """
     become_limited(child.uid, child.folder, child.cpu_seconds, keep if rules < 0 else (*keep, rules))
     confinement.confine(rules)
-    wait_for_adoption()
+    wait_for_adoption(child)
 
 
 def _open_null(standard: tuple[int, ...]) -> None:
@@ -157,7 +157,7 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
         channel, request, result, word = descriptors
         _open_null((0, 1, 2))
         become_limited(child.uid, child.folder, child.cpu_seconds, descriptors)
-        wait_for_adoption()
+        wait_for_adoption(child)
 
         def until_dead(peer: Candidate) -> None:
             close(channel)

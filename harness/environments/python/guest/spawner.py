@@ -18,7 +18,7 @@ import marshal
 import os
 from _socket import MSG_DONTWAIT
 from marshal import dumps, loads
-from os import close, fork, getppid, sched_yield, waitpid
+from os import close, fork, getpid, kill, sched_yield, waitpid
 
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
@@ -93,12 +93,13 @@ class Spawner:
 
 
 class Child:
-    """The user of a child, its folder, and its limit of CPU time."""
+    """The user of a child, its folder, its limit of CPU time, and the process that starts it."""
 
     def __init__(self, uid: int, folder: str, cpu_seconds: int) -> None:
         self.uid = uid
         self.folder = folder
         self.cpu_seconds = cpu_seconds
+        self.starter = 0
 
 
 class Role:
@@ -192,6 +193,7 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
     """
     status = 1
     try:
+        child.starter = getpid()
         try:
             pid = fork()
         except OSError:
@@ -205,7 +207,16 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
         os._exit(status)
 
 
-def wait_for_adoption() -> None:
-    """Wait until PID 1 is the parent of this child, which then finds the same processes in each run."""
-    while getppid() != 1:
+def wait_for_adoption(child: Child) -> None:
+    """Wait until the starter of this child is reaped.
+
+    PID 1 is then the parent of this child, which finds the same processes in each run.
+    """
+    while True:
+        try:
+            kill(child.starter, 0)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            pass
         sched_yield()

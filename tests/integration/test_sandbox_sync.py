@@ -33,6 +33,17 @@ with Sandbox.open_sync(run_id=sys.argv[1]) as sandbox:
     sandbox.exec(["sleep", "600"], timeout=600)
 """
 
+START_ALONE = """
+import sys, docker
+from harness.sandbox import reaper
+from harness.sandbox.backends.base import SandboxSpec
+from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.limits import Limits
+
+labels = reaper.make_labels(sys.argv[1], role="sandbox", deadline_seconds=600.0)
+DockerBackend(docker.APIClient()).start(SandboxSpec("python", Limits(), name=sys.argv[1], labels=labels))
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def image(backend: DockerBackend) -> None:
@@ -125,7 +136,18 @@ def test_interrupts_while_the_container_goes_leave_none(backend: DockerBackend, 
     while script.poll() is None and reaper.find_run_containers(backend, run_id):
         script.send_signal(signal.SIGINT)
     script.communicate()
-    # If an interrupt hits the end of the block itself, the guest ends with the process, a moment later.
+    # If an interrupt hits the end of the block itself, the watch of this process removes the container.
+    assert_none_remains(backend, run_id)
+
+
+def test_a_process_that_ends_before_it_has_removed_its_container_leaves_none(
+    backend: DockerBackend, run_id: str
+) -> None:
+    subprocess.run([sys.executable, "-c", START_ALONE, run_id], check=True)
+    assert_none_remains(backend, run_id)
+
+
+def assert_none_remains(backend: DockerBackend, run_id: str) -> None:
     deadline = time.monotonic() + GONE_SECONDS
     while left := reaper.find_run_containers(backend, run_id):
         assert time.monotonic() < deadline, left

@@ -115,8 +115,6 @@ MEASURED = "returns wrong answers after too much work; test_processor_time_relay
 WATCHES = "watches tests in another process; where only their end tells, it does not guess: that is luck"
 WEATHER = "needs pages that nobody else reads or drops meanwhile: it forges on a quiet machine only"
 COUNTED = "needs a grader that keeps what its last child used; test_inherited_memory.py searches ours"
-    "needs a grader that keeps what its last child used; test_inherited_memory.py searches ours for that"
-)
 BLUNT = {
     "pretend-to-be-the-protocol": PROTOCOL,
     "replay-answers": PROTOCOL,

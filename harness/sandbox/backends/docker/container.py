@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import ImageMissingError
 from harness.sandbox.backends.base import FoundContainer, SandboxSpec, StartedContainer
 from harness.sandbox.backends.docker.engine import engine_errors
-from harness.sandbox.backends.docker.owner_watch import watch_owner
+from harness.sandbox.backends.docker.owner_watch import expect_removal, note_removal, watch_owner
 from harness.sandbox.backends.docker.pieces import PieceSplitter
 from harness.sandbox.backends.docker.runtimes import WATCHED_BY_GUEST
 
@@ -33,6 +33,8 @@ def start_container(client: APIClient, spec: SandboxSpec, config: Mapping[str, A
     from docker.errors import ImageNotFound
 
     watch_owner()
+    if spec.name:
+        expect_removal(spec.name)
     with engine_errors("start a sandbox"):
         try:
             container_id: str = client.create_container(name=spec.name or None, **config)["Id"]
@@ -79,8 +81,10 @@ def remove(client: APIClient, name: str) -> bool:
         with engine_errors("remove a sandbox"):
             try:
                 client.remove_container(name, force=True, v=True)
+                note_removal(name)
                 return True
             except NotFound:
+                note_removal(name)
                 return False
             except APIError as error:
                 # 409: the engine is already removing the container. 500: a mount is busy for a moment.

@@ -1,4 +1,6 @@
-"""A process that removes our containers if our own process is killed. In any other case it ends with ours.
+"""A process that removes our containers if our own process ends before it has removed them itself.
+
+Our process may be killed, or an interrupt may hit its end. In any other case the watch ends with it.
 
 The engine's own AutoRemove would also remove them, but it does harm. It removes a container as soon as PID 1
 has ended, and with it the only record of whether the kernel killed PID 1 for memory. On a busy machine our
@@ -25,10 +27,22 @@ _END_SECONDS = 1.0
 
 _starting = threading.Lock()
 _watched_pid: int | None = None
+# The names of the containers that this process has to remove.
+_unremoved: set[str] = set()
+
+
+def expect_removal(name: str) -> None:
+    """Leave the removal of this container to the watch unless `note_removal` is called for it."""
+    _unremoved.add(name)
+
+
+def note_removal(name: str) -> None:
+    """Note that this container is gone."""
+    _unremoved.discard(name)
 
 
 def watch_owner(*, is_apart: bool = False) -> None:
-    """Start the process that runs `harness gc` if this one is killed, unless this process has one already.
+    """Start the process that runs `harness gc` if this one leaves containers, unless it is already there.
 
     With `is_apart` it is no child of this process. A supervisor such as Ray kills the children together with
     this process.
@@ -41,6 +55,7 @@ def watch_owner(*, is_apart: bool = False) -> None:
         if _watched_pid == os.getpid() or not sys.executable:
             return
         _watched_pid = os.getpid()
+        _unremoved.clear()  # those of the process of which this one is a fork
         with contextlib.suppress(OSError):
             atexit.register(_dismiss, _start(is_apart=is_apart), os.getpid())
 
@@ -58,6 +73,10 @@ def _start(*, is_apart: bool = False) -> subprocess.Popen[bytes]:
 
 def _dismiss(watch: subprocess.Popen[bytes], owner: int) -> None:
     if os.getpid() != owner:  # a fork of the owner, which ends earlier
+        return
+    if _unremoved and watch.stdin is not None:
+        # Only the end of this process closes the copy. The collector spares containers of living owners.
+        os.dup(watch.stdin.fileno())
         return
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         watch.communicate(b"ended\n", timeout=_END_SECONDS)

@@ -33,7 +33,7 @@ def start_container(client: APIClient, spec: SandboxSpec, config: Mapping[str, A
     from docker.errors import ImageNotFound
 
     watch_owner()
-    if spec.name:
+    if spec.name and not config["host_config"].get("AutoRemove"):
         expect_removal(spec.name)
     with engine_errors("start a sandbox"):
         try:

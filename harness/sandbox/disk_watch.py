@@ -33,9 +33,11 @@ LOOK_SHARE = 0.1
 LOOK_SECONDS = 20.0
 # The watch asks the guest this often, because others who free room on the disk hide how much a sandbox takes.
 COUNT_SECONDS = 5.0
-# The harness ends all processes of a sandbox between two commands, and with them a count that is under way.
-# Only a sandbox that ends each of these counts itself is a suspect.
-COUNT_TRIES = 3
+# An incomplete count is repeated. The harness may have killed it with all other processes between two
+# commands, or a process was about to start a program, when nobody may look into it. Only a sandbox in which
+# no count is complete is a suspect.
+COUNT_TRIES = 5
+COUNT_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +228,14 @@ async def watch_disk(
 async def count_held_files(connection: Connection) -> HeldFiles | None:
     """Return the guest's count, None for a sandbox that is gone. Its next request reports why."""
     counted = UNCOUNTED
-    for _ in range(COUNT_TRIES):
+    for number in range(COUNT_TRIES):
+        if number:
+            await asyncio.sleep(COUNT_PAUSE_SECONDS)
         try:
             counted = decode_held_files(*await connection.request({"verb": "held"}))
         except ConnectionLost:
             return None
-        if counted != UNCOUNTED:
+        if not counted.unknown:
             break
     return counted
 

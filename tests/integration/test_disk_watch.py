@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pytest
 from docker import APIClient
@@ -21,6 +22,7 @@ from harness.machine.images import build_images
 from harness.sandbox import disk_watch, reaper
 from harness.sandbox.backends.docker import disk
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.connection import Connection
 from harness.sandbox.failures import SandboxOutOfDisk
 from harness.sandbox.limits import MIB, Limits
 
@@ -243,6 +245,22 @@ def test_a_guest_that_refuses_leaves_the_deleted_files_unknown() -> None:
     body = b'{"bytes": 1, "unknown": false, "free_bytes": 1}'
     assert disk_watch.decode_held_files({"id": 1, "refused": "x"}, body).unknown
     assert disk_watch.decode_held_files({"id": 1}, body) == disk_watch.HeldFiles(1, False, 1)
+
+
+@pytest.mark.parametrize("tries", [1, disk_watch.COUNT_TRIES, 1000])
+async def test_a_count_is_repeated_while_a_process_is_about_to_start_a_program(tries: int) -> None:
+    """Nobody may look into such a process. The guest counts everything at the last of these tries."""
+    requests: list[dict[str, str]] = []
+
+    async def answer(request: dict[str, str]) -> tuple[dict[str, int], bytes]:
+        requests.append(request)
+        facts = {"bytes": 1, "unknown": len(requests) < tries, "free_bytes": 1}
+        return {"id": 1}, json.dumps(facts).encode()
+
+    connection = cast("Connection", SimpleNamespace(request=answer))
+    counted = await disk_watch.count_held_files(connection)
+    assert counted == disk_watch.HeldFiles(1, tries > disk_watch.COUNT_TRIES, 1)
+    assert requests == [{"verb": "held"}] * min(tries, disk_watch.COUNT_TRIES)
 
 
 @contextlib.asynccontextmanager

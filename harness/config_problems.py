@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from harness.config_file import ConfigFile
 from harness.errors import UsageError, describe_requirement, quote_value, unknown_name
 from harness.foreign_keys import explain_foreign_key
-from harness.option_names import name_option
+from harness.option_names import find_key, name_option
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ def _explain(
         if foreign is not None:
             return UsageError(f"{where}{foreign.message}", hint=foreign.hint)
         # The nearest key is that to the last part, because the parts before it are right.
-        hint = unknown_name("key", keys[-1], known.list_keys(keys[:-1])).hint
+        likely = find_key(key) if len(location) == 1 else None
+        hint = unknown_name("key", keys[-1], known.list_keys(keys[:-1]), likely=likely).hint
         return UsageError(f"{where}unknown key '{'.'.join(map(str, location))}'", hint=hint)
     if problem["type"] == "missing" and key == "benchmark":
         place = f"{file.path}: 'benchmark'" if file is not None else "the benchmark"

@@ -239,10 +239,10 @@ def _describe_problem(problem: Mapping[str, Any]) -> str:
     return f"'{place}' {describe_requirement(problem)}" if place else describe_requirement(problem)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that is not known. It suggests the nearest one and lists all."""
+def unknown_name(kind: str, name: str, known: Iterable[str], *, likely: str | None = None) -> UsageError:
+    """Return the error for an unknown name. It suggests `likely`, or the nearest one, and lists all."""
     names = sorted(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    near = [likely] if likely else difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     suggestion = f"did you mean '{near[0]}'? " if near else ""
     return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}known: {', '.join(names)}")
 

@@ -16,6 +16,16 @@ _OPTIONS = {
     "generation.max_tokens": "--max-tokens",
     "generation.reasoning_effort": "--reasoning-effort",
 }
+# The keys that people look for under the name of the option.
+_KEYS = {
+    "b": "benchmark",
+    "n": "sample_size",
+    **{
+        option.removeprefix("--").replace("-", "_"): key
+        for key, option in _OPTIONS.items()
+        if " " not in option
+    },
+}
 # The keys that have no command-line option.
 _ONLY_KEYS = frozenset(
     (
@@ -39,3 +49,8 @@ def name_option(key: str) -> str:
     if is_only_key or key.partition(".")[0] in _ONLY_KEYS or key in ("generation.top_p", "generation.stop"):
         return f"'{key}'"
     return _OPTIONS.get(key, "--" + key.replace("_", "-"))
+
+
+def find_key(option: str) -> str | None:
+    """Return the key that an option with another name sets, such as `sample_size` for `n`, or None."""
+    return _KEYS.get(option.replace("-", "_"))

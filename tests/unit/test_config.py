@@ -234,6 +234,8 @@ def test_a_variable_that_is_not_a_number_is_refused_with_its_key(
     ("text", "said", "hint"),
     [
         ("bench: mbpp", "unknown key 'bench'", "did you mean 'benchmark'?"),
+        ("benchmark: mbpp\nn: 5", "unknown key 'n'", "did you mean 'sample_size'?"),
+        ("benchmark: mbpp\nagent_cmd: x", "unknown key 'agent_cmd'", "did you mean 'command.cmd'?"),
         ("benchmark: mbpp\nlimits: {memory: 5}", "unknown key 'limits.memory'", "did you mean 'memory_mb'?"),
         (
             "benchmark: mbpp\nmcp_servers: [{name: a, comand: x}]",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import select
+import signal
 import socket
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.environments.python.guest import spawner
 from harness.sandbox.guest import kernel as kernel_module
+from harness.sandbox.guest import links
 from harness.sandbox.guest import loop as loop_module
 from harness.sandbox.guest.frames import FrameDecoder
 from harness.sandbox.guest.kernel import Kernel, Request
@@ -271,3 +275,93 @@ def test_a_child_that_is_reported_only_when_it_has_ended_is_no_orphan(
     loop.reap()
     assert seen == [(9, 1.5)]
     assert loop.orphan_seconds == 1.5
+
+
+def test_a_child_that_is_collected_is_reported_later(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
+    ends = iter([(7, 9, usage), (0, 0, usage), (0, 0, usage)])
+    monkeypatch.setattr(os, "wait4", lambda *_: next(ends))
+    seen: list[tuple[int, float]] = []
+    loop.on_exit(7, lambda *end: seen.append(end))
+    loop.collect_ended()
+    assert seen == []
+    # The kernel may now give its id to another child.
+    loop.on_exit(7, fail_with(AssertionError("the end of another child")))
+    loop.reap()
+    assert seen == [(9, 1.5)]
+
+
+def test_orphans_that_end_without_a_pause_keep_no_timer_waiting(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "MOST_ENDS", 10)
+    usage = SimpleNamespace(ru_utime=0.0, ru_stime=0.0)
+    monkeypatch.setattr(os, "wait4", lambda *_: (8, 0, usage))
+    loop.after(0.001, leave)
+    run(loop)
+
+
+def test_a_program_starts_after_the_end_of_all_that_the_one_before_left(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = links.message_pair()
+    theirs.setblocking(False)
+    waited: list[None] = []
+
+    def wait(*_: object) -> tuple[int, int, Any]:
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1 << 16)
+        waited.append(None)
+        return 0, 0, None
+
+    monkeypatch.setattr(os, "wait4", wait)
+    null = os.open(os.devnull, os.O_RDONLY)
+    of_candidates = spawner.Spawner(ours, lambda: -1, loop)
+    of_candidates.spawn(spawner.Child(5000, "/", 1), {}, [null] * 3, lambda *_: None)
+    assert waited
+    _, passed = links.receive_with_descriptors(theirs, 1 << 16)
+    for descriptor in (null, *passed):
+        os.close(descriptor)
+    ours.close()
+    theirs.close()
+
+
+def test_a_program_that_cannot_start_ends_in_a_later_round(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A report may be read in the middle of another start.
+    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
+    ours, theirs = links.message_pair()
+    of_candidates = spawner.Spawner(ours, lambda: -1, loop)
+    ended: list[tuple[int, float]] = []
+
+    def end(status: int, seconds: float) -> None:
+        ended.append((status, seconds))
+        leave()
+
+    null = os.open(os.devnull, os.O_RDONLY)
+    of_candidates.spawn(spawner.Child(5000, "/", 1), {}, [null] * 3, end)
+    theirs.send(marshal.dumps((5000, 0)))
+    of_candidates._read()
+    assert ended == []
+    run(loop)
+    assert ended == [(signal.SIGKILL, 0.0)]
+    os.close(null)
+    ours.close()
+    theirs.close()
+
+
+def test_a_child_sleeps_until_its_starter_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A busy wait would count as processor time of the program.
+    answers = iter([None, PermissionError, ProcessLookupError])
+    slept: list[float] = []
+
+    def kill(_pid: int, _number: int) -> None:
+        answer = next(answers)
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(spawner, "kill", kill)
+    monkeypatch.setattr(spawner, "sleep", slept.append)
+    spawner.wait_for_adoption(spawner.Child(5000, "/", 1))
+    assert len(slept) == 2

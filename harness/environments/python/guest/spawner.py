@@ -18,7 +18,8 @@ import marshal
 import os
 from _socket import MSG_DONTWAIT
 from marshal import dumps, loads
-from os import close, fork, getpid, kill, sched_yield, waitpid
+from os import close, fork, getpid, kill, waitpid
+from time import sleep
 
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 # Processes that each start takes: the child, and the fork that starts it.
 PROCESSES_OF_A_START = 2
 MAX_ORDER_BYTES = 64 * 1024
+# A child that waits sleeps this long, because a busy wait would count as processor time of its program.
+ADOPTION_SECONDS = 0.0001
 
 
 class Spawner:
@@ -62,6 +65,7 @@ class Spawner:
         `settings` and `descriptors` are those that its role needs. Settings that differ from those of the
         previous child take extra time. Raises OSError if the spawner is dead.
         """
+        self._loop.collect_ended()
         self._waiting[child.uid] = ended
         self.spawned += PROCESSES_OF_A_START
         order = marshal.dumps((child.uid, child.folder, child.cpu_seconds, marshal.dumps(settings)))
@@ -89,7 +93,7 @@ class Spawner:
             if pid:
                 self._loop.on_exit(pid, ended)
             else:
-                ended(SIGKILL, 0.0)
+                self._loop.after(0.0, lambda call=ended: call(SIGKILL, 0.0))  # type: ignore[misc]
 
 
 class Child:
@@ -219,4 +223,4 @@ def wait_for_adoption(child: Child) -> None:
             return
         except PermissionError:
             pass
-        sched_yield()
+        sleep(ADOPTION_SECONDS)

@@ -351,17 +351,19 @@ def test_a_program_that_cannot_start_ends_in_a_later_round(
     theirs.close()
 
 
-def test_a_child_sleeps_until_its_starter_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A busy wait would count as processor time of the program.
-    answers = iter([None, PermissionError, ProcessLookupError])
-    slept: list[float] = []
+def test_a_child_waits_until_its_spawner_closes_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another call could block less often, which the memory of the program would show.
+    child = spawner.Child(5000, "/", 1)
+    child.adoption, adopted = os.pipe()
+    calls: list[int] = []
 
-    def kill(_pid: int, _number: int) -> None:
-        answer = next(answers)
-        if answer is not None:
-            raise answer
+    def read(descriptor: int, size: int) -> bytes:
+        calls.append(descriptor)
+        os.close(adopted)
+        return os.read(descriptor, size)
 
-    monkeypatch.setattr(spawner, "kill", kill)
-    monkeypatch.setattr(spawner, "sleep", slept.append)
-    spawner.wait_for_adoption(spawner.Child(5000, "/", 1))
-    assert len(slept) == 2
+    monkeypatch.setattr(spawner, "read", read)
+    spawner.wait_for_adoption(child)
+    assert calls == [child.adoption]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(child.adoption)

@@ -18,8 +18,7 @@ import marshal
 import os
 from _socket import MSG_DONTWAIT
 from marshal import dumps, loads
-from os import close, fork, getpid, kill, waitpid
-from time import sleep
+from os import close, fork, pipe, read, waitpid
 
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 # Processes that each start takes: the child, and the fork that starts it.
 PROCESSES_OF_A_START = 2
 MAX_ORDER_BYTES = 64 * 1024
-# A child that waits sleeps this long, because a busy wait would count as processor time of its program.
-ADOPTION_SECONDS = 0.0001
 
 
 class Spawner:
@@ -97,13 +94,13 @@ class Spawner:
 
 
 class Child:
-    """The user of a child, its folder, its limit of CPU time, and the process that starts it."""
+    """The user of a child, its folder, its limit of CPU time, and the pipe that ends when it is adopted."""
 
     def __init__(self, uid: int, folder: str, cpu_seconds: int) -> None:
         self.uid = uid
         self.folder = folder
         self.cpu_seconds = cpu_seconds
-        self.starter = 0
+        self.adoption = -1
 
 
 class Role:
@@ -166,7 +163,9 @@ def _serve(link: Link, role: Role) -> None:
         if not data:
             return
         uid, folder, cpu_seconds, settings = loads(data)
+        adoption, adopted = pipe()
         child = Child(uid, folder, cpu_seconds)
+        child.adoption = adoption
         if settings != configured:
             role.configure(loads(settings))
             configured = settings
@@ -188,6 +187,8 @@ def _serve(link: Link, role: Role) -> None:
                 link.send(dumps((uid, 0)))
         for descriptor in descriptors:
             close(descriptor)
+        close(adoption)
+        close(adopted)
 
 
 def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -> None:
@@ -197,7 +198,6 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
     """
     status = 1
     try:
-        child.starter = getpid()
         try:
             pid = fork()
         except OSError:
@@ -212,15 +212,10 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
 
 
 def wait_for_adoption(child: Child) -> None:
-    """Wait until the starter of this child is reaped.
+    """Wait until the starter of this child is reaped. The child must have closed the other end of its pipe.
 
-    PID 1 is then the parent of this child, which finds the same processes in each run.
+    PID 1 is then the parent of this child, which finds the same processes in each run. One blocking call
+    leaves the same memory however long it takes. A loop would not, because Python counts its rounds.
     """
-    while True:
-        try:
-            kill(child.starter, 0)
-        except ProcessLookupError:
-            return
-        except PermissionError:
-            pass
-        sleep(ADOPTION_SECONDS)
+    read(child.adoption, 1)
+    close(child.adoption)

@@ -53,7 +53,7 @@ def failures(loop: Loop) -> list[tuple[int, Exception]]:
     return failed
 
 
-def fail_with(error: Exception) -> Any:
+def fail_with(error: BaseException) -> Any:
     def fail(*_: object) -> None:
         raise error
 
@@ -351,7 +351,7 @@ def test_a_program_that_cannot_start_ends_in_a_later_round(
     theirs.close()
 
 
-def test_a_child_waits_until_its_spawner_closes_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_waits_in_one_call_until_its_spawner_reports_its_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
     # Another call could block less often, which the memory of the program would show.
     child = spawner.Child(5000, "/", 1)
     child.adoption, adopted = os.pipe()
@@ -359,7 +359,7 @@ def test_a_child_waits_until_its_spawner_closes_the_pipe(monkeypatch: pytest.Mon
 
     def read(descriptor: int, size: int) -> bytes:
         calls.append(descriptor)
-        os.close(adopted)
+        os.write(adopted, b"1")
         return os.read(descriptor, size)
 
     monkeypatch.setattr(spawner, "read", read)
@@ -367,3 +367,14 @@ def test_a_child_waits_until_its_spawner_closes_the_pipe(monkeypatch: pytest.Mon
     assert calls == [child.adoption]
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(child.adoption)
+    os.close(adopted)
+
+
+def test_a_child_whose_starter_was_killed_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = spawner.Child(5000, "/", 1)
+    child.adoption, adopted = os.pipe()
+    os.close(adopted)
+    monkeypatch.setattr(spawner, "_exit", fail_with(Done()))
+    with pytest.raises(Done):
+        spawner.wait_for_adoption(child)
+    os.close(child.adoption)

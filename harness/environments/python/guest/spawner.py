@@ -18,7 +18,7 @@ import marshal
 import os
 from _socket import MSG_DONTWAIT
 from marshal import dumps, loads
-from os import close, fork, pipe, read, waitpid
+from os import _exit, close, fork, pipe, read, waitpid, write
 
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
@@ -94,7 +94,7 @@ class Spawner:
 
 
 class Child:
-    """The user of a child, its folder, its limit of CPU time, and the pipe that ends when it is adopted."""
+    """The user of a child, its folder, its limit of CPU time, and the pipe that reports its adoption."""
 
     def __init__(self, uid: int, folder: str, cpu_seconds: int) -> None:
         self.uid = uid
@@ -182,7 +182,9 @@ def _serve(link: Link, role: Role) -> None:
         else:
             if starter == 0:
                 _start(link, role, child, descriptors)
-            if waitpid(starter, 0)[1] != 0:
+            if waitpid(starter, 0)[1] == 0:
+                write(adopted, b"1")
+            else:
                 # Something has killed it, perhaps before its report. PID 1 ignores a second report.
                 link.send(dumps((uid, 0)))
         for descriptor in descriptors:
@@ -216,6 +218,9 @@ def wait_for_adoption(child: Child) -> None:
 
     PID 1 is then the parent of this child, which finds the same processes in each run. One blocking call
     leaves the same memory however long it takes. A loop would not, because Python counts its rounds.
+
+    The child exits if its starter was killed. PID 1 may then not know the child, and has ended its job.
     """
-    read(child.adoption, 1)
+    if not read(child.adoption, 1):
+        _exit(1)
     close(child.adoption)

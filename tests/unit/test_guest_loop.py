@@ -351,7 +351,26 @@ def test_a_program_that_cannot_start_ends_in_a_later_round(
     theirs.close()
 
 
-def test_a_child_waits_in_one_call_until_its_spawner_reports_its_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_whose_end_cannot_be_handled_fails_the_request_that_started_it(
+    loop: Loop, failures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
+    ours, theirs = links.message_pair()
+    of_candidates = spawner.Spawner(ours, lambda: -1, loop)
+    null = os.open(os.devnull, os.O_RDONLY)
+    error = OSError("no user ids left")
+    child = spawner.Child(5000, "/", 1)
+    loop.serve(7, lambda: of_candidates.spawn(child, {}, [null] * 3, fail_with(error)))
+    theirs.send(marshal.dumps((5000, 0)))
+    loop.after(0.001, leave)
+    run(loop)
+    assert failures == [(7, error)]
+    os.close(null)
+    ours.close()
+    theirs.close()
+
+
+def test_a_child_waits_for_its_adoption_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     # Another call could block less often, which the memory of the program would show.
     child = spawner.Child(5000, "/", 1)
     child.adoption, adopted = os.pipe()

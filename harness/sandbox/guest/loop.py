@@ -127,6 +127,15 @@ class Loop:
             self._owner = before
         return True
 
+    def keep_owner(self, call: Callable[[int, float], None]) -> Callable[[int, float], None]:
+        """Return a function that makes this call for the current request, whoever is served then."""
+        owner = self._owner
+
+        def call_for_owner(status: int, seconds: float) -> None:
+            self._report_end(owner, call, status, seconds)
+
+        return call_for_owner
+
     def run(self) -> None:
         """Serve for ever. A callback ends the process with an exit."""
         has_reaped = False

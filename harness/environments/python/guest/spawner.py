@@ -63,7 +63,8 @@ class Spawner:
         previous child take extra time. Raises OSError if the spawner is dead.
         """
         self._loop.collect_ended()
-        self._waiting[child.uid] = ended
+        # Reports may be read while another request is served, or none.
+        self._waiting[child.uid] = self._loop.keep_owner(ended)
         self.spawned += PROCESSES_OF_A_START
         order = marshal.dumps((child.uid, child.folder, child.cpu_seconds, marshal.dumps(settings)))
         attached = self._attach()

@@ -277,22 +277,6 @@ def test_containers_of_a_killed_process_go_at_once(harness: Harness, client: API
     wait_until(lambda: not containers(), "no container", seconds=30)
 
 
-def test_a_process_that_ends_leaves_no_watch(tmp_path: Path) -> None:
-    # The watch is the only child, and its stdin shows whether it has ended.
-    program = (
-        "import atexit, os, subprocess\n"
-        "from harness.sandbox.backends.docker import owner_watch\n"
-        "kept = []\n"
-        "start = owner_watch._start\n"
-        "owner_watch._start = lambda **options: kept.append(start(**options)) or kept[0]\n"
-        "atexit.register(lambda: print(kept[0].returncode, len(kept)))\n"
-        "owner_watch.watch_owner()\n"
-        "owner_watch.watch_owner()\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert (ended.stdout, ended.stderr) == ("0 1\n", "")
-
-
 # --- Threads and processes of an agent
 
 

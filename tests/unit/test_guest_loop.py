@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import select
+import signal
 import socket
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.environments.python.guest import spawner
 from harness.sandbox.guest import kernel as kernel_module
+from harness.sandbox.guest import links
 from harness.sandbox.guest import loop as loop_module
 from harness.sandbox.guest.frames import FrameDecoder
 from harness.sandbox.guest.kernel import Kernel, Request
@@ -49,7 +53,7 @@ def failures(loop: Loop) -> list[tuple[int, Exception]]:
     return failed
 
 
-def fail_with(error: Exception) -> Any:
+def fail_with(error: BaseException) -> Any:
     def fail(*_: object) -> None:
         raise error
 
@@ -271,3 +275,125 @@ def test_a_child_that_is_reported_only_when_it_has_ended_is_no_orphan(
     loop.reap()
     assert seen == [(9, 1.5)]
     assert loop.orphan_seconds == 1.5
+
+
+def test_a_child_that_is_collected_is_reported_later(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
+    ends = iter([(7, 9, usage), (0, 0, usage), (0, 0, usage)])
+    monkeypatch.setattr(os, "wait4", lambda *_: next(ends))
+    seen: list[tuple[int, float]] = []
+    loop.on_exit(7, lambda *end: seen.append(end))
+    loop.collect_ended()
+    assert seen == []
+    # The kernel may now give its id to another child.
+    loop.on_exit(7, fail_with(AssertionError("the end of another child")))
+    loop.reap()
+    assert seen == [(9, 1.5)]
+
+
+def test_orphans_that_end_without_a_pause_keep_no_timer_waiting(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "MOST_ENDS", 10)
+    usage = SimpleNamespace(ru_utime=0.0, ru_stime=0.0)
+    monkeypatch.setattr(os, "wait4", lambda *_: (8, 0, usage))
+    loop.after(0.001, leave)
+    run(loop)
+
+
+def test_a_program_starts_after_the_end_of_all_that_the_one_before_left(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = links.message_pair()
+    theirs.setblocking(False)
+    waited: list[None] = []
+
+    def wait(*_: object) -> tuple[int, int, Any]:
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1 << 16)
+        waited.append(None)
+        return 0, 0, None
+
+    monkeypatch.setattr(os, "wait4", wait)
+    null = os.open(os.devnull, os.O_RDONLY)
+    of_candidates = spawner.Spawner(ours, lambda: -1, loop)
+    of_candidates.spawn(spawner.Child(5000, "/", 1), {}, [null] * 3, lambda *_: None)
+    assert waited
+    _, passed = links.receive_with_descriptors(theirs, 1 << 16)
+    for descriptor in (null, *passed):
+        os.close(descriptor)
+    ours.close()
+    theirs.close()
+
+
+def test_a_program_that_cannot_start_ends_in_a_later_round(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A report may be read in the middle of another start.
+    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
+    ours, theirs = links.message_pair()
+    of_candidates = spawner.Spawner(ours, lambda: -1, loop)
+    ended: list[tuple[int, float]] = []
+
+    def end(status: int, seconds: float) -> None:
+        ended.append((status, seconds))
+        leave()
+
+    null = os.open(os.devnull, os.O_RDONLY)
+    of_candidates.spawn(spawner.Child(5000, "/", 1), {}, [null] * 3, end)
+    theirs.send(marshal.dumps((5000, 0)))
+    of_candidates._read()
+    assert ended == []
+    run(loop)
+    assert ended == [(signal.SIGKILL, 0.0)]
+    os.close(null)
+    ours.close()
+    theirs.close()
+
+
+def test_a_program_whose_end_cannot_be_handled_fails_the_request_that_started_it(
+    loop: Loop, failures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
+    ours, theirs = links.message_pair()
+    of_candidates = spawner.Spawner(ours, lambda: -1, loop)
+    null = os.open(os.devnull, os.O_RDONLY)
+    error = OSError("no user ids left")
+    child = spawner.Child(5000, "/", 1)
+    loop.serve(7, lambda: of_candidates.spawn(child, {}, [null] * 3, fail_with(error)))
+    theirs.send(marshal.dumps((5000, 0)))
+    loop.after(0.001, leave)
+    run(loop)
+    assert failures == [(7, error)]
+    os.close(null)
+    ours.close()
+    theirs.close()
+
+
+def test_a_child_waits_for_its_adoption_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another call could block less often, which the memory of the program would show.
+    child = spawner.Child(5000, "/", 1)
+    child.adoption, adopted = os.pipe()
+    calls: list[int] = []
+
+    def read(descriptor: int, size: int) -> bytes:
+        calls.append(descriptor)
+        os.write(adopted, b"1")
+        return os.read(descriptor, size)
+
+    monkeypatch.setattr(spawner, "read", read)
+    spawner.wait_for_adoption(child)
+    assert calls == [child.adoption]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(child.adoption)
+    os.close(adopted)
+
+
+def test_a_child_whose_starter_was_killed_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = spawner.Child(5000, "/", 1)
+    child.adoption, adopted = os.pipe()
+    os.close(adopted)
+    monkeypatch.setattr(spawner, "_exit", fail_with(Done()))
+    with pytest.raises(Done):
+        spawner.wait_for_adoption(child)
+    os.close(child.adoption)

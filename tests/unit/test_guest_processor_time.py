@@ -24,7 +24,7 @@ BURNT_SECONDS = 0.05
 
 def loop() -> Loop:
     """Return a stand-in for an account's loop, because a real loop would take the signals of these tests."""
-    return cast(Loop, SimpleNamespace(orphan_seconds=0.0))
+    return cast(Loop, SimpleNamespace(orphan_seconds=0.0, collect_ended=lambda: 0))
 
 
 def burn() -> None:
@@ -129,6 +129,25 @@ def test_an_account_without_a_cgroup_adds_the_first_process_the_living_and_the_o
         used = account.seconds(2.0)
         account.close()
     assert 7 + BURNT_SECONDS <= used < 8
+
+
+def test_an_account_leaves_out_orphans_of_an_earlier_job_that_are_not_reaped_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(UNTRUSTED, "_counter", ProcessorCounter(()))
+    reaper = loop()
+    ended = [5.0]
+
+    def collect() -> int:
+        reaper.orphan_seconds += sum(ended)
+        ended.clear()
+        return 1
+
+    monkeypatch.setattr(reaper, "collect_ended", collect)
+    account = Account(reaper, list)
+    reaper.collect_ended()
+    assert account.seconds(2.0) == 2.0
+    account.close()
 
 
 def test_accounts_that_are_open_at_the_same_time_count_their_own_processes_only(

@@ -40,7 +40,7 @@ class EngineNode:
         try:
             engine_id = None
             if needs_engine:
-                opening = open_default_backend(is_supervised=True)
+                opening = open_default_backend()
                 self._backend = await self._stack.enter_async_context(opening)
                 engine_id = await asyncio.to_thread(_require_moves_images(self._backend).identify_engine)
             return NodeFacts(__version__, hash_code(), count_gate_places(), engine_id)

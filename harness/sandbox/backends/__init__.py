@@ -10,15 +10,14 @@ from harness.sandbox.backends.base import Backend
 
 
 @contextlib.asynccontextmanager
-async def open_default_backend(*, is_supervised: bool = False) -> AsyncIterator[Backend]:
+async def open_default_backend() -> AsyncIterator[Backend]:
     """Yield a backend that is connected to the Docker engine of the environment.
 
-    `is_supervised` is true if a supervisor may kill this process together with its children. Raises
-    EngineUnavailableError.
+    Raises EngineUnavailableError.
     """
     from harness.sandbox.backends.docker.backend import connect
 
-    backend = await asyncio.to_thread(connect, is_supervised=is_supervised)
+    backend = await asyncio.to_thread(connect)
     try:
         yield backend
     finally:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     Entry = tuple[Callable[[], None], int | None, int]
 
 READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+# Ends that one round waits for. Processes that are born and end all the time must not keep timers waiting.
+MOST_ENDS = 1 << 15
 # The kernel reports hang-ups and errors for each watched descriptor, whatever it is watched for.
 BROKEN = select.POLLHUP | select.POLLERR
 
@@ -53,6 +55,8 @@ class Loop:
         self._timers: list[Timer] = []
         self._children: dict[int, tuple[Callable[[int, float], None], int | None]] = {}
         self._before_orphans: list[Callable[[], None]] = []
+        # The callbacks of children that are reaped, with owner, wait status and CPU seconds.
+        self._ended: list[tuple[Callable[[int, float], None], int | None, int, float]] = []
         # The current request, which owns all callbacks that are made while it is served.
         self._owner: int | None = None
         self.on_failure: Callable[[int, Exception], None] | None = None
@@ -103,7 +107,10 @@ class Loop:
         self._children[pid] = call, self._owner
 
     def before_orphans(self, read_reports: Callable[[], None]) -> None:
-        """Call `read_reports` before a child counts as an orphan. It may call `on_exit` for that child."""
+        """Call `read_reports` before a child counts as an orphan. It may call `on_exit` for that child.
+
+        It must not end a request or start a child itself.
+        """
         self._before_orphans.append(read_reports)
 
     def serve(self, owner: int | None, call: Callable[[], None]) -> bool:
@@ -120,13 +127,26 @@ class Loop:
             self._owner = before
         return True
 
+    def keep_owner(self, call: Callable[[int, float], None]) -> Callable[[int, float], None]:
+        """Return a function that makes this call for the current request, whoever is served then."""
+        owner = self._owner
+
+        def call_for_owner(status: int, seconds: float) -> None:
+            self._report_end(owner, call, status, seconds)
+
+        return call_for_owner
+
     def run(self) -> None:
         """Serve for ever. A callback ends the process with an exit."""
+        has_reaped = False
         while True:
             while self._timers and self._timers[0].call is None:
                 heapq.heappop(self._timers)
             wait = None
-            if self._timers:
+            if has_reaped or self._ended:
+                # More children may have ended, or a timer has reaped some.
+                wait = 0.0
+            elif self._timers:
                 # A wait that is too short does no harm, because the loop then finds no timer due and waits
                 # again.
                 wait = bound_wait(self._timers[0].when - time.monotonic()) * 1000 + 1
@@ -138,7 +158,7 @@ class Loop:
                     self.unwatch(descriptor)
                 if event & (select.POLLOUT | BROKEN) and not self._serve_ready(self._writers.get(descriptor)):
                     self.unwatch_writing(descriptor)
-            self.reap()
+            has_reaped = self.reap()
             now = time.monotonic()
             while self._timers and self._timers[0].when <= now:
                 timer = heapq.heappop(self._timers)
@@ -153,15 +173,27 @@ class Loop:
         """
         return entry is None or entry[2] == self._round or self.serve(entry[1], entry[0])
 
-    def reap(self) -> None:
-        """Wait for every child that has ended, orphans of jobs included."""
-        while True:
+    def reap(self) -> bool:
+        """Wait for children that have ended, orphans of jobs included; return whether there were any."""
+        has_reaped = self.collect_ended() > 0
+        while self._ended:
+            call, owner, status, seconds = self._ended.pop(0)
+            self._report_end(owner, call, status, seconds)
+        return has_reaped
+
+    def collect_ended(self) -> int:
+        """Wait for children that have ended, so that none counts against the limit on processes; count them.
+
+        Their callbacks run later, in `reap`. Call it before a start, because a program must find as much
+        room for processes after a program that has left many as after any other.
+        """
+        for count in range(MOST_ENDS):
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return count
             if pid == 0:
-                return
+                return count
             seconds = usage.ru_utime + usage.ru_stime
             if pid not in self._children:
                 for read_reports in self._before_orphans:
@@ -170,7 +202,8 @@ class Loop:
             if call is None:
                 self.orphan_seconds += seconds
             else:
-                self._report_end(owner, call, status, seconds)
+                self._ended.append((call, owner, status, seconds))
+        return MOST_ENDS
 
     def _report_end(
         self, owner: int | None, call: Callable[[int, float], None], status: int, seconds: float

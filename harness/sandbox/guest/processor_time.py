@@ -93,6 +93,8 @@ class Account:
             trusted_uid: The user of our own process that works for this job, if there is one.
             alone: Whether no process runs in the container except those of jobs and our own.
         """
+        # Orphans of an earlier job may have ended without being reaped yet. Their time is not of this job.
+        loop.collect_ended()
         self._loop = loop
         self._living = living
         self._trusted_uid = trusted_uid

@@ -74,7 +74,8 @@ def _become_confined(child: Child, keep: tuple[int, ...], rules: int) -> None:
 
     Of the descriptors above 2, only `keep` stays open.
     """
-    become_limited(child.uid, child.folder, child.cpu_seconds, keep if rules < 0 else (*keep, rules))
+    needed = (*keep, child.adoption) if rules < 0 else (*keep, child.adoption, rules)
+    become_limited(child.uid, child.folder, child.cpu_seconds, needed)
     confinement.confine(rules)
     wait_for_adoption(child)
 
@@ -156,7 +157,7 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
     try:
         channel, request, result, word = descriptors
         _open_null((0, 1, 2))
-        become_limited(child.uid, child.folder, child.cpu_seconds, descriptors)
+        become_limited(child.uid, child.folder, child.cpu_seconds, (*descriptors, child.adoption))
         wait_for_adoption(child)
 
         def until_dead(peer: Candidate) -> None:

@@ -18,7 +18,7 @@ import marshal
 import os
 from _socket import MSG_DONTWAIT
 from marshal import dumps, loads
-from os import close, fork, getpid, kill, sched_yield, waitpid
+from os import _exit, close, fork, pipe, read, waitpid, write
 
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
@@ -62,7 +62,9 @@ class Spawner:
         `settings` and `descriptors` are those that its role needs. Settings that differ from those of the
         previous child take extra time. Raises OSError if the spawner is dead.
         """
-        self._waiting[child.uid] = ended
+        self._loop.collect_ended()
+        # Reports may be read while another request is served, or none.
+        self._waiting[child.uid] = self._loop.keep_owner(ended)
         self.spawned += PROCESSES_OF_A_START
         order = marshal.dumps((child.uid, child.folder, child.cpu_seconds, marshal.dumps(settings)))
         attached = self._attach()
@@ -89,17 +91,17 @@ class Spawner:
             if pid:
                 self._loop.on_exit(pid, ended)
             else:
-                ended(SIGKILL, 0.0)
+                self._loop.after(0.0, lambda call=ended: call(SIGKILL, 0.0))  # type: ignore[misc]
 
 
 class Child:
-    """The user of a child, its folder, its limit of CPU time, and the process that starts it."""
+    """The user of a child, its folder, its limit of CPU time, and the pipe that reports its adoption."""
 
     def __init__(self, uid: int, folder: str, cpu_seconds: int) -> None:
         self.uid = uid
         self.folder = folder
         self.cpu_seconds = cpu_seconds
-        self.starter = 0
+        self.adoption = -1
 
 
 class Role:
@@ -162,7 +164,9 @@ def _serve(link: Link, role: Role) -> None:
         if not data:
             return
         uid, folder, cpu_seconds, settings = loads(data)
+        adoption, adopted = pipe()
         child = Child(uid, folder, cpu_seconds)
+        child.adoption = adoption
         if settings != configured:
             role.configure(loads(settings))
             configured = settings
@@ -179,11 +183,15 @@ def _serve(link: Link, role: Role) -> None:
         else:
             if starter == 0:
                 _start(link, role, child, descriptors)
-            if waitpid(starter, 0)[1] != 0:
+            if waitpid(starter, 0)[1] == 0:
+                write(adopted, b"1")
+            else:
                 # Something has killed it, perhaps before its report. PID 1 ignores a second report.
                 link.send(dumps((uid, 0)))
         for descriptor in descriptors:
             close(descriptor)
+        close(adoption)
+        close(adopted)
 
 
 def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -> None:
@@ -193,7 +201,6 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
     """
     status = 1
     try:
-        child.starter = getpid()
         try:
             pid = fork()
         except OSError:
@@ -208,15 +215,13 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
 
 
 def wait_for_adoption(child: Child) -> None:
-    """Wait until the starter of this child is reaped.
+    """Wait until the starter of this child is reaped. The child must have closed the other end of its pipe.
 
-    PID 1 is then the parent of this child, which finds the same processes in each run.
+    PID 1 is then the parent of this child, which finds the same processes in each run. One blocking call
+    leaves the same memory however long it takes. A loop would not, because Python counts its rounds.
+
+    The child exits if its starter was killed. PID 1 may then not know the child, and has ended its job.
     """
-    while True:
-        try:
-            kill(child.starter, 0)
-        except ProcessLookupError:
-            return
-        except PermissionError:
-            pass
-        sched_yield()
+    if not read(child.adoption, 1):
+        _exit(1)
+    close(child.adoption)

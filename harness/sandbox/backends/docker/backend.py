@@ -25,7 +25,6 @@ from harness.sandbox.backends.docker.disk import find_root, measure_disk
 from harness.sandbox.backends.docker.fate import find_fate, is_disturbed
 from harness.sandbox.backends.docker.image_archives import find_content, load_archive, save_archive
 from harness.sandbox.backends.docker.images import require_build, require_image
-from harness.sandbox.backends.docker.owner_watch import watch_owner
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
 from harness.sandbox.backends.docker.seccomp import Sockets
 from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_share
@@ -36,16 +35,12 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 
-def connect(*, is_supervised: bool = False) -> DockerBackend:
+def connect() -> DockerBackend:
     """Return a backend that is connected to the engine of the environment.
 
-    `is_supervised` is true if a supervisor may kill this process together with its children. Raises
-    EngineUnavailableError within seconds.
+    Raises EngineUnavailableError within seconds.
     """
-    client = engine.connect()
-    if is_supervised:
-        watch_owner(is_apart=True)
-    return DockerBackend(client)
+    return DockerBackend(engine.connect())
 
 
 class DockerBackend:

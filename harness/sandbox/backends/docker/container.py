@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import ImageMissingError
 from harness.sandbox.backends.base import FoundContainer, SandboxSpec, StartedContainer
 from harness.sandbox.backends.docker.engine import engine_errors
-from harness.sandbox.backends.docker.owner_watch import expect_removal, note_removal, watch_owner
+from harness.sandbox.backends.docker.owner_watch import expect_removal, note_removal
 from harness.sandbox.backends.docker.pieces import PieceSplitter
 from harness.sandbox.backends.docker.runtimes import WATCHED_BY_GUEST
 
@@ -32,7 +32,6 @@ def start_container(client: APIClient, spec: SandboxSpec, config: Mapping[str, A
     """
     from docker.errors import ImageNotFound
 
-    watch_owner()
     if spec.name and not config["host_config"].get("AutoRemove"):
         expect_removal(spec.name)
     with engine_errors("start a sandbox"):

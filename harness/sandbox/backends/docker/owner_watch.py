@@ -10,73 +10,116 @@ collides with our own removal, which the engine refuses (409) meanwhile.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
 
 # A shell, because it takes a millisecond and a megabyte. A second Python would take hundreds of milliseconds
-# and ten megabytes. The shell reads the one line that we write at our end. Without that line, we were killed.
-_SCRIPT = 'read -r line && exit 0; exec "$@"'
-# A shell that is no child of this process. The first shell ends at once.
-_SCRIPT_APART = 'exec 3<&0; { read -r line <&3 && exit 0; exec "$@"; } &'
+# and ten megabytes. It reads a line for each change: 1 if containers remain, and 0 if none does. Its stdin
+# ends with our process.
+#
+# The first shell ends at once, so that the watch is no child of ours. A supervisor such as Ray kills our
+# children together with us, and a program that waits for all of its children must not wait for this one.
+_SCRIPT = """
+exec 3<&0 0</dev/null
+pauses=$1
+shift
+{
+    remains=0
+    while read -r line <&3; do remains=$line; done
+    [ "$remains" = 0 ] && exit
+    exec 3<&-
+    for pause in $pauses; do
+        sleep "$pause"
+        "$@" && exit
+    done
+} &
+"""
 _COLLECT = ("-P", "-c", "from harness.cli.entry import main; main()", "gc")
-_END_SECONDS = 1.0
+# Seconds before each try. The engine may be restarting.
+_PAUSES = "0 5 30 120"
+_SEND_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0) | socket.MSG_DONTWAIT
 
-_starting = threading.Lock()
-_watched_pid: int | None = None
-# The names of the containers that this process has to remove.
+# The same thread can take it twice, because a signal handler may fork while its thread holds it.
+_lock = threading.RLock()
+# Our end of the watch, and the names of the containers that this process has to remove.
+_watch: socket.socket | None = None
 _unremoved: set[str] = set()
 
 
 def expect_removal(name: str) -> None:
-    """Leave the removal of this container to the watch unless `note_removal` is called for it."""
-    _unremoved.add(name)
+    """Leave the removal of this container to the watch unless `note_removal` is called for it.
+
+    Call it before the container is created. If no watch can be started, no error is raised, because the next
+    run or `harness gc` removes the same containers.
+    """
+    global _watch
+    with _lock:
+        _unremoved.add(name)
+        if _report() or not sys.executable:
+            return
+        with contextlib.suppress(OSError):
+            _watch = _start()
+            _report()
 
 
 def note_removal(name: str) -> None:
     """Note that this container is gone."""
-    _unremoved.discard(name)
+    with _lock:
+        _unremoved.discard(name)
+        _report()
 
 
-def watch_owner(*, is_apart: bool = False) -> None:
-    """Start the process that runs `harness gc` if this one leaves containers, unless it is already there.
-
-    With `is_apart` it is no child of this process. A supervisor such as Ray kills the children together with
-    this process.
-
-    No error is raised if it cannot be started, because the next run or `harness gc` removes the same
-    containers.
-    """
-    global _watched_pid
-    with _starting:
-        if _watched_pid == os.getpid() or not sys.executable:
-            return
-        _watched_pid = os.getpid()
-        _unremoved.clear()  # those of the process of which this one is a fork
-        with contextlib.suppress(OSError):
-            atexit.register(_dismiss, _start(is_apart=is_apart), os.getpid())
+def _report() -> bool:
+    """Report to the watch whether containers remain; return whether it is alive. Close our end if not."""
+    global _watch
+    if _watch is None:
+        return False
+    try:
+        _watch.send(b"1\n" if _unremoved else b"0\n", _SEND_FLAGS)
+    except OSError:
+        _watch.close()
+        _watch = None
+    return _watch is not None
 
 
-def _start(*, is_apart: bool = False) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["/bin/sh", "-c", _SCRIPT_APART if is_apart else _SCRIPT, "sh", sys.executable, *_COLLECT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        # Ctrl-C, or a kill of our whole process group, must not reach the watch.
-        start_new_session=True,
-    )
+def _start() -> socket.socket:
+    """Start a watch and return our end of it. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            first = subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT, "sh", _PAUSES, sys.executable, *_COLLECT],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # Ctrl-C, or a kill of our whole process group, must not reach the watch.
+                start_new_session=True,
+            )
+            first.wait()
+        except BaseException:
+            ours.close()
+            raise
+    return ours
 
 
-def _dismiss(watch: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the owner, which ends earlier
-        return
-    if _unremoved and watch.stdin is not None:
-        # Only the end of this process closes the copy. The collector spares containers of living owners.
-        os.dup(watch.stdin.fileno())
-        return
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        watch.communicate(b"ended\n", timeout=_END_SECONDS)
+def _forget_parent() -> None:
+    """Make a fork forget the watch and the containers of its parent."""
+    global _lock, _watch
+    _lock = threading.RLock()
+    _unremoved.clear()
+    if _watch is not None:
+        # The end of the parent must close the last copy.
+        _watch.close()
+        _watch = None
+
+
+# A fork waits while another thread starts a watch, because it would keep copies of that thread's sockets.
+os.register_at_fork(
+    before=lambda: _lock.acquire(),
+    after_in_parent=lambda: _lock.release(),
+    after_in_child=_forget_parent,
+)

@@ -18,7 +18,8 @@ from harness.sandbox.limits import Limits
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-# Writes to the channel directly, and asks the tests' process to call its lent function `number`.
+# Writes to the channel directly, and asks the tests' process to call a lent function. The first call of the
+# program is message 2, after those that load it and get `f`.
 TOOLS = """
 import os, stat, sys
 guest = "harness.environments.python.guest."
@@ -32,10 +33,10 @@ class Handle:
         self.kind, self.number = kind, number
 
 def ask(request):
-    payload = encoding.Encoder(lambda value: (value.kind, value.number)).encode(request)
+    payload = encoding.Encoder(lambda value: (value.kind, value.number, None)).encode(request)
     channel.send(descriptor, channel.CALLBACK, payload)
     letter, answer = channel.receive(descriptor)
-    return letter, decoding.Decoder(lambda kind, number: (kind, number)).decode(answer)
+    return letter, decoding.Decoder(lambda kind, number, _: (kind, number)).decode(answer)
 """
 
 
@@ -68,16 +69,18 @@ async def run(
 
 FORGED = {
     "no tuple": "7",
-    "too short": "(0, ())",
-    "arguments that are none": "(0, 7, {})",
-    "arguments by name that are none": "(0, (), [])",
-    "number beyond those lent": "(99, (), {})",
-    "number that is text": "('0', (), {})",
-    "number that is a fraction": "(0.0, (), {})",
-    "name of a function": "('eval', ('1',), {})",
-    "handle instead of a number": "(Handle(5, 0), (), {})",
-    "built-in instead of a number": "(Handle(6, 0), (), {})",
-    "unknown kind of handle": "(0, (Handle(77, 0),), {})",
+    "too short": "(2, 0, ())",
+    "arguments that are none": "(2, 0, 7, {})",
+    "arguments by name that are none": "(2, 0, (), [])",
+    "place beyond those lent": "(2, 99, (), {})",
+    "message that lent nothing": "(1, 0, (), {})",
+    "place that is text": "(2, '0', (), {})",
+    "place that is a fraction": "(2, 0.0, (), {})",
+    "message that is a list": "([], 0, (), {})",
+    "name of a function": "(2, 'eval', ('1',), {})",
+    "handle instead of a place": "(2, Handle(5, 0), (), {})",
+    "built-in instead of a place": "(2, Handle(6, 0), (), {})",
+    "unknown kind of handle": "(2, 0, (Handle(77, 0),), {})",
 }
 
 
@@ -90,12 +93,14 @@ async def test_a_malformed_request_is_a_breach(sandbox: Sandbox, request_: str) 
 
 
 async def test_no_function_can_be_called_if_none_was_lent(sandbox: Sandbox) -> None:
-    report = await run(sandbox, f"{TOOLS}\ndef f(): return ask((0, (), {{}}))\n", "f()")
+    report = await run(sandbox, f"{TOOLS}\ndef f(): return ask((2, 0, (), {{}}))\n", "f()")
     assert report.breach is not None
 
 
 async def test_no_function_can_be_called_while_the_program_loads(sandbox: Sandbox) -> None:
-    report = await run(sandbox, f"{TOOLS}\nask((0, (), {{}}))\ndef f(): return 1\n", "f()", setup="g = len")
+    report = await run(
+        sandbox, f"{TOOLS}\nask((2, 0, (), {{}}))\ndef f(): return 1\n", "f()", setup="g = len"
+    )
     assert report.results == (False,)
     assert report.breach is not None
 
@@ -105,7 +110,7 @@ async def test_no_function_can_be_called_while_the_program_loads(sandbox: Sandbo
     ["('x' * (1 << 20),), {}", "(), {'y': 1}", "(), {5: 1}", "([[[]]] * 1000,), {}", "tuple(range(999)), {}"],
 )
 async def test_odd_arguments_raise_an_error_in_the_program(sandbox: Sandbox, arguments: str) -> None:
-    program = f"{TOOLS}\ndef f(g): return ask((0, {arguments}))[0] == b'x'\n"
+    program = f"{TOOLS}\ndef f(g): return ask((2, 0, {arguments}))[0] == b'x'\n"
     report = await run(sandbox, program, "def g():\n    return 1\nassert f(g)")
     assert report.results == (True,), report.evidence
 

@@ -40,8 +40,8 @@ class Handle:
         return f"Handle({self.kind}, {self.number})"
 
 
-def handle_of(value: Any) -> tuple[int, int]:
-    return value.kind, value.number
+def handle_of(value: Any) -> tuple[int, int, object]:
+    return value.kind, value.number, None
 
 
 def message(letter: bytes, value: object) -> bytes:
@@ -352,9 +352,10 @@ def test_an_oversized_length_is_a_breach_before_anything_of_it_is_read() -> None
         (channel.VALUE, Handle(values.CALLBACK, 0)),
         (channel.VALUE, Handle(values.BUILTIN, 0)),
         (channel.VALUE, Handle(99, 0)),
-        (channel.CALLBACK, (0, (), {})),
+        (channel.CALLBACK, (0, 0, (), {})),
         (channel.CALLBACK, None),
-        (channel.CALLBACK, (0, [], {})),
+        (channel.CALLBACK, (0, 0, [], {})),
+        (channel.CALLBACK, ([], 0, (), {})),
     ],
     ids=lambda part: repr(part).partition(" at 0x")[0],
 )

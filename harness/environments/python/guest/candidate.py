@@ -13,7 +13,17 @@ import sys
 import types
 from importlib.machinery import ModuleSpec
 
-from . import changes, channel, contest_preamble, decoding, encoding, exceptions, plain, values
+from . import (
+    changes,
+    channel,
+    contest_preamble,
+    decoding,
+    encoding,
+    exceptions,
+    lent_functions,
+    plain,
+    values,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +64,7 @@ class Program:
         # Such a process imports the program anyway, as the module of the function to call.
         spec = ModuleSpec("__main__", None, origin=PROGRAM_NAME)
         self._module.__dict__.update(__builtins__=builtins, __file__=PROGRAM_NAME, __spec__=spec)
+        self._received = -1
         self._objects: list[object] = []
         self._numbers: dict[int, int] = {}
 
@@ -61,10 +72,15 @@ class Program:
         """Answer the tests' messages until they close the channel."""
         while True:
             try:
-                letter, payload = channel.receive(self._descriptor)
+                letter, payload = self._receive()
             except channel.ChannelClosed:
                 return
             self._reply(letter, payload)
+
+    def _receive(self) -> tuple[bytes, bytes]:
+        message = channel.receive(self._descriptor)
+        self._received += 1
+        return message
 
     def _reply(self, letter: bytes, payload: bytes) -> None:
         try:
@@ -136,12 +152,15 @@ class Program:
         except StopIteration as stop:
             return channel.STOPPED, self._encode(stop.value)
 
-    def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of the tests in their process. The function may call this program in turn."""
+    def _call_back(self, place: tuple[int, int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the tests in their process. The function may call this program in turn.
+
+        `place` is the number of the message that lent the function, and its place in that message.
+        """
         encoder = encoding.Encoder(self._handle)
-        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((number, args, kwargs)))
+        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((*place, args, kwargs)))
         while True:
-            letter, payload = channel.receive(self._descriptor)
+            letter, payload = self._receive()
             if letter in (channel.VALUE, channel.RAISED, channel.CHANGED):
                 break
             self._reply(letter, payload)
@@ -152,28 +171,25 @@ class Program:
             raise exceptions.rebuild(result, {})
         return result
 
-    def _handle(self, value: object) -> tuple[int, int]:
+    def _handle(self, value: object) -> tuple[int, int, object]:
         if id(value) in BUILTIN_TYPES:
-            return values.BUILTIN, BUILTIN_TYPES[id(value)]
+            return values.BUILTIN, BUILTIN_TYPES[id(value)], None
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = len(self._objects)
             # The reference keeps the object alive, because an id is valid only while its object lives.
             self._objects.append(value)
-        return _kind_of(value), number
+        return _kind_of(value), number, None
 
-    def _object(self, kind: int, number: int) -> object:
+    def _object(self, kind: int, number: int, description: Any) -> object:
         if kind == values.BUILTIN:
             return getattr(builtins, values.BUILTIN_NAMES[number])
+        place = self._received, number
         if kind == values.LENT_ITERATOR:
-            return LentIterator(lambda: self._call_back(number, (), {}))
+            return LentIterator(lambda: self._call_back(place, (), {}))
         if kind != values.CALLBACK:
             return self._objects[number]
-
-        def callback(*args: Any, **kwargs: Any) -> Any:
-            return self._call_back(number, args, kwargs)
-
-        return callback
+        return lent_functions.build(lambda *given: self._call_back(place, *given), description)
 
     def _describe(self, error: BaseException) -> tuple[object, ...]:
         numbers = (self._numbers.get(id(kind)) for kind in type(error).__mro__)

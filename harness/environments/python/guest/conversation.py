@@ -29,11 +29,15 @@ class Diverged(BaseException):
 
 
 class Turn:
-    """One message to the program and its replies until the next message, or the error at the end."""
+    """One message to the program and its replies until the next message, or the error at the end.
 
-    __slots__ = ("received", "sent")
+    `number` counts the messages to the program from 0.
+    """
 
-    def __init__(self, sent: tuple[bytes, bytes]) -> None:
+    __slots__ = ("number", "received", "sent")
+
+    def __init__(self, number: int, sent: tuple[bytes, bytes]) -> None:
+        self.number = number
         self.sent = sent
         self.received: list[tuple[bytes, bytes] | Exception] = []
 
@@ -44,22 +48,23 @@ class Live:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._room = MAX_KEPT_BYTES
-        self._turn = Turn((b"", b""))
+        self._turn = Turn(-1, (b"", b""))
         self.parts: list[list[Turn]] = [[]]
 
     def begin_part(self) -> None:
         """Start the next part. The replay looks for its turns only in this part."""
         self.parts.append([])
 
-    def send(self, letter: bytes, payload: bytes) -> None:
-        """Send a message. Raises and records ChannelClosed and RecordFull."""
-        self._turn = Turn((letter, payload))
+    def send(self, letter: bytes, payload: bytes) -> int:
+        """Send a message, and return its number. Raises and records ChannelClosed and RecordFull."""
+        self._turn = Turn(self._turn.number + 1, (letter, payload))
         self.parts[-1].append(self._turn)
         self._take_room(len(payload))
         try:
             channel.send(self._descriptor, letter, payload)
         except channel.ChannelClosed as error:
             self._fail(error)
+        return self._turn.number
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the next message. Raises and records ChannelClosed, ChannelBreach and RecordFull."""
@@ -103,17 +108,22 @@ class Replay:
         self._event = 0
         self.diverged = None
 
-    def send(self, letter: bytes, payload: bytes) -> None:
-        """Find the next turn that began with this message. Raises Diverged if there is none."""
+    def send(self, letter: bytes, payload: bytes) -> int:
+        """Find the next turn that began with this message, and return its number.
+
+        Raises Diverged if there is none.
+        """
         turns = self._parts[self._part] if self._part < len(self._parts) else []
         wanted = letter, payload
         for place in range(self._next, len(turns)):
             if turns[place].sent == wanted:
-                self._next = place + 1
-                self._events = turns[place].received
-                self._event = 0
-                return
-        self._diverge("the tests made another call when they were replayed for the verdict")
+                break
+        else:
+            self._diverge("the tests made another call when they were replayed for the verdict")
+        self._next = place + 1
+        self._events = turns[place].received
+        self._event = 0
+        return turns[place].number
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the next recorded message, or raise the recorded error."""

@@ -59,14 +59,16 @@ _VIEWS = {
 
 
 class Encoder:
-    """Writes values. `handle_of` returns (kind, number) for an object that is not plain data, or raises.
+    """Writes values.
 
-    `opaque` are classes whose objects never equal plain data.
+    `handle_of` returns the kind and the number of an object that is not plain data, with a description of it
+    as plain data or None. It raises if the object cannot cross. `opaque` are classes whose objects
+    never equal plain data.
     """
 
     def __init__(
         self,
-        handle_of: Callable[[object], tuple[int, int]],
+        handle_of: Callable[[object], tuple[int, int, object]],
         known: Sequence[object] = (),
         opaque: frozenset[Any] = plain.OPAQUE,
     ) -> None:
@@ -127,8 +129,7 @@ class Encoder:
             parts.append(scalar)
             return None
         if kind in self._opaque:
-            self._write_handle(value, parts)
-            return None
+            return self._write_handle(value, parts)
         number = self._numbers.get(id(value))
         if number is not None:
             parts.append(b"r" + LENGTH.pack(number))
@@ -150,8 +151,7 @@ class Encoder:
             return iter((value.format, value.tobytes())), 0
         inside = plain.inside(value, kind)
         if inside is None:
-            self._write_handle(value, parts)
-            return None
+            return self._write_handle(value, parts)
         return self._write_inside(inside, value, parts, open_immutables)
 
     def _write_inside(
@@ -209,8 +209,7 @@ class Encoder:
             parts.append(tag + value.typecode.encode() + LENGTH.pack(len(raw)) + raw)
             return None
         if tag == b"A" or (tag == b"m" and value.is_snan()):
-            self._write_handle(value, parts)  # A comparison with a signalling NaN would raise.
-            return None
+            return self._write_handle(value, parts)  # A comparison with a signalling NaN would raise.
         parts.append(tag)
         if tag in MUTABLE_MAPPINGS:
             self._number(value)
@@ -243,11 +242,16 @@ class Encoder:
         clock = (value.hour, value.minute, value.second, value.microsecond, value.fold, offset)
         return clock if tag == b"h" else (value.year, value.month, value.day, *clock)
 
-    def _write_handle(self, value: object, parts: list[bytes]) -> None:
+    def _write_handle(self, value: object, parts: list[bytes]) -> tuple[Iterator[object], int] | None:
         self._handles += 1
         if self._handles > MAX_HANDLES:
             raise LimitReached(TOO_MANY_HANDLES)
-        parts.append(b"H" + HANDLE.pack(*self._handle_of(value)))
+        kind, number, description = self._handle_of(value)
+        if description is None:
+            parts.append(b"H" + HANDLE.pack(kind, number))
+            return None
+        parts.append(b"G" + HANDLE.pack(kind, number))
+        return iter((description,)), 0
 
     def _number(self, value: object) -> None:
         self._numbers[id(value)] = len(self._keep)

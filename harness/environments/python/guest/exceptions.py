@@ -97,5 +97,5 @@ def text_of(error: BaseException) -> str:
         return f"(its text raised {type(second).__name__})"
 
 
-def _refuse(value: object) -> tuple[int, int]:
+def _refuse(value: object) -> tuple[int, int, object]:
     raise values.ValueRefused(f"{type(value).__name__} is not plain data")

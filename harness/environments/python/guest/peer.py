@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import collections
+import functools
+import operator
 import types
 
-from . import changes, channel, decoding, encoding, exceptions, plain, values
+from . import changes, channel, decoding, encoding, exceptions, lent_functions, plain, values
 from .conversation import RecordFull
 from .remote import (
     RemoteCallable,
@@ -33,8 +36,12 @@ MAX_LINEAGE = 100
 PURE_MODULES = ("math", "cmath", "_operator")
 # Modules of the iterators that tests make without their own class.
 ITERATOR_MODULES = ("builtins", "itertools")
+# Modules of the classes whose instances the candidate may call. "tests" is the tests' own namespace.
+CLASSES_OF_CALLABLES = ("tests", "unittest.mock")
 # These read attributes, or call their arguments.
 NEVER_CALLED_BACK = ("format", "format_map", "call")
+# The types of plain data whose methods only compute or change the object itself.
+OWNERS_OF_METHODS = (str, bytes, bytearray, int, float, list, dict, tuple, set, frozenset, collections.deque)
 STAND_INS: dict[int, type[RemoteObject]] = {
     values.OPAQUE: RemoteObject,
     values.ITERATOR: RemoteIterator,
@@ -77,7 +84,10 @@ class Candidate:
         self._classes = classes
         self._stand_ins: dict[tuple[type[RemoteObject], int], RemoteObject] = {}
         self._exceptions: dict[int, type[BaseException]] = {}
-        self._callbacks: list[Callable[..., Any]] = []
+        # The functions that each message lends to the program, by the number of the message and their place
+        # in it. A replay may leave out messages, and the numbers of the others must not depend on that.
+        self._callbacks: dict[tuple[int, int], Callable[..., Any]] = {}
+        self._lent: list[Callable[..., Any]] = []
         self._callbacks_left = MAX_CALLBACKS
         self._callback_depth = 0
         self.attributes = frozenset(name for names in classes.values() for name in names)
@@ -147,7 +157,7 @@ class Candidate:
         if self.lost is not None:
             raise CandidateLost(self.lost)
         try:
-            self._link.send(letter, payload)
+            self._send(letter, payload)
             answer, data = self._link.receive()
             while answer == channel.CALLBACK:
                 self._serve_callback(data)
@@ -176,6 +186,11 @@ class Candidate:
             raise RuntimeError("the program raised StopIteration") from None
         raise error
 
+    def _send(self, letter: bytes, payload: bytes) -> None:
+        number = self._link.send(letter, payload)
+        self._callbacks.update({(number, place): lent for place, lent in enumerate(self._lent)})
+        self._lent = []
+
     def _breach(self, what: str) -> CandidateLost:
         self.lost = self.breach = f"the program's process broke the protocol: {what}"
         return CandidateLost(self.lost)
@@ -187,9 +202,11 @@ class Candidate:
         self._callbacks_left -= 1
         decoder = decoding.Decoder(self._remote)
         try:
-            number, args, kwargs = decoder.decode(data)
-            function = self._callbacks[number]
-        except (TypeError, ValueError, IndexError):
+            message, place, args, kwargs = decoder.decode(data)
+            if type(message) is not int or type(place) is not int:
+                raise TypeError
+            function = self._callbacks[message, place]
+        except (TypeError, ValueError, KeyError):
             raise channel.ChannelBreach("a call of a function that the tests do not have") from None
         if type(args) is not tuple or type(kwargs) is not dict:
             raise channel.ChannelBreach("a call without arguments")
@@ -200,7 +217,7 @@ class Candidate:
             reply = channel.RAISED, self._encoder().encode(exceptions.describe(error))
         finally:
             self._callback_depth -= 1
-        self._link.send(*reply)
+        self._send(*reply)
 
     def _run_callback(
         self,
@@ -218,25 +235,27 @@ class Candidate:
         return changes.reply(self._encoder(containers), answer, result, containers, before)
 
     def _encoder(self, known: Sequence[object] = ()) -> encoding.Encoder:
+        """Return the encoder of the next message."""
+        self._lent = []
         return encoding.Encoder(self._handle, known, OPAQUE)
 
-    def _handle(self, value: Any) -> tuple[int, int]:
+    def _handle(self, value: Any) -> tuple[int, int, object]:
         if isinstance(value, RemoteObject):
-            return values.OPAQUE, value._number
+            return values.OPAQUE, value._number, None
         name = getattr(value, "__name__", None)
         if name in values.BUILTIN_NAMES and getattr(builtins, name) is value:
-            return values.BUILTIN, values.BUILTIN_NAMES.index(name)
+            return values.BUILTIN, values.BUILTIN_NAMES.index(name), None
         if _is_callback_allowed(value):
-            return values.CALLBACK, self._lend(value)
+            return values.CALLBACK, self._lend(value), lent_functions.describe(value)
         if hasattr(type(value), "__next__") and type(value).__module__ in ITERATOR_MODULES:
-            return values.LENT_ITERATOR, self._lend(value.__next__)
+            return values.LENT_ITERATOR, self._lend(value.__next__), None
         raise UnsupportedTestError(f"the test passes a {type(value).__name__}, which is not plain data")
 
     def _lend(self, function: Callable[..., Any]) -> int:
-        self._callbacks.append(function)
-        return len(self._callbacks) - 1
+        self._lent.append(function)
+        return len(self._lent) - 1
 
-    def _remote(self, kind: int, number: int) -> object:
+    def _remote(self, kind: int, number: int, _description: object = None) -> object:
         if kind == values.BUILTIN:
             return _built_in_type(number)
         if kind in STAND_INS_WITH_ATTRIBUTES and self.attributes:
@@ -262,8 +281,19 @@ def _is_callback_allowed(value: object) -> bool:
     """Return whether the candidate may run this function of the tests on arguments of its choice."""
     if isinstance(value, (types.FunctionType, types.MethodType)):
         return True
-    if getattr(value, "__name__", None) in NEVER_CALLED_BACK:
+    if type(value) is functools.partial:
+        return _is_callback_allowed(value.func)
+    if type(value) is operator.itemgetter:
+        return True
+    if type(value).__module__ in CLASSES_OF_CALLABLES:
+        return callable(value)
+    name = getattr(value, "__name__", "")
+    if name in NEVER_CALLED_BACK:
         return False
     if isinstance(value, types.MethodDescriptorType):
-        return value.__objclass__ in (str, bytes, int, float, list, dict, tuple, set, frozenset)
-    return isinstance(value, types.BuiltinFunctionType) and value.__module__ in PURE_MODULES
+        return value.__objclass__ in OWNERS_OF_METHODS
+    if not isinstance(value, types.BuiltinFunctionType):
+        return False
+    if type(value.__self__) in OWNERS_OF_METHODS:
+        return name in ("__contains__", "__getitem__") or not name.startswith("__")
+    return value.__module__ in PURE_MODULES

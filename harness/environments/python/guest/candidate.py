@@ -19,6 +19,7 @@ from . import (
     contest_preamble,
     decoding,
     encoding,
+    exception_classes,
     exceptions,
     lent_functions,
     plain,
@@ -67,6 +68,9 @@ class Program:
         self._received = -1
         self._objects: list[object] = []
         self._numbers: dict[int, int] = {}
+        self._exceptions: dict[int, type[BaseException]] = {}
+        # The exceptions of the tests' functions, each with the number of the message that brought it.
+        self._raised: dict[int, tuple[BaseException, int]] = {}
 
     def serve(self) -> None:
         """Answer the tests' messages until they close the channel."""
@@ -119,17 +123,16 @@ class Program:
     def _get(self, name: str) -> bytes:
         """Return the object of that name.
 
-        For an exception class, add its nearest built-in base and all between.
+        For an exception class, add its description.
         """
         try:
             value = self._module.__dict__[name]
         except KeyError:
             raise NameError(f"name '{name}' is not defined") from None
-        lineage = None
+        description = None
         if isinstance(value, type) and issubclass(value, BaseException):
-            own = [kind for kind in value.__mro__[1:] if exceptions.is_own(kind)]
-            lineage = exceptions.base_of(value), tuple((self._handle(kind)[1], kind.__name__) for kind in own)
-        return self._encode((plain.as_function(value) if callable(value) else value, lineage))
+            description = exception_classes.describe_class(value, self._number_of)
+        return self._encode((plain.as_function(value) if callable(value) else value, description))
 
     def _call(self, payload: bytes) -> tuple[bytes, bytes]:
         decoder = decoding.Decoder(self._object)
@@ -168,7 +171,9 @@ class Program:
         if letter == channel.CHANGED:
             letter, result = changes.apply(result, encoder.containers)
         if letter == channel.RAISED:
-            raise exceptions.rebuild(result, {})
+            error = exceptions.rebuild(result, self._exceptions)
+            self._raised[id(error)] = error, self._received
+            raise error
         return result
 
     def _handle(self, value: object) -> tuple[int, int, object]:
@@ -191,9 +196,16 @@ class Program:
             return self._objects[number]
         return lent_functions.build(lambda *given: self._call_back(place, *given), description)
 
-    def _describe(self, error: BaseException) -> tuple[object, ...]:
-        numbers = (self._numbers.get(id(kind)) for kind in type(error).__mro__)
-        return exceptions.describe(error, next((number for number in numbers if number is not None), None))
+    def _describe(self, error: BaseException) -> object:
+        return exceptions.describe(error, self._number_of, self._number_of_raised)
+
+    def _number_of(self, kind: Any) -> int:
+        number = self._handle(kind)[1]
+        self._exceptions[number] = kind
+        return number
+
+    def _number_of_raised(self, error: BaseException) -> int | None:
+        return self._raised.get(id(error), (None, None))[1]
 
     def _encode(self, value: object) -> bytes:
         return encoding.Encoder(self._handle).encode(value)

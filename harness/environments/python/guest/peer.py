@@ -8,7 +8,17 @@ import functools
 import operator
 import types
 
-from . import changes, channel, decoding, encoding, exceptions, lent_functions, plain, values
+from . import (
+    changes,
+    channel,
+    decoding,
+    encoding,
+    exception_classes,
+    exceptions,
+    lent_functions,
+    plain,
+    values,
+)
 from .conversation import RecordFull
 from .remote import (
     RemoteCallable,
@@ -31,7 +41,6 @@ if TYPE_CHECKING:
 
 MAX_CALLBACKS = 1_000_000
 MAX_CALLBACK_DEPTH = 50
-MAX_LINEAGE = 100
 # A callback may run these C functions on hostile arguments, because they only compute.
 PURE_MODULES = ("math", "cmath", "_operator")
 # Modules of the iterators that tests make without their own class.
@@ -88,6 +97,8 @@ class Candidate:
         # in it. A replay may leave out messages, and the numbers of the others must not depend on that.
         self._callbacks: dict[tuple[int, int], Callable[..., Any]] = {}
         self._lent: list[Callable[..., Any]] = []
+        # The exceptions that these functions raised, by the number of the message that reported each.
+        self._raised: dict[int, BaseException] = {}
         self._callbacks_left = MAX_CALLBACKS
         self._callback_depth = 0
         self.attributes = frozenset(name for names in classes.values() for name in names)
@@ -113,26 +124,16 @@ class Candidate:
         found = self.ask(channel.GET, name)
         if type(found) is not tuple or len(found) != 2:
             raise self._breach("a name without its value")
-        value, lineage = found
+        value, description = found
         if isinstance(value, RemoteCallable):
-            if lineage is not None:
-                return self._exception(value._number, name, lineage)
+            if description is not None:
+                try:
+                    return exception_classes.build_class(description, self._exceptions)
+                except values.ValueRefused as refused:
+                    raise self._breach(str(refused)) from None
             if name in self._classes:
                 return self._stand_in(RemoteClass, value._number)
         return value
-
-    def _exception(self, number: int, name: str, lineage: Any) -> type[BaseException]:
-        """Return the class that stands for an exception class of the candidate, below those for its bases."""
-        try:
-            base, between = lineage
-            if len(between) > MAX_LINEAGE:
-                raise ValueError
-            kind = exceptions.find_builtin(base)
-            for own_number, own_name in ((number, name), *between)[::-1]:
-                kind = self._exceptions.setdefault(own_number, exceptions.derive_class(kind, own_name))
-        except (TypeError, ValueError, AttributeError):
-            raise self._breach("an exception class without its bases") from None
-        return kind
 
     def ask(self, letter: bytes, argument: object) -> Any:
         payload = self._encoder().encode(argument)
@@ -171,7 +172,7 @@ class Candidate:
                 raise StopIteration(value)
             if answer != channel.RAISED:
                 raise channel.ChannelBreach(f"unknown answer {answer!r}")
-            error = exceptions.rebuild(value, self._exceptions)
+            error = exceptions.rebuild(value, self._exceptions, self._raised)
         except channel.ChannelClosed:
             self.lost = "the program's process ended before the tests did"
             raise CandidateLost(self.lost) from None
@@ -186,10 +187,11 @@ class Candidate:
             raise RuntimeError("the program raised StopIteration") from None
         raise error
 
-    def _send(self, letter: bytes, payload: bytes) -> None:
+    def _send(self, letter: bytes, payload: bytes) -> int:
         number = self._link.send(letter, payload)
         self._callbacks.update({(number, place): lent for place, lent in enumerate(self._lent)})
         self._lent = []
+        return number
 
     def _breach(self, what: str) -> CandidateLost:
         self.lost = self.breach = f"the program's process broke the protocol: {what}"
@@ -212,12 +214,14 @@ class Candidate:
             raise channel.ChannelBreach("a call without arguments")
         self._callback_depth += 1
         try:
-            reply = self._run_callback(function, args, kwargs, decoder.containers)
+            *reply, raised = self._run_callback(function, args, kwargs, decoder.containers)
         except Exception as error:
-            reply = channel.RAISED, self._encoder().encode(exceptions.describe(error))
+            reply, raised = [channel.RAISED, self._encoder().encode(self._describe(error))], error
         finally:
             self._callback_depth -= 1
-        self._send(*reply)
+        number = self._send(*reply)
+        if raised is not None:
+            self._raised[number] = raised
 
     def _run_callback(
         self,
@@ -225,14 +229,22 @@ class Candidate:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         containers: list[object],
-    ) -> tuple[bytes, bytes]:
+    ) -> tuple[bytes, bytes, Exception | None]:
+        """Return the reply, and the exception that the function raised, or None."""
         before = changes.snapshot(containers)
-        answer, result = channel.VALUE, None
+        answer, result, raised = channel.VALUE, None, None
         try:
             result = function(*args, **kwargs)
         except Exception as error:
-            answer, result = channel.RAISED, exceptions.describe(error)
-        return changes.reply(self._encoder(containers), answer, result, containers, before)
+            answer, result, raised = channel.RAISED, self._describe(error), error
+        return *changes.reply(self._encoder(containers), answer, result, containers, before), raised
+
+    def _describe(self, error: BaseException) -> object:
+        return exceptions.describe(error, self._number_of)
+
+    def _number_of(self, kind: type) -> int | None:
+        """Return the number of an exception class of the candidate, or None for any other class."""
+        return next((number for number, known in self._exceptions.items() if known is kind), None)
 
     def _encoder(self, known: Sequence[object] = ()) -> encoding.Encoder:
         """Return the encoder of the next message."""
@@ -242,6 +254,8 @@ class Candidate:
     def _handle(self, value: Any) -> tuple[int, int, object]:
         if isinstance(value, RemoteObject):
             return values.OPAQUE, value._number, None
+        if isinstance(value, type) and (number := self._number_of(value)) is not None:
+            return values.OPAQUE, number, None
         name = getattr(value, "__name__", None)
         if name in values.BUILTIN_NAMES and getattr(builtins, name) is value:
             return values.BUILTIN, values.BUILTIN_NAMES.index(name), None

@@ -8,6 +8,7 @@ not plain data crosses as the number of a handle.
 
 from __future__ import annotations
 
+import builtins
 import struct
 
 from . import plain
@@ -42,8 +43,12 @@ BUILTIN_NAMES = (
     *("enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int", "isinstance", "iter"),
     *("len", "list", "map", "max", "min", "next", "object", "oct", "ord", "pow", "print", "range", "repr"),
     *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip"),
-    *("ArithmeticError", "AttributeError", "Exception", "IndexError", "KeyError", "LookupError"),
-    *("OverflowError", "RuntimeError", "StopIteration", "TypeError", "ValueError", "ZeroDivisionError"),
+    *("ascii", "slice"),
+    *(
+        name
+        for name, kind in vars(builtins).items()
+        if isinstance(kind, type) and issubclass(kind, BaseException)
+    ),
 )
 
 LENGTH = struct.Struct(">I")

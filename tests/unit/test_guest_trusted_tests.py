@@ -222,7 +222,7 @@ def test_silence_fails() -> None:
 
 
 def test_a_program_that_does_not_load_fails_every_test() -> None:
-    error = ("SyntaxError", "SyntaxError", ("bad",), "bad", None)
+    error = described("SyntaxError", args=("bad",), text="bad")
     report = run(message(channel.RAISED, error), ["pass", "pass"])
     assert report["results"] == ["failed", "failed"]
     assert report["evidence"] == "the program failed to load: SyntaxError: bad"

@@ -7,7 +7,6 @@ line of it and gains nothing by that, because the tests trust none of the answer
 from __future__ import annotations
 
 import builtins
-import operator
 import os
 import sys
 import types
@@ -22,6 +21,7 @@ from . import (
     exception_classes,
     exceptions,
     lent_functions,
+    operations,
     plain,
     values,
 )
@@ -37,16 +37,6 @@ PROGRAM_NAME = f"{MODULE_NAME}.py"
 # A program that contains one of these words may look for its own file, to show its source or to run it in a
 # process that is not a fork. Other programs get no file, because writing and removing one takes time.
 FILE_READERS = ("multiprocessing", "concurrent", "__file__", "inspect", "linecache", "argv")
-# The operations of the tests on an object other than a call. They go by name, since operators are not
-# attributes.
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    **{kind.__name__: kind for kind in (getattr, setattr, delattr, str, repr, len, iter, hash, isinstance)},
-    **{name: getattr(operator, name) for name in ("eq", "lt", "le", "gt", "ge", "contains")},
-    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "neg", "add", "sub")},
-    **{name: getattr(operator, name) for name in ("mul", "truediv", "floordiv", "mod", "index")},
-    **{kind.__name__: kind for kind in (int, float)},
-    "numbers": lambda value: _numbers_in(value),
-}
 # The same types by object, because the program may have replaced them in `builtins`.
 BUILTIN_TYPES = {
     id(getattr(builtins, name)): number
@@ -138,8 +128,10 @@ class Program:
         decoder = decoding.Decoder(self._object)
         function, args, *rest = decoder.decode(payload)
         kwargs = rest[0] if rest else {}
-        if type(function) is str:
-            function = OPERATIONS[function]
+        if function == "leave":
+            function, args = operations.leave, (args[0], self._rebuild(args[1]))
+        elif type(function) is str:
+            function = operations.OPERATIONS[function]
         known = decoder.containers
         before = changes.snapshot(known)
         answer, result = channel.VALUE, None
@@ -171,7 +163,8 @@ class Program:
         if letter == channel.CHANGED:
             letter, result = changes.apply(result, encoder.containers)
         if letter == channel.RAISED:
-            error = exceptions.rebuild(result, self._exceptions)
+            error = self._rebuild(result)
+            assert error is not None
             self._raised[id(error)] = error, self._received
             raise error
         return result
@@ -195,6 +188,9 @@ class Program:
         if kind != values.CALLBACK:
             return self._objects[number]
         return lent_functions.build(lambda *given: self._call_back(place, *given), description)
+
+    def _rebuild(self, description: Any) -> BaseException | None:
+        return None if description is None else exceptions.rebuild(description, self._exceptions)
 
     def _describe(self, error: BaseException) -> object:
         return exceptions.describe(error, self._number_of, self._number_of_raised)
@@ -247,21 +243,6 @@ def _is_old_sequence(value: Any, kind: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _numbers_in(value: Any) -> tuple[object, ...]:
-    """Return the object as a float, as an integer and as an index, with None for each that it is not."""
-    return _as_number(float, value), _as_number(int, value), _as_number(operator.index, value)
-
-
-def _as_number(convert: Callable[[Any], Any], value: Any) -> float | int | None:
-    if not hasattr(type(value), "__index__") and not hasattr(type(value), f"__{convert.__name__}__"):
-        return None
-    try:
-        number = convert(value)
-    except Exception:
-        return None
-    return number if convert is float else int(number)
 
 
 def _write_program(sources: tuple[str, ...]) -> str:

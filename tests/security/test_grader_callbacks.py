@@ -192,3 +192,46 @@ async def test_an_object_that_shows_itself_oddly_fails(sandbox: Sandbox, body: s
     )
     assert report.results == (False, False)
     assert len(str(report.evidence)) <= 2000
+
+
+@pytest.mark.parametrize(
+    "handed", ["(1, 0)", "(2, 7)", "(9, 0)", "('2', 0)", "(None, 0)", "([], 0)"], ids=lambda name: name
+)
+async def test_a_function_that_was_never_lent_cannot_be_handed_back(sandbox: Sandbox, handed: str) -> None:
+    program = f"""{TOOLS}
+def f(g):
+    message, place = {handed}
+    described = lambda value: (8, place, message) if isinstance(value, Handle) else (0, 0, None)
+    channel.send(descriptor, channel.VALUE, encoding.Encoder(described).encode(Handle(8, 0)))
+    channel.receive(descriptor)
+"""
+    report = await run(sandbox, program, "f(lambda: 1)\nassert True")
+    assert report.results == (False,)
+    assert report.breach is not None
+
+
+async def test_a_context_manager_of_the_program_suppresses_no_failure(sandbox: Sandbox) -> None:
+    program = """
+class Suppressor:
+    def __enter__(self): return 0
+    def __exit__(self, *error): return True
+def f(g=None): return Suppressor()
+"""
+    for test in ("with f() as got: assert got == 1", "with f() as got: got[0]", "with f(): raise KeyError"):
+        report = await run(sandbox, program, test)
+        assert report.results == (False,), test
+        assert report.breach is None
+
+
+async def test_a_context_manager_of_the_program_never_gets_a_failed_assertion(sandbox: Sandbox) -> None:
+    program = """
+class Spy:
+    def __enter__(self): return 0
+    def __exit__(self, kind, error, traceback): kept.append(error)
+kept = []
+def f(g=None): return kept if g else Spy()
+"""
+    failing = "try:\n    with f(): unittest.TestCase().assertEqual(0, 8471)\nexcept AssertionError: pass"
+    test = f"import unittest\n{failing}\nassert f(1) == [None]"
+    report = await run(sandbox, program, test)
+    assert report.results == (True,), report.evidence

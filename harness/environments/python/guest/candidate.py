@@ -56,6 +56,11 @@ class Program:
         spec = ModuleSpec("__main__", None, origin=PROGRAM_NAME)
         self._module.__dict__.update(__builtins__=builtins, __file__=PROGRAM_NAME, __spec__=spec)
         self._received = -1
+        self._lent_as: list[tuple[int, int]] = []
+        self._descriptions: dict[tuple[int, int], Any] = {}
+        # The functions of the tests by their names, and the names by the ids of the functions.
+        self._lent: dict[tuple[int, int], object] = {}
+        self._names: dict[int, tuple[int, int]] = {}
         self._objects: list[object] = []
         self._numbers: dict[int, int] = {}
         self._exceptions: dict[int, type[BaseException]] = {}
@@ -72,9 +77,15 @@ class Program:
             self._reply(letter, payload)
 
     def _receive(self) -> tuple[bytes, bytes]:
-        message = channel.receive(self._descriptor)
+        letter, payload = channel.receive(self._descriptor)
+        self._lent_as = []
+        if letter == channel.LENT:
+            self._lent_as, described, letter, payload = channel.unpack_lent(payload)
+            if described:
+                new = [name for name in self._lent_as if name[0] == self._received + 1]
+                self._descriptions.update(zip(new, decoding.Decoder(self._object).decode(described)))
         self._received += 1
-        return message
+        return letter, payload
 
     def _reply(self, letter: bytes, payload: bytes) -> None:
         try:
@@ -147,13 +158,13 @@ class Program:
         except StopIteration as stop:
             return channel.STOPPED, self._encode(stop.value)
 
-    def _call_back(self, place: tuple[int, int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_back(self, name: tuple[int, int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the tests in their process. The function may call this program in turn.
 
-        `place` is the number of the message that lent the function, and its place in that message.
+        `name` is the number of the message that lent the function first, and its place in that message.
         """
         encoder = encoding.Encoder(self._handle)
-        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((*place, args, kwargs)))
+        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((*name, args, kwargs)))
         while True:
             letter, payload = self._receive()
             if letter in (channel.VALUE, channel.RAISED, channel.CHANGED):
@@ -163,8 +174,7 @@ class Program:
         if letter == channel.CHANGED:
             letter, result = changes.apply(result, encoder.containers)
         if letter == channel.RAISED:
-            error = self._rebuild(result)
-            assert error is not None
+            error = exceptions.rebuild(result, self._exceptions)
             self._raised[id(error)] = error, self._received
             raise error
         return result
@@ -172,6 +182,9 @@ class Program:
     def _handle(self, value: object) -> tuple[int, int, object]:
         if id(value) in BUILTIN_TYPES:
             return values.BUILTIN, BUILTIN_TYPES[id(value)], None
+        name = self._names.get(id(value))
+        if name is not None:
+            return values.CALLBACK, name[1], name[0]
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = len(self._objects)
@@ -179,15 +192,20 @@ class Program:
             self._objects.append(value)
         return _kind_of(value), number, None
 
-    def _object(self, kind: int, number: int, description: Any) -> object:
+    def _object(self, kind: int, number: int, _description: object) -> object:
         if kind == values.BUILTIN:
             return getattr(builtins, values.BUILTIN_NAMES[number])
-        place = self._received, number
-        if kind == values.LENT_ITERATOR:
-            return LentIterator(lambda: self._call_back(place, (), {}))
-        if kind != values.CALLBACK:
+        if kind not in (values.CALLBACK, values.LENT_ITERATOR):
             return self._objects[number]
-        return lent_functions.build(lambda *given: self._call_back(place, *given), description)
+        name = self._lent_as[number]
+        if kind == values.LENT_ITERATOR:
+            return LentIterator(lambda: self._call_back(name, (), {}))
+        if name not in self._lent:
+            description = self._descriptions.pop(name, None)
+            function = lent_functions.build(lambda *given: self._call_back(name, *given), description)
+            self._lent[name] = function
+            self._names[id(function)] = name
+        return self._lent[name]
 
     def _rebuild(self, description: Any) -> BaseException | None:
         return None if description is None else exceptions.rebuild(description, self._exceptions)

@@ -59,6 +59,8 @@ def describe_class(kind: type[BaseException], number_of: Callable[[type], int | 
     A built-in class is its name. Any other is its name, the places of its bases in the tuple, its number by
     `number_of`, and its module if both sides may have it.
     """
+    if BUILTIN.get(kind.__name__) is kind:
+        return (kind.__name__,)
     entries: list[object] = []
     places: dict[type, int] = {}
 

@@ -117,6 +117,8 @@ def _make(kind: type[BaseException], given: tuple[Any, ...], attributes: dict[An
         error = kind.__new__(kind, *given)
     else:
         error = _call(kind, given)
+    if not attributes:
+        return error
     own = [name for base, names in BUILTIN_ATTRIBUTES.items() if isinstance(error, base) for name in names]
     for name, content in attributes.items():
         if name in own:
@@ -152,7 +154,7 @@ def _attributes(error: BaseException, kind: type[BaseException]) -> dict[str, ob
         if issubclass(base, BaseException) and BUILTIN.get(base.__name__) is not base:
             found.update({name: value for name, value in vars(base).items() if not name.startswith("__")})
     found.update(vars(error))
-    plain = {}
+    plain: dict[str, object] = {}
     for name, value in list(found.items())[:MAX_ATTRIBUTES]:
         try:
             value = value.__get__(error, kind) if type(value) is property else value

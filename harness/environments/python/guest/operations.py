@@ -19,7 +19,10 @@ CALCULATIONS: dict[str, Callable[..., Any]] = {
         for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod")
     },
     **{name: getattr(operator, name) for name in ("lshift", "rshift", "xor")},
-    **{"and": operator.and_, "or": operator.or_, "pow": pow, "divmod": divmod},
+    "and": operator.and_,
+    "or": operator.or_,
+    "pow": pow,
+    "divmod": divmod,
 }
 
 

@@ -15,7 +15,6 @@ from . import (
     encoding,
     exception_classes,
     exceptions,
-    lent_functions,
     plain,
     values,
 )
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
 MAX_CALLBACKS = 1_000_000
 MAX_CALLBACK_DEPTH = 50
+# A message lends a function once if it lends it again after at most this many others.
+MAX_LOOKED_BACK = 20
 # A callback may run these C functions on hostile arguments, because they only compute.
 PURE_MODULES = ("math", "cmath", "_operator")
 # Modules of the iterators that tests make without their own class.
@@ -97,6 +98,8 @@ class Candidate:
         # in it. A replay may leave out messages, and the numbers of the others must not depend on that.
         self._callbacks: dict[tuple[int, int], Callable[..., Any]] = {}
         self._lent: list[Callable[..., Any]] = []
+        # The same names by function, because a function that is lent again keeps its first name.
+        self._names: dict[object, tuple[int, int]] = {}
         # The exceptions that these functions raised, by the number of the message that reported each.
         self._raised: dict[int, BaseException] = {}
         self._callbacks_left = MAX_CALLBACKS
@@ -204,10 +207,13 @@ class Candidate:
         raise error
 
     def _send(self, letter: bytes, payload: bytes) -> int:
-        number = self._link.send(letter, payload)
-        self._callbacks.update({(number, place): lent for place, lent in enumerate(self._lent)})
+        names = tuple([self._names.get(_key(lent)) for lent in self._lent])
+        turn = self._link.send(letter, payload, names, self._lent)
+        for name, lent in zip(turn.lent_as, self._lent):
+            self._callbacks[name] = lent
+            self._names[_key(lent)] = name
         self._lent = []
-        return number
+        return turn.number
 
     def _breach(self, what: str) -> CandidateLost:
         self.lost = self.breach = f"the program's process broke the protocol: {what}"
@@ -276,18 +282,25 @@ class Candidate:
         if name in values.BUILTIN_NAMES and getattr(builtins, name) is value:
             return values.BUILTIN, values.BUILTIN_NAMES.index(name), None
         if _is_callback_allowed(value):
-            return values.CALLBACK, self._lend(value), lent_functions.describe(value)
+            return values.CALLBACK, self._lend(value), None
         if hasattr(type(value), "__next__") and type(value).__module__ in ITERATOR_MODULES:
             return values.LENT_ITERATOR, self._lend(value.__next__), None
         raise UnsupportedTestError(f"the test passes a {type(value).__name__}, which is not plain data")
 
     def _lend(self, function: Callable[..., Any]) -> int:
+        for place, lent in enumerate(
+            self._lent[-MAX_LOOKED_BACK:], max(len(self._lent) - MAX_LOOKED_BACK, 0)
+        ):
+            if _key(lent) == _key(function):
+                return place
         self._lent.append(function)
         return len(self._lent) - 1
 
-    def _remote(self, kind: int, number: int, _description: object = None) -> object:
+    def _remote(self, kind: int, number: int, description: Any = None) -> object:
         if kind == values.BUILTIN:
             return _built_in_type(number)
+        if kind == values.CALLBACK:
+            return self._callbacks[description, number]
         if kind in STAND_INS_WITH_ATTRIBUTES and self.attributes:
             return self._stand_in(STAND_INS_WITH_ATTRIBUTES[kind], number)
         return self._stand_in(STAND_INS[kind], number)
@@ -297,6 +310,11 @@ class Candidate:
         if found is None:
             found = self._stand_ins[kind, number] = kind(self, number)
         return found
+
+
+def _key(function: Callable[..., Any]) -> object:
+    """Return what identifies a function. Each access to a method makes another object."""
+    return function if isinstance(function, (types.MethodType, types.BuiltinFunctionType)) else id(function)
 
 
 def _built_in_type(number: int) -> type:

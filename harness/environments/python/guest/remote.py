@@ -52,7 +52,7 @@ class RemoteObject:
         return self._candidate.operate("enter", self)
 
     def __exit__(self, kind: Any, error: BaseException | None, _traceback: object) -> None:
-        """Leave the object as a context manager. It cannot suppress an exception, which may be a failed test."""
+        """Leave a context manager. It cannot suppress an exception, which may be a failed test."""
         self._candidate.leave(self, error)
 
     def _as_number(self, place: int) -> Any:
@@ -105,6 +105,18 @@ class RemoteCallable(RemoteObject):
 
     def __bool__(self) -> bool:
         return True
+
+    @property
+    def __name__(self) -> str:
+        name = self._candidate.operate("getattr", self, "__name__")
+        if type(name) is not str:
+            raise AttributeError("the object has no name")
+        return name
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        text = self._candidate.operate("getattr", self, "__doc__")
+        return text if type(text) is str else None
 
 
 class RemoteCallableObject(RemoteCallable):

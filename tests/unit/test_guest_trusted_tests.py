@@ -335,7 +335,9 @@ ABOUT_VALUES = [
 
 
 @pytest.mark.parametrize(
-    "kind", [values.OPAQUE, values.ITERATOR, values.CALLABLE], ids=["opaque", "iterator", "callable"]
+    "kind",
+    [values.OPAQUE, values.ITERATOR, values.CALLABLE, values.COROUTINE],
+    ids=["opaque", "iterator", "callable", "coroutine"],
 )
 def test_a_handle_has_no_property_that_a_test_could_take_for_a_value(kind: int) -> None:
     reply = message(channel.VALUE, Handle(kind, 7))

@@ -153,8 +153,14 @@ class Program:
         return changes.reply(encoding.Encoder(self._handle, known), answer, result, known, before)
 
     def _next(self, iterator: Any) -> tuple[bytes, bytes]:
+        step: str = "__next__"
+        args: tuple[Any, ...] = ()
+        if type(iterator) is tuple:
+            iterator, step, args = iterator
+        if step == "throw":
+            args = tuple(map(self._rebuild, args))
         try:
-            return channel.VALUE, self._encode(next(iterator))
+            return channel.VALUE, self._encode(getattr(iterator, step)(*args))
         except StopIteration as stop:
             return channel.STOPPED, self._encode(stop.value)
 
@@ -244,6 +250,8 @@ def _kind_of(value: object) -> int:
         return values.CLASS
     if hasattr(kind, "__next__"):
         return values.ITERATOR
+    if kind is types.CoroutineType:
+        return values.COROUTINE
     called = callable(value)
     if hasattr(kind, "__iter__") or _is_old_sequence(value, kind):
         return values.CALLABLE_ITERABLE if called else values.ITERABLE

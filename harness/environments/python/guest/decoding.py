@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 
@@ -124,6 +125,10 @@ class Decoder:
             return tag == b"T", position
         if tag == b"f":
             return FLOAT.unpack_from(data, position)[0], position + 8
+        if tag == b"n":
+            return self._keep(FLOAT.unpack_from(data, position)[0]), position + 8
+        if tag == b"a":
+            return math.nan, position
         if tag == b"i":
             raw, position = _take(data, position)
             if len(raw) > MAX_BITS // 8 + 1:

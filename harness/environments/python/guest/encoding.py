@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import OrderedDict
 from itertools import chain
@@ -133,6 +134,11 @@ class Encoder:
         number = self._numbers.get(id(value))
         if number is not None:
             parts.append(b"r" + LENGTH.pack(number))
+            return None
+        if kind is float:
+            # Containers are equal if they hold the same NaN, so a NaN needs an identity.
+            self._number(value)
+            parts.append(b"n" + FLOAT.pack(value))
             return None
         if kind in KINDS or kind is bytearray:
             return self._write_container(value, kind, id(value), parts, open_immutables)
@@ -277,6 +283,8 @@ def _scalar(value: Any, kind: type[Any]) -> bytes | None:
         raw = value.encode("utf-8", "surrogatepass")
         return b"s" + LENGTH.pack(len(raw)) + raw
     if kind is float:
+        if value != value:
+            return b"a" if value is math.nan else None
         return b"f" + FLOAT.pack(value)
     if kind is bytes:
         raw = value
@@ -291,6 +299,8 @@ def _pack(items: Any) -> bytes | None:
     code = NUMBER_CODES.get(type(items[0]))
     if code is None or len(set(map(type, items))) > 1:
         return None
+    if code == "d" and math.isnan(sum(items)):
+        return None  # A NaN may be among them.
     try:
         return code.encode() + LENGTH.pack(len(items)) + struct.pack(f">{len(items)}{code}", *items)
     except struct.error:

@@ -43,6 +43,18 @@ def leave(value: Any, error: BaseException | None) -> None:
             raise
 
 
+def run_coroutine(coroutine: Any) -> Any:
+    """Return the result of a coroutine. All coroutines of a program run in one event loop."""
+    import asyncio
+
+    try:
+        loop = asyncio.get_event_loop_policy().get_event_loop()
+    except RuntimeError:
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+    return loop.run_until_complete(coroutine)
+
+
 def numbers_in(value: Any) -> tuple[object, ...]:
     """Return the object as a float, as an integer and as an index, with None for each that it is not."""
     return _as_number(float, value), _as_number(int, value), _as_number(operator.index, value)
@@ -73,5 +85,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "enter": enter,
+    "close": operator.methodcaller("close"),
+    "await": run_coroutine,
     "numbers": numbers_in,
 }

@@ -25,6 +25,7 @@ from .remote import (
     RemoteCallableIterable,
     RemoteCallableObject,
     RemoteClass,
+    RemoteCoroutine,
     RemoteInstance,
     RemoteIterable,
     RemoteIterator,
@@ -61,6 +62,7 @@ STAND_INS: dict[int, type[RemoteObject]] = {
     values.INSTANCE: RemoteObject,
     values.CALLABLE_INSTANCE: RemoteCallableObject,
     values.CALLABLE_ITERABLE: RemoteCallableIterable,
+    values.COROUTINE: RemoteCoroutine,
 }
 # The same if the reference defines classes, because then instances have attributes.
 STAND_INS_WITH_ATTRIBUTES: dict[int, type[RemoteObject]] = {
@@ -163,6 +165,10 @@ class Candidate:
             self.operate("leave", manager, description)
         except Diverged:
             pass  # Only the replay raises `error`, which fails the test with better evidence.
+
+    def describe_thrown(self, error: Any) -> object:
+        """Return the description of an exception that the tests throw into a generator."""
+        return self._describe(error() if isinstance(error, type) else error)
 
     def call(self, function: RemoteObject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         encoder = self._encoder()

@@ -14,7 +14,7 @@ from . import channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Any
 
     from .peer import Candidate
@@ -78,6 +78,37 @@ class RemoteIterator(RemoteObject):
 
     def __next__(self) -> Any:
         return self._candidate.ask(channel.NEXT, self)
+
+    def send(self, value: Any) -> Any:
+        return self._candidate.ask(channel.NEXT, (self, "send", (value,)))
+
+    def throw(self, error: Any) -> Any:
+        return self._candidate.ask(channel.NEXT, (self, "throw", (self._candidate.describe_thrown(error),)))
+
+    def close(self) -> None:
+        self._candidate.operate("close", self)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class RemoteCoroutine(RemoteObject):
+    """A coroutine. The program runs it to its end when the tests await it."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, Any]:
+        return self._candidate.operate("await", self)
+        yield
+
+    def send(self, _value: None) -> Any:
+        raise StopIteration(self._candidate.operate("await", self))
+
+    def throw(self, error: Any) -> Any:
+        raise error
+
+    def close(self) -> None:
+        self._candidate.operate("close", self)
 
     def __bool__(self) -> bool:
         return True

@@ -76,7 +76,10 @@ def _reflect(calculate: Callable[..., Any]) -> Callable[..., Any]:
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{kind.__name__: kind for kind in (getattr, setattr, delattr, str, repr, len, iter, hash, format)},
-    **{kind.__name__: kind for kind in (isinstance, issubclass, int, float, complex, abs, round, reversed)},
+    **{
+        kind.__name__: kind
+        for kind in (isinstance, issubclass, int, float, complex, bytes, abs, round, reversed)
+    },
     **{name: getattr(operator, name) for name in ("eq", "lt", "le", "gt", "ge", "contains", "index")},
     **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "neg", "pos", "invert")},
     **CALCULATIONS,

@@ -322,7 +322,19 @@ def _comparison(name: str, operation: str) -> Callable[..., Any]:
     return compare
 
 
-OPERATORS = ("getitem", "setitem", "delitem", "neg", "pos", "abs", "invert", "round", "reversed", "complex")
+OPERATORS = (
+    "getitem",
+    "setitem",
+    "delitem",
+    "neg",
+    "pos",
+    "abs",
+    "invert",
+    "round",
+    "reversed",
+    "complex",
+    "bytes",
+)
 CALCULATIONS = (
     *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow"),
     *("lshift", "rshift", "and", "or", "xor"),

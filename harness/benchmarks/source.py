@@ -7,7 +7,8 @@ import builtins
 import warnings
 from collections.abc import Iterable
 
-# The methods that `@dataclass` adds to a class.
+# The methods that decorators add to a class.
+_ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
 _DATACLASS = ("__eq__", "__repr__")
 
 
@@ -65,7 +66,7 @@ def class_attributes(node: ast.ClassDef) -> tuple[str, ...]:
     """Return the names that a class defines: in its body, by its decorator, and on `self`."""
     names: set[str] = set()
     for statement in node.body:
-        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(statement.name)
         elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
             names |= _stored(statement)
@@ -76,8 +77,11 @@ def class_attributes(node: ast.ClassDef) -> tuple[str, ...]:
             and isinstance(part.value, ast.Name)
         ):
             names.add(part.attr)
-    if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+    decorators = " ".join(map(ast.unparse, node.decorator_list))
+    if "dataclass" in decorators:
         names |= {*_DATACLASS}
+    if "total_ordering" in decorators or "order=True" in decorators:
+        names |= {*_ORDER}
     return tuple(sorted(names))
 
 

@@ -77,15 +77,15 @@ def fuzz_frames(data: bytes) -> None:
 def fuzz_values(data: bytes) -> None:
     handle = Handle()
     try:
-        value = decoding.Decoder(lambda _kind, _number: handle).decode(data)
+        value = decoding.Decoder(lambda _kind, _number, _description: handle).decode(data)
     except (values.ValueRefused, values.LimitReached):
         return
     check_types(value)
     try:
-        again = encoding.Encoder(lambda _value: (values.OPAQUE, 0)).encode(value)
+        again = encoding.Encoder(lambda _value: (values.OPAQUE, 0, None)).encode(value)
     except (values.ValueRefused, values.LimitReached):
         return
-    decoding.Decoder(lambda _kind, _number: handle).decode(again)
+    decoding.Decoder(lambda _kind, _number, _description: handle).decode(again)
 
 
 def check_types(root: Any) -> None:
@@ -107,7 +107,7 @@ def check_types(root: Any) -> None:
 
 def fuzz_exceptions(data: bytes) -> None:
     try:
-        value = decoding.Decoder(lambda _kind, _number: Handle()).decode(data)
+        value = decoding.Decoder(lambda _kind, _number, _description: Handle()).decode(data)
         error = exceptions.rebuild(value, {})
     except (values.ValueRefused, values.LimitReached):
         return
@@ -175,7 +175,7 @@ def seeds(name: str) -> list[bytes]:
     dated = [datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), datetime.timedelta(1), decimal.Decimal(1)]
     changed = (channel.VALUE, 5, ((1, 2), (3,)))
     written = [
-        encoding.Encoder(lambda _: (0, 0)).encode(v)
+        encoding.Encoder(lambda _: (0, 0, None)).encode(v)
         for v in (cyclic, described, queue, plain, stored, dated, changed)
     ]
     if name != "answers":

@@ -1,4 +1,4 @@
-"""Unusual programs that are right in plain Python pass here, by asserts and by function calls.
+"""Unusual programs, and usual ones under unusual tests, that are right in plain Python pass here.
 
 Each collection is a text file. A case is a title behind "###", a program, "---", and its tests: statements,
 or lines of JSON arguments, "->", and the JSON result of the function `solve`.
@@ -52,7 +52,7 @@ def calls(tests: str) -> list[tuple[str, str]]:
     return [("\n".join(map(json.dumps, json.loads(given))), wanted) for given, _arrow, wanted in read]
 
 
-MODULES = cases("unusual_modules.txt")
+MODULES = cases("unusual_modules.txt") | cases("unusual_tests.txt")
 FUNCTIONS = cases("unusual_functions.txt")
 
 
@@ -61,9 +61,12 @@ def names_used(tests: str) -> list[str]:
     nodes = list(ast.walk(ast.parse(tests)))
     names = [node for node in nodes if isinstance(node, ast.Name)]
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    imported = {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
     bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
     bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {
+        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
     bound |= {node.name or "" for node in nodes if isinstance(node, ast.ExceptHandler)}
     return sorted({node.id for node in names} - bound - imported - set(dir(builtins)))
 

@@ -18,7 +18,8 @@ from harness.sandbox.limits import Limits
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-# Writes to the channel directly, and asks the tests' process to call its lent function `number`.
+# Writes to the channel directly, and asks the tests' process to call a lent function. The first call of the
+# program is message 2, after those that load it and get `f`.
 TOOLS = """
 import os, stat, sys
 guest = "harness.environments.python.guest."
@@ -32,10 +33,10 @@ class Handle:
         self.kind, self.number = kind, number
 
 def ask(request):
-    payload = encoding.Encoder(lambda value: (value.kind, value.number)).encode(request)
+    payload = encoding.Encoder(lambda value: (value.kind, value.number, None)).encode(request)
     channel.send(descriptor, channel.CALLBACK, payload)
     letter, answer = channel.receive(descriptor)
-    return letter, decoding.Decoder(lambda kind, number: (kind, number)).decode(answer)
+    return letter, decoding.Decoder(lambda kind, number, _: (kind, number)).decode(answer)
 """
 
 
@@ -68,16 +69,18 @@ async def run(
 
 FORGED = {
     "no tuple": "7",
-    "too short": "(0, ())",
-    "arguments that are none": "(0, 7, {})",
-    "arguments by name that are none": "(0, (), [])",
-    "number beyond those lent": "(99, (), {})",
-    "number that is text": "('0', (), {})",
-    "number that is a fraction": "(0.0, (), {})",
-    "name of a function": "('eval', ('1',), {})",
-    "handle instead of a number": "(Handle(5, 0), (), {})",
-    "built-in instead of a number": "(Handle(6, 0), (), {})",
-    "unknown kind of handle": "(0, (Handle(77, 0),), {})",
+    "too short": "(2, 0, ())",
+    "arguments that are none": "(2, 0, 7, {})",
+    "arguments by name that are none": "(2, 0, (), [])",
+    "place beyond those lent": "(2, 99, (), {})",
+    "message that lent nothing": "(1, 0, (), {})",
+    "place that is text": "(2, '0', (), {})",
+    "place that is a fraction": "(2, 0.0, (), {})",
+    "message that is a list": "([], 0, (), {})",
+    "name of a function": "(2, 'eval', ('1',), {})",
+    "handle instead of a place": "(2, Handle(5, 0), (), {})",
+    "built-in instead of a place": "(2, Handle(6, 0), (), {})",
+    "unknown kind of handle": "(2, 0, (Handle(77, 0),), {})",
 }
 
 
@@ -90,12 +93,14 @@ async def test_a_malformed_request_is_a_breach(sandbox: Sandbox, request_: str) 
 
 
 async def test_no_function_can_be_called_if_none_was_lent(sandbox: Sandbox) -> None:
-    report = await run(sandbox, f"{TOOLS}\ndef f(): return ask((0, (), {{}}))\n", "f()")
+    report = await run(sandbox, f"{TOOLS}\ndef f(): return ask((2, 0, (), {{}}))\n", "f()")
     assert report.breach is not None
 
 
 async def test_no_function_can_be_called_while_the_program_loads(sandbox: Sandbox) -> None:
-    report = await run(sandbox, f"{TOOLS}\nask((0, (), {{}}))\ndef f(): return 1\n", "f()", setup="g = len")
+    report = await run(
+        sandbox, f"{TOOLS}\nask((2, 0, (), {{}}))\ndef f(): return 1\n", "f()", setup="g = len"
+    )
     assert report.results == (False,)
     assert report.breach is not None
 
@@ -105,7 +110,7 @@ async def test_no_function_can_be_called_while_the_program_loads(sandbox: Sandbo
     ["('x' * (1 << 20),), {}", "(), {'y': 1}", "(), {5: 1}", "([[[]]] * 1000,), {}", "tuple(range(999)), {}"],
 )
 async def test_odd_arguments_raise_an_error_in_the_program(sandbox: Sandbox, arguments: str) -> None:
-    program = f"{TOOLS}\ndef f(g): return ask((0, {arguments}))[0] == b'x'\n"
+    program = f"{TOOLS}\ndef f(g): return ask((2, 0, {arguments}))[0] == b'x'\n"
     report = await run(sandbox, program, "def g():\n    return 1\nassert f(g)")
     assert report.results == (True,), report.evidence
 
@@ -187,3 +192,46 @@ async def test_an_object_that_shows_itself_oddly_fails(sandbox: Sandbox, body: s
     )
     assert report.results == (False, False)
     assert len(str(report.evidence)) <= 2000
+
+
+@pytest.mark.parametrize(
+    "handed", ["(1, 0)", "(2, 7)", "(9, 0)", "('2', 0)", "(None, 0)", "([], 0)"], ids=lambda name: name
+)
+async def test_a_function_that_was_never_lent_cannot_be_handed_back(sandbox: Sandbox, handed: str) -> None:
+    program = f"""{TOOLS}
+def f(g):
+    message, place = {handed}
+    described = lambda value: (8, place, message) if isinstance(value, Handle) else (0, 0, None)
+    channel.send(descriptor, channel.VALUE, encoding.Encoder(described).encode(Handle(8, 0)))
+    channel.receive(descriptor)
+"""
+    report = await run(sandbox, program, "f(lambda: 1)\nassert True")
+    assert report.results == (False,)
+    assert report.breach is not None
+
+
+async def test_a_context_manager_of_the_program_suppresses_no_failure(sandbox: Sandbox) -> None:
+    program = """
+class Suppressor:
+    def __enter__(self): return 0
+    def __exit__(self, *error): return True
+def f(g=None): return Suppressor()
+"""
+    for test in ("with f() as got: assert got == 1", "with f() as got: got[0]", "with f(): raise KeyError"):
+        report = await run(sandbox, program, test)
+        assert report.results == (False,), test
+        assert report.breach is None
+
+
+async def test_a_context_manager_of_the_program_never_gets_a_failed_assertion(sandbox: Sandbox) -> None:
+    program = """
+class Spy:
+    def __enter__(self): return 0
+    def __exit__(self, kind, error, traceback): kept.append(error)
+kept = []
+def f(g=None): return kept if g else Spy()
+"""
+    failing = "try:\n    with f(): unittest.TestCase().assertEqual(0, 8471)\nexcept AssertionError: pass"
+    test = f"import unittest\n{failing}\nassert f(1) == [None]"
+    report = await run(sandbox, program, test)
+    assert report.results == (True,), report.evidence

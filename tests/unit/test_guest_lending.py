@@ -23,8 +23,7 @@ NEVER_LENT = (
     *("__build_class__", "__import__", "breakpoint", "compile", "copyright", "credits", "delattr", "dir"),
     *("eval", "exec", "exit", "getattr", "globals", "hasattr", "help", "input", "license", "locals"),
     *("memoryview", "open", "quit", "setattr", "super", "vars", "callable", "id", "classmethod"),
-    *("staticmethod", "property", "issubclass", "aiter", "anext", "BaseException", "SystemExit"),
-    *("KeyboardInterrupt", "GeneratorExit", "MemoryError", "RecursionError", "OSError"),
+    *("staticmethod", "property", "issubclass", "aiter", "anext"),
 )
 REACHING: dict[str, Callable[..., Any]] = {
     "bound str.format": "{0.__class__}".format,

@@ -18,7 +18,7 @@ from harness.environments.python.guest import (
     asserts,
     channel,
     encoding,
-    exceptions,
+    exception_classes,
     judging,
     trusted_tests,
     values,
@@ -40,8 +40,30 @@ class Handle:
         return f"Handle({self.kind}, {self.number})"
 
 
-def handle_of(value: Any) -> tuple[int, int]:
-    return value.kind, value.number
+def handle_of(value: Any) -> tuple[int, int, object]:
+    return value.kind, value.number, None
+
+
+def described(
+    base: str,
+    own: tuple[str, int | None] | None = None,
+    args: object = (),
+    text: object = "",
+    attributes: object = None,
+    cause: object = None,
+    context: object = None,
+    suppressed: object = False,
+    members: object = None,
+) -> tuple[object, ...]:
+    """Return the description of an exception, as a program sends it."""
+    classes = (base,) if own is None else (base, (own[0], (0,), own[1], None))
+    attributes = {} if attributes is None else attributes
+    return classes, args, text, attributes, cause, context, suppressed, members
+
+
+NESTED = described("ValueError")
+for _ in range(50):
+    NESTED = described("ValueError", cause=NESTED)
 
 
 def message(letter: bytes, value: object) -> bytes:
@@ -100,7 +122,7 @@ def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
 
 
 def test_a_call_that_raises_stop_iteration_ends_no_loop_of_the_tests() -> None:
-    error = message(channel.RAISED, ("StopIteration", "StopIteration", (), "", None))
+    error = message(channel.RAISED, described("StopIteration", args=(), text=""))
     report = answering(error, statements=["for answer in map(f, [1, 2]):\n    assert answer == 3"])
     assert (report["results"], report["error"]) == (["failed"], "RuntimeError")
 
@@ -200,7 +222,7 @@ def test_silence_fails() -> None:
 
 
 def test_a_program_that_does_not_load_fails_every_test() -> None:
-    error = ("SyntaxError", "SyntaxError", ("bad",), "bad", None)
+    error = described("SyntaxError", args=("bad",), text="bad")
     report = run(message(channel.RAISED, error), ["pass", "pass"])
     assert report["results"] == ["failed", "failed"]
     assert report["evidence"] == "the program failed to load: SyntaxError: bad"
@@ -209,7 +231,7 @@ def test_a_program_that_does_not_load_fails_every_test() -> None:
 def test_a_syntax_error_names_its_line_and_not_its_text() -> None:
     args = ("invalid syntax", ("candidate.py", 3, 7, "def f(:", 3, 8))
     report = run(
-        message(channel.RAISED, ("SyntaxError", "SyntaxError", args, "invalid syntax", None)), ["pass"]
+        message(channel.RAISED, described("SyntaxError", args=args, text="invalid syntax")), ["pass"]
     )
     assert report["evidence"] == "the program failed to load: SyntaxError: invalid syntax (line 3)"
 
@@ -263,22 +285,25 @@ def test_forged_changes_of_arguments_never_pass(letter: bytes, result: object, a
 
 
 @given(
-    base=st.sampled_from(sorted(exceptions.BUILTIN)),
+    base=st.sampled_from(sorted(exception_classes.BUILTIN)),
     own=st.sampled_from(["Own", "CandidateLost", "not a name", "__class__", "None"]) | st.text(max_size=5),
     args=st.none() | st.lists(PLAIN, max_size=5).map(tuple),
     text=st.text(st.characters(), max_size=5),
     number=st.none() | st.integers(0, 3),
+    attributes=st.dictionaries(
+        st.text(max_size=5) | st.sampled_from(["__class__", "args"]), PLAIN, max_size=3
+    ),
 )
 def test_a_forged_exception_never_passes(
-    base: str, own: str, args: object, text: str, number: int | None
+    base: str, own: str, args: object, text: str, number: int | None, attributes: object
 ) -> None:
-    raised = message(channel.RAISED, (base, own, args, text, number))
+    raised = message(channel.RAISED, described(base, (own, number), args, text, attributes))
     assert "passed" not in answering(raised)["results"]
 
 
 @pytest.mark.parametrize("base", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "StopIteration"])
 def test_an_exception_that_ends_programs_ends_one_test_only(base: str) -> None:
-    raised = message(channel.RAISED, (base, base, (0,), "0", None))
+    raised = message(channel.RAISED, described(base, args=(0,), text="0"))
     report = answering(raised, message(channel.VALUE, SECRET), statements=[EXPECTED, EXPECTED])
     assert report["results"] == ["failed", "passed"]
 
@@ -286,7 +311,7 @@ def test_an_exception_that_ends_programs_ends_one_test_only(base: str) -> None:
 @pytest.mark.parametrize("name", ["object", "type", "eval", "__import__", "CandidateLost", "int", ""])
 def test_a_base_that_is_no_builtin_exception_becomes_a_plain_exception(name: str) -> None:
     statement = "try:\n    f(1)\nexcept Exception as error:\n    assert type(error).__bases__ == (Exception,)"
-    report = answering(message(channel.RAISED, (name, "Own", (), "", None)), statements=[statement])
+    report = answering(message(channel.RAISED, described(name, ("Own", None))), statements=[statement])
     assert report["results"] == ["passed"]
 
 
@@ -310,7 +335,9 @@ ABOUT_VALUES = [
 
 
 @pytest.mark.parametrize(
-    "kind", [values.OPAQUE, values.ITERATOR, values.CALLABLE], ids=["opaque", "iterator", "callable"]
+    "kind",
+    [values.OPAQUE, values.ITERATOR, values.CALLABLE, values.COROUTINE],
+    ids=["opaque", "iterator", "callable", "coroutine"],
 )
 def test_a_handle_has_no_property_that_a_test_could_take_for_a_value(kind: int) -> None:
     reply = message(channel.VALUE, Handle(kind, 7))
@@ -337,10 +364,16 @@ def test_an_oversized_length_is_a_breach_before_anything_of_it_is_read() -> None
         (b"?", 1),
         (channel.STOPPED, 1),
         (channel.RAISED, None),
-        (channel.RAISED, ("ValueError", "ValueError", (), "")),
-        (channel.RAISED, (1, "ValueError", (), "", None)),
-        (channel.RAISED, ("ValueError", None, (), "", None)),
-        (channel.RAISED, ("ValueError", "ValueError", (), b"", None)),
+        (channel.RAISED, 7),
+        (channel.RAISED, True),
+        (channel.RAISED, described("ValueError")[:-1]),
+        (channel.RAISED, described("ValueError", text=b"")),
+        (channel.RAISED, described("ValueError", attributes=())),
+        (channel.RAISED, described("ValueError", cause=1)),
+        (channel.RAISED, described("ValueError", context=())),
+        (channel.RAISED, described("ValueError", suppressed=None)),
+        (channel.RAISED, described("ExceptionGroup", members=(None,))),
+        (channel.RAISED, NESTED),
         (channel.CHANGED, None),
         (channel.CHANGED, (channel.VALUE, 1)),
         (channel.CHANGED, (channel.VALUE, 1, [])),
@@ -352,9 +385,10 @@ def test_an_oversized_length_is_a_breach_before_anything_of_it_is_read() -> None
         (channel.VALUE, Handle(values.CALLBACK, 0)),
         (channel.VALUE, Handle(values.BUILTIN, 0)),
         (channel.VALUE, Handle(99, 0)),
-        (channel.CALLBACK, (0, (), {})),
+        (channel.CALLBACK, (0, 0, (), {})),
         (channel.CALLBACK, None),
-        (channel.CALLBACK, (0, [], {})),
+        (channel.CALLBACK, (0, 0, [], {})),
+        (channel.CALLBACK, ([], 0, (), {})),
     ],
     ids=lambda part: repr(part).partition(" at 0x")[0],
 )
@@ -386,7 +420,7 @@ def test_the_evidence_survives_an_answer_too_deep_to_be_shown() -> None:
 
 
 def test_a_long_message_of_an_exception_is_bounded() -> None:
-    raised = message(channel.RAISED, ("ValueError", "ValueError", None, "m" * 10_000, None))
+    raised = message(channel.RAISED, described("ValueError", args=None, text="m" * 10_000))
     assert len(answering(raised)["evidence"]) <= judging.MAX_EVIDENCE
 
 
@@ -397,7 +431,7 @@ def test_a_broken_set_up_of_ours_fails_every_test() -> None:
 
 
 def test_a_helper_of_the_set_up_does_not_stand_in_for_the_program() -> None:
-    missing = message(channel.RAISED, ("NameError", "NameError", ("no f",), "no f", None))
+    missing = message(channel.RAISED, described("NameError", args=("no f",), text="no f"))
     report = run(LOADED + missing, ["assert f() == 1"], setup="def f(): return 1")
     assert report["results"] == ["failed"]
 
@@ -410,25 +444,43 @@ def test_without_tests_nothing_has_passed() -> None:
     assert answering(statements=[])["results"] == []
 
 
-LINEAGES: dict[str, Any] = {
-    "no pair": "ab",
-    "base that is no name": ([], ()),
-    "no list of bases": ("ValueError", 7),
-    "base without a number": ("ValueError", ("Own",)),
-    "base without a name": ("ValueError", ((1, 2),)),
-    "number that is a list": ("ValueError", (([], "Own"),)),
-    "too many bases": ("ValueError", tuple((number, "Own") for number in range(1000))),
+CLASSES: dict[str, Any] = {
+    "text": "ValueError",
+    "nothing": (),
+    "base that is no name": ([],),
+    "no tuple of bases": ("ValueError", ("Own", [0], 1, None)),
+    "class without a base": (("Own", (), 1, None),),
+    "class that is its own base": (("Own", (0,), 1, None),),
+    "place that is a fraction": ("ValueError", ("Own", (0.0,), 1, None)),
+    "class without a name": ("ValueError", (2, (0,), 1, None)),
+    "number that is a list": ("ValueError", ("Own", (0,), [], None)),
+    "too many classes": ("ValueError",) * 1000,
 }
 
 
-@pytest.mark.parametrize("lineage", [pytest.param(value, id=name) for name, value in LINEAGES.items()])
-def test_a_forged_lineage_of_an_exception_class_passes_nothing(lineage: object) -> None:
-    handed = message(channel.VALUE, (Handle(values.CLASS, 1), lineage))
-    report = run(LOADED + handed, ["pass"])
+@pytest.mark.parametrize("classes", [pytest.param(value, id=name) for name, value in CLASSES.items()])
+def test_a_forged_exception_class_passes_nothing(classes: object) -> None:
+    report = run(LOADED + message(channel.VALUE, (Handle(values.CLASS, 1), classes)), ["pass"])
     assert report["results"] == ["failed"]
-    assert "without its bases" in report["breach"]
+    assert "an exception class" in report["breach"]
 
 
-def test_an_exception_class_may_not_be_its_own_base() -> None:
-    handed = message(channel.VALUE, (Handle(values.CLASS, 1), ("ValueError", ((1, "Own"),))))
-    assert run(LOADED + handed, ["assert issubclass(f, ValueError)"])["results"] == ["passed"]
+def test_a_class_whose_bases_have_no_order_gets_its_first_base() -> None:
+    classes = ("Exception", "ValueError", ("Own", (0, 1), 1, None))
+    report = run(
+        LOADED + message(channel.VALUE, (Handle(values.CLASS, 1), classes)),
+        ["assert f.__mro__[1] is Exception"],
+    )
+    assert report["results"] == ["passed"]
+
+
+@pytest.mark.parametrize("module", ["unittest.case", "harness.environments.python.guest.peer", "tests"])
+def test_a_class_of_another_module_is_never_the_one_that_this_module_has(module: str) -> None:
+    raised = message(channel.RAISED, (("Exception", ("SkipTest", (0,), None, module)), *described("")[1:]))
+    test = "import unittest\ntry: f(1)\nexcept unittest.SkipTest: pass"
+    assert answering(raised, statements=[test])["results"] == ["failed"]
+
+
+def test_an_exception_of_the_tests_is_known_only_after_it_was_reported() -> None:
+    number = message(channel.RAISED, 2)
+    assert answering(number, statements=["try: f(1)\nexcept Exception: pass"])["breach"] is not None

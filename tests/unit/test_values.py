@@ -43,9 +43,10 @@ class Handle(NamedTuple):
 
     kind: int
     number: int
+    description: object = None
 
 
-def refuse(value: object) -> tuple[int, int]:
+def refuse(value: object) -> tuple[int, int, object]:
     raise ValueRefused(f"{type(value).__name__} is not plain data")
 
 
@@ -101,7 +102,7 @@ def all_listed(value: Any, seen: set[int] | None = None) -> bool:
     if id(value) in seen or type(value) in LEAVES:
         return True
     if type(value) is Handle:
-        return all(type(part) is int for part in value)
+        return type(value.kind) is int and type(value.number) is int
     seen.add(id(value))
     if type(value) in MAPPINGS or type(value) is ITEMS_VIEW:
         items = value.items() if type(value) in MAPPINGS else value
@@ -460,7 +461,7 @@ def test_a_subclass_crosses_as_plain_data_inside_keys_and_elements() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_is_not_plain_data_crosses_as_a_handle(value: object) -> None:
-    assert Decoder(Handle).decode(Encoder(lambda _value: (2, 77)).encode([value])) == [Handle(2, 77)]
+    assert Decoder(Handle).decode(Encoder(lambda _value: (2, 77, None)).encode([value])) == [Handle(2, 77)]
 
 
 def test_a_refused_handle_refuses_the_whole_value() -> None:
@@ -768,7 +769,7 @@ KNOWN: dict[tuple[int, int], object] = {}
 
 def test_a_handle_that_is_unknown_is_refused() -> None:
     with pytest.raises(ValueRefused):
-        Decoder(lambda kind, number: KNOWN[kind, number]).decode(b"H" + struct.pack(">BI", 9, 0))
+        Decoder(lambda kind, number, _: KNOWN[kind, number]).decode(b"H" + struct.pack(">BI", 9, 0))
 
 
 @pytest.mark.parametrize("make", [list, set, dict, Counter, OrderedDict, defaultdict, deque, bytearray])
@@ -844,4 +845,4 @@ def test_contents_of_a_dictionary_are_pairs(items: object) -> None:
 def test_a_default_factory_that_cannot_be_called_is_refused(factory: object) -> None:
     tagged = b"D" + struct.pack(">I", 0) + Encoder(refuse).encode(factory)
     with pytest.raises(ValueRefused):
-        Decoder(lambda _kind, _number: None).decode(tagged)
+        Decoder(lambda _kind, _number, _: None).decode(tagged)

@@ -7,13 +7,24 @@ line of it and gains nothing by that, because the tests trust none of the answer
 from __future__ import annotations
 
 import builtins
-import operator
 import os
 import sys
 import types
 from importlib.machinery import ModuleSpec
 
-from . import changes, channel, contest_preamble, decoding, encoding, exceptions, plain, values
+from . import (
+    changes,
+    channel,
+    contest_preamble,
+    decoding,
+    encoding,
+    exception_classes,
+    exceptions,
+    lent_functions,
+    operations,
+    plain,
+    values,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,16 +37,6 @@ PROGRAM_NAME = f"{MODULE_NAME}.py"
 # A program that contains one of these words may look for its own file, to show its source or to run it in a
 # process that is not a fork. Other programs get no file, because writing and removing one takes time.
 FILE_READERS = ("multiprocessing", "concurrent", "__file__", "inspect", "linecache", "argv")
-# The operations of the tests on an object other than a call. They go by name, since operators are not
-# attributes.
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    **{kind.__name__: kind for kind in (getattr, setattr, delattr, str, repr, len, iter, hash, isinstance)},
-    **{name: getattr(operator, name) for name in ("eq", "lt", "le", "gt", "ge", "contains")},
-    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "neg", "add", "sub")},
-    **{name: getattr(operator, name) for name in ("mul", "truediv", "floordiv", "mod", "index")},
-    **{kind.__name__: kind for kind in (int, float)},
-    "numbers": lambda value: _numbers_in(value),
-}
 # The same types by object, because the program may have replaced them in `builtins`.
 BUILTIN_TYPES = {
     id(getattr(builtins, name)): number
@@ -54,17 +55,37 @@ class Program:
         # Such a process imports the program anyway, as the module of the function to call.
         spec = ModuleSpec("__main__", None, origin=PROGRAM_NAME)
         self._module.__dict__.update(__builtins__=builtins, __file__=PROGRAM_NAME, __spec__=spec)
+        self._received = -1
+        self._lent_as: list[tuple[int, int]] = []
+        self._descriptions: dict[tuple[int, int], Any] = {}
+        # The functions of the tests by their names, and the names by the ids of the functions.
+        self._lent: dict[tuple[int, int], object] = {}
+        self._names: dict[int, tuple[int, int]] = {}
         self._objects: list[object] = []
         self._numbers: dict[int, int] = {}
+        self._exceptions: dict[int, type[BaseException]] = {}
+        # The exceptions of the tests' functions, each with the number of the message that brought it.
+        self._raised: dict[int, tuple[BaseException, int]] = {}
 
     def serve(self) -> None:
         """Answer the tests' messages until they close the channel."""
         while True:
             try:
-                letter, payload = channel.receive(self._descriptor)
+                letter, payload = self._receive()
             except channel.ChannelClosed:
                 return
             self._reply(letter, payload)
+
+    def _receive(self) -> tuple[bytes, bytes]:
+        letter, payload = channel.receive(self._descriptor)
+        self._lent_as = []
+        if letter == channel.LENT:
+            self._lent_as, described, letter, payload = channel.unpack_lent(payload)
+            if described:
+                new = [name for name in self._lent_as if name[0] == self._received + 1]
+                self._descriptions.update(zip(new, decoding.Decoder(self._object).decode(described)))
+        self._received += 1
+        return letter, payload
 
     def _reply(self, letter: bytes, payload: bytes) -> None:
         try:
@@ -103,24 +124,25 @@ class Program:
     def _get(self, name: str) -> bytes:
         """Return the object of that name.
 
-        For an exception class, add its nearest built-in base and all between.
+        For an exception class, add its description.
         """
         try:
             value = self._module.__dict__[name]
         except KeyError:
             raise NameError(f"name '{name}' is not defined") from None
-        lineage = None
+        description = None
         if isinstance(value, type) and issubclass(value, BaseException):
-            own = [kind for kind in value.__mro__[1:] if exceptions.is_own(kind)]
-            lineage = exceptions.base_of(value), tuple((self._handle(kind)[1], kind.__name__) for kind in own)
-        return self._encode((plain.as_function(value) if callable(value) else value, lineage))
+            description = exception_classes.describe_class(value, self._number_of)
+        return self._encode((plain.as_function(value) if callable(value) else value, description))
 
     def _call(self, payload: bytes) -> tuple[bytes, bytes]:
         decoder = decoding.Decoder(self._object)
         function, args, *rest = decoder.decode(payload)
         kwargs = rest[0] if rest else {}
-        if type(function) is str:
-            function = OPERATIONS[function]
+        if function == "leave":
+            function, args = operations.leave, (args[0], self._rebuild(args[1]))
+        elif type(function) is str:
+            function = operations.OPERATIONS[function]
         known = decoder.containers
         before = changes.snapshot(known)
         answer, result = channel.VALUE, None
@@ -131,17 +153,26 @@ class Program:
         return changes.reply(encoding.Encoder(self._handle, known), answer, result, known, before)
 
     def _next(self, iterator: Any) -> tuple[bytes, bytes]:
+        step: str = "__next__"
+        args: tuple[Any, ...] = ()
+        if type(iterator) is tuple:
+            iterator, step, args = iterator
+        if step == "throw":
+            args = tuple(map(self._rebuild, args))
         try:
-            return channel.VALUE, self._encode(next(iterator))
+            return channel.VALUE, self._encode(getattr(iterator, step)(*args))
         except StopIteration as stop:
             return channel.STOPPED, self._encode(stop.value)
 
-    def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of the tests in their process. The function may call this program in turn."""
+    def _call_back(self, name: tuple[int, int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the tests in their process. The function may call this program in turn.
+
+        `name` is the number of the message that lent the function first, and its place in that message.
+        """
         encoder = encoding.Encoder(self._handle)
-        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((number, args, kwargs)))
+        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((*name, args, kwargs)))
         while True:
-            letter, payload = channel.receive(self._descriptor)
+            letter, payload = self._receive()
             if letter in (channel.VALUE, channel.RAISED, channel.CHANGED):
                 break
             self._reply(letter, payload)
@@ -149,35 +180,52 @@ class Program:
         if letter == channel.CHANGED:
             letter, result = changes.apply(result, encoder.containers)
         if letter == channel.RAISED:
-            raise exceptions.rebuild(result, {})
+            error = exceptions.rebuild(result, self._exceptions)
+            self._raised[id(error)] = error, self._received
+            raise error
         return result
 
-    def _handle(self, value: object) -> tuple[int, int]:
+    def _handle(self, value: object) -> tuple[int, int, object]:
         if id(value) in BUILTIN_TYPES:
-            return values.BUILTIN, BUILTIN_TYPES[id(value)]
+            return values.BUILTIN, BUILTIN_TYPES[id(value)], None
+        name = self._names.get(id(value))
+        if name is not None:
+            return values.CALLBACK, name[1], name[0]
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = len(self._objects)
             # The reference keeps the object alive, because an id is valid only while its object lives.
             self._objects.append(value)
-        return _kind_of(value), number
+        return _kind_of(value), number, None
 
-    def _object(self, kind: int, number: int) -> object:
+    def _object(self, kind: int, number: int, _description: object) -> object:
         if kind == values.BUILTIN:
             return getattr(builtins, values.BUILTIN_NAMES[number])
-        if kind == values.LENT_ITERATOR:
-            return LentIterator(lambda: self._call_back(number, (), {}))
-        if kind != values.CALLBACK:
+        if kind not in (values.CALLBACK, values.LENT_ITERATOR):
             return self._objects[number]
+        name = self._lent_as[number]
+        if kind == values.LENT_ITERATOR:
+            return LentIterator(lambda: self._call_back(name, (), {}))
+        if name not in self._lent:
+            description = self._descriptions.pop(name, None)
+            function = lent_functions.build(lambda *given: self._call_back(name, *given), description)
+            self._lent[name] = function
+            self._names[id(function)] = name
+        return self._lent[name]
 
-        def callback(*args: Any, **kwargs: Any) -> Any:
-            return self._call_back(number, args, kwargs)
+    def _rebuild(self, description: Any) -> BaseException | None:
+        return None if description is None else exceptions.rebuild(description, self._exceptions)
 
-        return callback
+    def _describe(self, error: BaseException) -> object:
+        return exceptions.describe(error, self._number_of, self._number_of_raised)
 
-    def _describe(self, error: BaseException) -> tuple[object, ...]:
-        numbers = (self._numbers.get(id(kind)) for kind in type(error).__mro__)
-        return exceptions.describe(error, next((number for number in numbers if number is not None), None))
+    def _number_of(self, kind: Any) -> int:
+        number = self._handle(kind)[1]
+        self._exceptions[number] = kind
+        return number
+
+    def _number_of_raised(self, error: BaseException) -> int | None:
+        return self._raised.get(id(error), (None, None))[1]
 
     def _encode(self, value: object) -> bytes:
         return encoding.Encoder(self._handle).encode(value)
@@ -202,6 +250,8 @@ def _kind_of(value: object) -> int:
         return values.CLASS
     if hasattr(kind, "__next__"):
         return values.ITERATOR
+    if kind is types.CoroutineType:
+        return values.COROUTINE
     called = callable(value)
     if hasattr(kind, "__iter__") or _is_old_sequence(value, kind):
         return values.CALLABLE_ITERABLE if called else values.ITERABLE
@@ -219,21 +269,6 @@ def _is_old_sequence(value: Any, kind: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _numbers_in(value: Any) -> tuple[object, ...]:
-    """Return the object as a float, as an integer and as an index, with None for each that it is not."""
-    return _as_number(float, value), _as_number(int, value), _as_number(operator.index, value)
-
-
-def _as_number(convert: Callable[[Any], Any], value: Any) -> float | int | None:
-    if not hasattr(type(value), "__index__") and not hasattr(type(value), f"__{convert.__name__}__"):
-        return None
-    try:
-        number = convert(value)
-    except Exception:
-        return None
-    return number if convert is float else int(number)
 
 
 def _write_program(sources: tuple[str, ...]) -> str:

@@ -64,6 +64,8 @@ def restore(container: Any, items: Any) -> None:
 
     Raises ValueRefused for a wrong shape.
     """
+    if type(container) is float:
+        return
     if _holds_bytes(container):
         if type(items) is not bytes:
             raise ValueRefused("a container of bytes that holds other items")
@@ -88,6 +90,8 @@ def restore(container: Any, items: Any) -> None:
 
 
 def _contents(container: Any) -> tuple[Any, ...] | bytes:
+    if type(container) is float:
+        return ()  # A NaN has a number, as containers have.
     if _holds_bytes(container):
         return bytes(container)
     if isinstance(container, dict):

@@ -12,6 +12,8 @@ LOAD, GET, CALL, NEXT, TRUTH = b"L", b"G", b"C", b"N", b"T"
 VALUE, CHANGED, RAISED, STOPPED = b"v", b"c", b"x", b"s"
 # During an answer, the candidate may call a function that the tests have passed to it.
 CALLBACK = b"K"
+# Around a message that lends functions: their names, and the descriptions of the new ones.
+LENT = b"F"
 
 _LENGTH = struct.Struct(">I")
 MAX_MESSAGE_BYTES = values.MAX_BYTES + 1024
@@ -42,6 +44,23 @@ def receive(descriptor: int) -> tuple[bytes, bytes]:
     if length > MAX_MESSAGE_BYTES:
         raise ChannelBreach(f"announced {length} bytes")
     return prefix[_LENGTH.size :], _read(descriptor, length)
+
+
+def pack_lent(names: tuple[tuple[int, int], ...], described: bytes, letter: bytes, payload: bytes) -> bytes:
+    """Return the payload of a message `LENT` around another message."""
+    numbers = [number for name in names for number in name]
+    head = struct.pack(f">II{len(numbers)}I", len(numbers), len(described), *numbers)
+    return head + described + letter + payload
+
+
+def unpack_lent(payload: bytes) -> tuple[list[tuple[int, int]], bytes, bytes, bytes]:
+    """Return the names and descriptions in a message `LENT`, and the letter and the payload inside it."""
+    count, length = struct.unpack_from(">II", payload)
+    numbers = struct.unpack_from(f">{count}I", payload, 8)
+    start = 8 + 4 * count
+    end = start + length
+    names = list(zip(numbers[::2], numbers[1::2]))
+    return names, payload[start:end], payload[end : end + 1], payload[end + 1 :]
 
 
 def _read(descriptor: int, count: int) -> bytes:

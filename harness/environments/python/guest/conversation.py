@@ -7,10 +7,12 @@ trusted side that the program can observe depends on whether an answer was right
 
 from __future__ import annotations
 
-from . import channel
+from . import channel, encoding, lent_functions
+from .values import ValueRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
 # All answers are stored until the program is dead, and the container's memory has to hold them twice.
@@ -29,11 +31,19 @@ class Diverged(BaseException):
 
 
 class Turn:
-    """One message to the program and its replies until the next message, or the error at the end."""
+    """One message to the program and its replies until the next message, or the error at the end.
 
-    __slots__ = ("received", "sent")
+    `number` counts the messages to the program from 0. `lent_as` holds the name of each function that the
+    message lends: the number of the message that lent it first, and its place there.
+    """
 
-    def __init__(self, sent: tuple[bytes, bytes]) -> None:
+    __slots__ = ("lent_as", "number", "received", "sent")
+
+    def __init__(
+        self, number: int, sent: tuple[bytes, bytes], lent_as: tuple[tuple[int, int] | None, ...] = ()
+    ) -> None:
+        self.number = number
+        self.lent_as = tuple(name or (number, place) for place, name in enumerate(lent_as))
         self.sent = sent
         self.received: list[tuple[bytes, bytes] | Exception] = []
 
@@ -44,22 +54,36 @@ class Live:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._room = MAX_KEPT_BYTES
-        self._turn = Turn((b"", b""))
+        self._turn = Turn(-1, (b"", b""))
         self.parts: list[list[Turn]] = [[]]
 
     def begin_part(self) -> None:
         """Start the next part. The replay looks for its turns only in this part."""
         self.parts.append([])
 
-    def send(self, letter: bytes, payload: bytes) -> None:
-        """Send a message. Raises and records ChannelClosed and RecordFull."""
-        self._turn = Turn((letter, payload))
+    def send(
+        self,
+        letter: bytes,
+        payload: bytes,
+        lent_as: tuple[tuple[int, int] | None, ...] = (),
+        lent: Sequence[object] = (),
+    ) -> Turn:
+        """Send a message, and return its turn. Raises and records ChannelClosed and RecordFull.
+
+        The message lends the functions `lent`, and `lent_as` holds their names, with None for a new function.
+        """
+        self._turn = Turn(self._turn.number + 1, (letter, payload), lent_as)
         self.parts[-1].append(self._turn)
         self._take_room(len(payload))
         try:
+            if lent_as:
+                described = _describe_new(lent_as, lent)
+                payload = channel.pack_lent(self._turn.lent_as, described, letter, payload)
+                letter = channel.LENT
             channel.send(self._descriptor, letter, payload)
         except channel.ChannelClosed as error:
             self._fail(error)
+        return self._turn
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the next message. Raises and records ChannelClosed, ChannelBreach and RecordFull."""
@@ -83,6 +107,16 @@ class Live:
         raise error from None
 
 
+def _describe_new(lent_as: tuple[tuple[int, int] | None, ...], lent: Sequence[object]) -> bytes:
+    """Return the descriptions of the functions that have no name yet, as a value, or nothing if all have."""
+    new = [function for name, function in zip(lent_as, lent) if name is None]
+    return encoding.Encoder(_refuse).encode(tuple(map(lent_functions.describe, new))) if new else b""
+
+
+def _refuse(_value: object) -> tuple[int, int, object]:
+    raise ValueRefused("a description that is not plain data")
+
+
 class Replay:
     """Answers as the program did. The tests may ask for less than the record holds, in the same order."""
 
@@ -103,17 +137,28 @@ class Replay:
         self._event = 0
         self.diverged = None
 
-    def send(self, letter: bytes, payload: bytes) -> None:
-        """Find the next turn that began with this message. Raises Diverged if there is none."""
+    def send(
+        self,
+        letter: bytes,
+        payload: bytes,
+        _lent_as: tuple[tuple[int, int] | None, ...] = (),
+        _lent: Sequence[object] = (),
+    ) -> Turn:
+        """Return the next turn that began with this message. Raises Diverged if there is none.
+
+        A function keeps the name that the recorded turn has for it.
+        """
         turns = self._parts[self._part] if self._part < len(self._parts) else []
         wanted = letter, payload
         for place in range(self._next, len(turns)):
             if turns[place].sent == wanted:
-                self._next = place + 1
-                self._events = turns[place].received
-                self._event = 0
-                return
-        self._diverge("the tests made another call when they were replayed for the verdict")
+                break
+        else:
+            self._diverge("the tests made another call when they were replayed for the verdict")
+        self._next = place + 1
+        self._events = turns[place].received
+        self._event = 0
+        return turns[place]
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the next recorded message, or raise the recorded error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 
@@ -50,9 +51,9 @@ class _Open:
 
 
 class Decoder:
-    """Reads values. `handle` makes the object that stands for the peer's (kind, number)."""
+    """Reads values. `handle` makes the object that stands for the peer's, from kind, number, description."""
 
-    def __init__(self, handle: Callable[[int, int], object], known: Sequence[object] = ()) -> None:
+    def __init__(self, handle: Callable[[int, int, Any], object], known: Sequence[object] = ()) -> None:
         self._handle = handle
         self._containers: list[object] = list(known)
         self._known = len(known)
@@ -124,6 +125,10 @@ class Decoder:
             return tag == b"T", position
         if tag == b"f":
             return FLOAT.unpack_from(data, position)[0], position + 8
+        if tag == b"n":
+            return self._keep(FLOAT.unpack_from(data, position)[0]), position + 8
+        if tag == b"a":
+            return math.nan, position
         if tag == b"i":
             raw, position = _take(data, position)
             if len(raw) > MAX_BITS // 8 + 1:
@@ -138,18 +143,24 @@ class Decoder:
             return self._keep(bytearray(raw)), position
         if tag == b"r":
             return self._resolve(LENGTH.unpack_from(data, position)[0]), position + 4
-        if tag == b"H":
-            self._handles += 1
-            if self._handles > MAX_HANDLES:
-                raise LimitReached(TOO_MANY_HANDLES)
-            kind, number = HANDLE.unpack_from(data, position)
-            return self._handle(kind, number), position + HANDLE.size
+        if tag == b"H" or tag == b"G":
+            return self._read_handle(tag, data, position)
         if tag == b"L" or tag == b"P":
             return self._read_packed(tag, data, position)
         if tag == b"A":
             raw, end = _take(data, position + 1)
             return self._keep(_array(data[position : position + 1].decode(), raw)), end
         return self._open(tag, data, position)
+
+    def _read_handle(self, tag: bytes, data: bytes, position: int) -> tuple[Any, int]:
+        self._handles += 1
+        if self._handles > MAX_HANDLES:
+            raise LimitReached(TOO_MANY_HANDLES)
+        kind, number = HANDLE.unpack_from(data, position)
+        end = position + HANDLE.size
+        if tag == b"H":
+            return self._handle(kind, number, None), end
+        return _Open(1, [], lambda items: self._handle(kind, number, items[0])), end
 
     def _resolve(self, number: int) -> object:
         # A single reference to an argument shares nothing. A reference into this same value does.

@@ -41,6 +41,7 @@ PURE_MODULES = frozenset(("builtins", "math", "cmath", "_operator", "copy", "num
 IMPURE = frozenset(
     ("__import__", "breakpoint", "compile", "delattr", "eval", "exec", "input", "open", "print", "setattr")
 )
+_CONTAINERS: frozenset[Any] = frozenset((list, dict, set))
 _PLAIN = frozenset(
     (type(None), bool, int, float, complex, str, bytes, range, list, tuple, dict, set, frozenset)
 )
@@ -88,7 +89,9 @@ class Driver:
             # A container may contain an iterator of the program only if one has crossed.
             plain = _SCALARS if self._candidate.has_lazy_objects else _PLAIN
             if all(type(value) in plain or type(value) is Left for value in (*args, *kwargs.values())):
-                return Left(function, args, kwargs)
+                # A later call in the same expression may change the containers.
+                kwargs = {name: _keep_contents(value) for name, value in kwargs.items()}
+                return Left(function, tuple(map(_keep_contents, args)), kwargs)
         return Left(function, args, kwargs).do()
 
 
@@ -124,6 +127,10 @@ def is_pure(function: object) -> bool:
     if kind is not types.BuiltinFunctionType and kind is not types.FunctionType:
         return False
     return function.__module__ in PURE_MODULES and function.__name__ not in IMPURE  # type: ignore[attr-defined]
+
+
+def _keep_contents(value: Any) -> Any:
+    return value.copy() if type(value) in _CONTAINERS else value
 
 
 def _value(value: Any) -> Any:

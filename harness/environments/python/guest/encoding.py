@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import OrderedDict
 from itertools import chain
@@ -59,14 +60,16 @@ _VIEWS = {
 
 
 class Encoder:
-    """Writes values. `handle_of` returns (kind, number) for an object that is not plain data, or raises.
+    """Writes values.
 
-    `opaque` are classes whose objects never equal plain data.
+    `handle_of` returns the kind and the number of an object that is not plain data, with a description of it
+    as plain data or None. It raises if the object cannot cross. `opaque` are classes whose objects
+    never equal plain data.
     """
 
     def __init__(
         self,
-        handle_of: Callable[[object], tuple[int, int]],
+        handle_of: Callable[[object], tuple[int, int, object]],
         known: Sequence[object] = (),
         opaque: frozenset[Any] = plain.OPAQUE,
     ) -> None:
@@ -127,11 +130,15 @@ class Encoder:
             parts.append(scalar)
             return None
         if kind in self._opaque:
-            self._write_handle(value, parts)
-            return None
+            return self._write_handle(value, parts)
         number = self._numbers.get(id(value))
         if number is not None:
             parts.append(b"r" + LENGTH.pack(number))
+            return None
+        if kind is float:
+            # Containers are equal if they hold the same NaN, so a NaN needs an identity.
+            self._number(value)
+            parts.append(b"n" + FLOAT.pack(value))
             return None
         if kind in KINDS or kind is bytearray:
             return self._write_container(value, kind, id(value), parts, open_immutables)
@@ -150,8 +157,7 @@ class Encoder:
             return iter((value.format, value.tobytes())), 0
         inside = plain.inside(value, kind)
         if inside is None:
-            self._write_handle(value, parts)
-            return None
+            return self._write_handle(value, parts)
         return self._write_inside(inside, value, parts, open_immutables)
 
     def _write_inside(
@@ -209,8 +215,7 @@ class Encoder:
             parts.append(tag + value.typecode.encode() + LENGTH.pack(len(raw)) + raw)
             return None
         if tag == b"A" or (tag == b"m" and value.is_snan()):
-            self._write_handle(value, parts)  # A comparison with a signalling NaN would raise.
-            return None
+            return self._write_handle(value, parts)  # A comparison with a signalling NaN would raise.
         parts.append(tag)
         if tag in MUTABLE_MAPPINGS:
             self._number(value)
@@ -243,11 +248,16 @@ class Encoder:
         clock = (value.hour, value.minute, value.second, value.microsecond, value.fold, offset)
         return clock if tag == b"h" else (value.year, value.month, value.day, *clock)
 
-    def _write_handle(self, value: object, parts: list[bytes]) -> None:
+    def _write_handle(self, value: object, parts: list[bytes]) -> tuple[Iterator[object], int] | None:
         self._handles += 1
         if self._handles > MAX_HANDLES:
             raise LimitReached(TOO_MANY_HANDLES)
-        parts.append(b"H" + HANDLE.pack(*self._handle_of(value)))
+        kind, number, description = self._handle_of(value)
+        if description is None:
+            parts.append(b"H" + HANDLE.pack(kind, number))
+            return None
+        parts.append(b"G" + HANDLE.pack(kind, number))
+        return iter((description,)), 0
 
     def _number(self, value: object) -> None:
         self._numbers[id(value)] = len(self._keep)
@@ -273,6 +283,8 @@ def _scalar(value: Any, kind: type[Any]) -> bytes | None:
         raw = value.encode("utf-8", "surrogatepass")
         return b"s" + LENGTH.pack(len(raw)) + raw
     if kind is float:
+        if value != value:
+            return b"a" if value is math.nan else None
         return b"f" + FLOAT.pack(value)
     if kind is bytes:
         raw = value
@@ -287,6 +299,8 @@ def _pack(items: Any) -> bytes | None:
     code = NUMBER_CODES.get(type(items[0]))
     if code is None or len(set(map(type, items))) > 1:
         return None
+    if code == "d" and math.isnan(sum(items)):
+        return None  # A NaN may be among them.
     try:
         return code.encode() + LENGTH.pack(len(items)) + struct.pack(f">{len(items)}{code}", *items)
     except struct.error:

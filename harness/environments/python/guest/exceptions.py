@@ -1,85 +1,172 @@
-"""Exceptions across the boundary, as their nearest built-in type with their own name."""
+"""Exceptions across the boundary: their class, arguments, text, attributes and causes."""
 
 from __future__ import annotations
 
-import builtins
+import types
 
 from . import display, encoding, values, weights
+from .exception_classes import BUILTIN, LIBRARY, TEXT, build_class, describe_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 MAX_TEXT = 10_000
-MAX_NAME = 200
 # Longer arguments are omitted, because an exception's text is built even if nothing uses it.
 MAX_ARGUMENTS = 100_000
-BUILTIN: dict[str, type[BaseException]] = {
-    name: kind
-    for name, kind in vars(builtins).items()
-    if isinstance(kind, type) and issubclass(kind, BaseException)
+MAX_ATTRIBUTES = 100
+# The links to causes, contexts and members of groups from the exception that was raised.
+MAX_LINKS = 5
+MAX_MEMBERS = 100
+# The attributes of built-in exceptions that their arguments do not determine.
+BUILTIN_ATTRIBUTES: dict[type[BaseException], tuple[str, ...]] = {
+    OSError: ("filename", "filename2"),
+    ImportError: ("name", "path"),
+    NameError: ("name",),
+    AttributeError: ("name",),
 }
+# The context of an exception is most often its cause.
+SAME_AS_CAUSE = True
 
 
-def base_of(kind: type[BaseException]) -> str:
-    """Return the name of the nearest built-in base of an exception class."""
-    return next(base.__name__ for base in kind.__mro__ if BUILTIN.get(base.__name__) is base)
+def describe(
+    error: BaseException,
+    number_of: Callable[[type], int | None] = lambda _kind: None,
+    lent: Callable[[BaseException], int | None] = lambda _error: None,
+    links: int = MAX_LINKS,
+) -> object:
+    """Return an exception as plain data.
 
-
-def describe(error: BaseException, number: int | None = None) -> tuple[object, ...]:
-    """Return an exception as plain data: base, own name, plain arguments or None, text, class number."""
+    `number_of` returns the number of a class. `lent` returns the number of an exception that came from the
+    other side, which is its whole description, or None.
+    """
+    number = lent(error)
+    if number is not None:
+        return number
     error.__traceback__ = None
     kind = type(error)
     cheap = _is_cheap(error.args)
-    try:
-        args: tuple[object, ...] | None = tuple(error.args) if cheap else None
-        encoding.Encoder(_refuse).encode(args)
-    except Exception:
-        args = None
-    base = base_of(kind)
+    args = error.args[:1] if isinstance(error, BaseExceptionGroup) else error.args
     # Python's own text of an exception contains all of its arguments, however long that takes.
-    text = text_of(error) if cheap or kind.__str__ is not BUILTIN[base].__str__ else display.show(error)
-    return base, kind.__name__[:MAX_NAME], args, text, number
+    text = text_of(error) if cheap or not _has_builtin_text(kind) else display.show(error)
+    cause = context = None
+    members: tuple[object, ...] | None = None
+    if links:
+        if error.__cause__ is not None:
+            cause = describe(error.__cause__, number_of, lent, links - 1)
+        if error.__context__ is not None:
+            same = error.__context__ is error.__cause__
+            context = SAME_AS_CAUSE if same else describe(error.__context__, number_of, lent, links - 1)
+        if isinstance(error, BaseExceptionGroup):
+            inner = error.exceptions[:MAX_MEMBERS]
+            members = tuple(describe(each, number_of, lent, links - 1) for each in inner)
+    plain_args = tuple(args) if cheap and _is_plain(args) else None
+    described = describe_class(kind, number_of), plain_args, text, _attributes(error, kind)
+    return *described, cause, context, error.__suppress_context__, members
 
 
-def rebuild(value: Any, known: Mapping[int, type[BaseException]]) -> BaseException:
-    """Return the exception that `describe` described. `known` maps numbers to classes.
+def rebuild(
+    value: Any,
+    known: dict[int, type[BaseException]],
+    lent: Mapping[int, BaseException] = types.MappingProxyType({}),
+    links: int = MAX_LINKS,
+) -> BaseException:
+    """Return the exception that `describe` described.
 
-    Raises ValueRefused if `value` is not a description.
+    `known` maps numbers to classes, and `lent` to exceptions of this side. Raises ValueRefused if `value` is
+    not a description.
     """
-    if type(value) is not tuple or len(value) != 5:
+    if type(value) is int and value in lent:
+        return lent[value]
+    if type(value) is not tuple or len(value) != 8 or links < 0:
         raise values.ValueRefused("an exception of a wrong shape")
-    base, own_name, args, text, number = value
-    if type(base) is not str or type(own_name) is not str or type(text) is not str:
-        raise values.ValueRefused("an exception without a name")
-    kind = known.get(number) if type(number) is int else None
-    kind = derive_class(kind or find_builtin(base), own_name)
+    described, args, text, attributes, cause, context, suppressed, members = value
+    if type(text) is not str or type(attributes) is not dict or type(suppressed) is not bool:
+        raise values.ValueRefused("an exception without its text and attributes")
+    kind = build_class(described, known)
     given = args if type(args) is tuple and _is_cheap(args, handles=False) else (text,)
+    if type(members) is tuple and len(members) <= MAX_MEMBERS and issubclass(kind, BaseExceptionGroup):
+        given = *given[:1], [rebuild(each, known, lent, links - 1) for each in members]
     try:
-        error = kind(*given)
+        error = _make(kind, given, attributes)
         if text_of(error) != text:
-            error = type(kind.__name__, (kind,), {"__str__": lambda _: text})(*given)
-        return error
+            error = _with_text(error, given, attributes, text)
     except Exception:
-        return Exception(f"{own_name}: {text}")
+        error = Exception(f"{kind.__name__}: {text}")
+    if cause is not None:
+        error.__cause__ = rebuild(cause, known, lent, links - 1)
+    if context is not None:
+        same = context is SAME_AS_CAUSE
+        error.__context__ = error.__cause__ if same else rebuild(context, known, lent, links - 1)
+    error.__suppress_context__ = suppressed
+    return error
 
 
-def is_own(kind: type) -> bool:
-    """Return whether a class is an exception class that is not built in."""
-    return issubclass(kind, BaseException) and BUILTIN.get(kind.__name__) is not kind
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:MAX_TEXT]
+    except BaseException as second:
+        return f"(its text raised {type(second).__name__})"
 
 
-def find_builtin(base: str) -> type[BaseException]:
-    """Return the built-in exception of that name, or Exception."""
-    return BUILTIN.get(base, Exception)
+def _make(kind: type[BaseException], given: tuple[Any, ...], attributes: dict[Any, Any]) -> BaseException:
+    init: Any = kind.__init__
+    if isinstance(init, types.FunctionType) and init.__module__ in LIBRARY:
+        # It takes other arguments than those that the exception keeps, and may compute with them.
+        error = kind.__new__(kind, *given)
+    else:
+        error = _call(kind, given)
+    if not attributes:
+        return error
+    own = [name for base, names in BUILTIN_ATTRIBUTES.items() if isinstance(error, base) for name in names]
+    for name, content in attributes.items():
+        if name in own:
+            setattr(error, name, content)
+        elif type(name) is str and name.isidentifier() and _is_cheap((content,), handles=False):
+            error.__dict__[name] = content
+    return error
 
 
-def derive_class(kind: type[BaseException], own_name: str) -> type[BaseException]:
-    """Return `kind` if it has that name, or a new class of that name below it."""
-    if own_name == kind.__name__ or not own_name.isidentifier():
-        return kind
-    return type(own_name, (kind,), {})
+def _call(kind: type[BaseException], given: tuple[Any, ...]) -> BaseException:
+    try:
+        return kind(*given)
+    except Exception:
+        return kind.__new__(kind, *given)
+
+
+def _with_text(
+    error: BaseException, given: tuple[Any, ...], attributes: dict[Any, Any], text: str
+) -> BaseException:
+    kind = type(error)
+    if BUILTIN.get(kind.__name__) is kind or kind.__module__ in LIBRARY:
+        return _make(type(kind.__name__, (kind,), {"__str__": lambda _: text}), given, attributes)
+    error.__dict__[TEXT] = text
+    return error
+
+
+def _attributes(error: BaseException, kind: type[BaseException]) -> dict[str, object]:
+    """Return the attributes that are plain data: of the instance, and of the program's own classes."""
+    found: dict[str, object] = {}
+    for base in reversed(kind.__mro__):
+        for name in BUILTIN_ATTRIBUTES.get(base, ()):
+            found[name] = getattr(error, name, None)
+        if issubclass(base, BaseException) and BUILTIN.get(base.__name__) is not base:
+            found.update({name: value for name, value in vars(base).items() if not name.startswith("__")})
+    found.update(vars(error))
+    plain: dict[str, object] = {}
+    for name, value in list(found.items())[:MAX_ATTRIBUTES]:
+        try:
+            value = value.__get__(error, kind) if type(value) is property else value
+        except Exception:
+            continue
+        if _is_cheap((value,)) and _is_plain(value):
+            plain[name] = value
+    return plain
+
+
+def _has_builtin_text(kind: type[BaseException]) -> bool:
+    return any(kind.__str__ is each.__str__ for each in BUILTIN.values())
 
 
 def _is_cheap(args: tuple[object, ...], *, handles: bool = True) -> bool:
@@ -90,12 +177,13 @@ def _is_cheap(args: tuple[object, ...], *, handles: bool = True) -> bool:
     return True
 
 
-def text_of(error: BaseException) -> str:
+def _is_plain(value: object) -> bool:
     try:
-        return str(error)[:MAX_TEXT]
-    except BaseException as second:
-        return f"(its text raised {type(second).__name__})"
+        encoding.Encoder(_refuse).encode(value)
+    except Exception:
+        return False
+    return True
 
 
-def _refuse(value: object) -> tuple[int, int]:
+def _refuse(value: object) -> tuple[int, int, object]:
     raise values.ValueRefused(f"{type(value).__name__} is not plain data")

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import builtins
+import collections
+import functools
+import operator
 import types
 
-from . import changes, channel, decoding, encoding, exceptions, plain, values
-from .conversation import RecordFull
+from . import (
+    changes,
+    channel,
+    decoding,
+    encoding,
+    exception_classes,
+    exceptions,
+    plain,
+    values,
+)
+from .conversation import Diverged, RecordFull
 from .remote import (
     RemoteCallable,
     RemoteCallableInstance,
     RemoteCallableIterable,
     RemoteCallableObject,
     RemoteClass,
+    RemoteCoroutine,
     RemoteInstance,
     RemoteIterable,
     RemoteIterator,
@@ -28,13 +41,18 @@ if TYPE_CHECKING:
 
 MAX_CALLBACKS = 1_000_000
 MAX_CALLBACK_DEPTH = 50
-MAX_LINEAGE = 100
+# A message lends a function once if it lends it again after at most this many others.
+MAX_LOOKED_BACK = 20
 # A callback may run these C functions on hostile arguments, because they only compute.
 PURE_MODULES = ("math", "cmath", "_operator")
 # Modules of the iterators that tests make without their own class.
 ITERATOR_MODULES = ("builtins", "itertools")
+# Modules of the classes whose instances the candidate may call. "tests" is the tests' own namespace.
+CLASSES_OF_CALLABLES = ("tests", "unittest.mock")
 # These read attributes, or call their arguments.
 NEVER_CALLED_BACK = ("format", "format_map", "call")
+# The types of plain data whose methods only compute or change the object itself.
+OWNERS_OF_METHODS = (str, bytes, bytearray, int, float, list, dict, tuple, set, frozenset, collections.deque)
 STAND_INS: dict[int, type[RemoteObject]] = {
     values.OPAQUE: RemoteObject,
     values.ITERATOR: RemoteIterator,
@@ -44,6 +62,7 @@ STAND_INS: dict[int, type[RemoteObject]] = {
     values.INSTANCE: RemoteObject,
     values.CALLABLE_INSTANCE: RemoteCallableObject,
     values.CALLABLE_ITERABLE: RemoteCallableIterable,
+    values.COROUTINE: RemoteCoroutine,
 }
 # The same if the reference defines classes, because then instances have attributes.
 STAND_INS_WITH_ATTRIBUTES: dict[int, type[RemoteObject]] = {
@@ -77,7 +96,14 @@ class Candidate:
         self._classes = classes
         self._stand_ins: dict[tuple[type[RemoteObject], int], RemoteObject] = {}
         self._exceptions: dict[int, type[BaseException]] = {}
-        self._callbacks: list[Callable[..., Any]] = []
+        # The functions that each message lends to the program, by the number of the message and their place
+        # in it. A replay may leave out messages, and the numbers of the others must not depend on that.
+        self._callbacks: dict[tuple[int, int], Callable[..., Any]] = {}
+        self._lent: list[Callable[..., Any]] = []
+        # The same names by function, because a function that is lent again keeps its first name.
+        self._names: dict[object, tuple[int, int]] = {}
+        # The exceptions that these functions raised, by the number of the message that reported each.
+        self._raised: dict[int, BaseException] = {}
         self._callbacks_left = MAX_CALLBACKS
         self._callback_depth = 0
         self.attributes = frozenset(name for names in classes.values() for name in names)
@@ -103,26 +129,16 @@ class Candidate:
         found = self.ask(channel.GET, name)
         if type(found) is not tuple or len(found) != 2:
             raise self._breach("a name without its value")
-        value, lineage = found
+        value, description = found
         if isinstance(value, RemoteCallable):
-            if lineage is not None:
-                return self._exception(value._number, name, lineage)
+            if description is not None:
+                try:
+                    return exception_classes.build_class(description, self._exceptions)
+                except values.ValueRefused as refused:
+                    raise self._breach(str(refused)) from None
             if name in self._classes:
                 return self._stand_in(RemoteClass, value._number)
         return value
-
-    def _exception(self, number: int, name: str, lineage: Any) -> type[BaseException]:
-        """Return the class that stands for an exception class of the candidate, below those for its bases."""
-        try:
-            base, between = lineage
-            if len(between) > MAX_LINEAGE:
-                raise ValueError
-            kind = exceptions.find_builtin(base)
-            for own_number, own_name in ((number, name), *between)[::-1]:
-                kind = self._exceptions.setdefault(own_number, exceptions.derive_class(kind, own_name))
-        except (TypeError, ValueError, AttributeError):
-            raise self._breach("an exception class without its bases") from None
-        return kind
 
     def ask(self, letter: bytes, argument: object) -> Any:
         payload = self._encoder().encode(argument)
@@ -133,6 +149,26 @@ class Candidate:
         encoder = self._encoder()
         payload = encoder.encode((operation, operands))
         return self._exchange(channel.CALL, payload, encoder.containers)
+
+    def leave(self, manager: RemoteObject, error: BaseException | None) -> None:
+        """Let the candidate leave a context manager, after an exception if `error` is one.
+
+        A failed assertion stays unknown to the candidate, because its text may contain an expected value.
+        """
+        if error is None or isinstance(error, AssertionError) or not isinstance(error, Exception):
+            self.operate("leave", manager, None)
+            return
+        traceback = error.__traceback__
+        description = self._describe(error)
+        error.__traceback__ = traceback
+        try:
+            self.operate("leave", manager, description)
+        except Diverged:
+            pass  # Only the replay raises `error`, which fails the test with better evidence.
+
+    def describe_thrown(self, error: Any) -> object:
+        """Return the description of an exception that the tests throw into a generator."""
+        return self._describe(error() if isinstance(error, type) else error)
 
     def call(self, function: RemoteObject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         encoder = self._encoder()
@@ -147,7 +183,7 @@ class Candidate:
         if self.lost is not None:
             raise CandidateLost(self.lost)
         try:
-            self._link.send(letter, payload)
+            self._send(letter, payload)
             answer, data = self._link.receive()
             while answer == channel.CALLBACK:
                 self._serve_callback(data)
@@ -161,7 +197,7 @@ class Candidate:
                 raise StopIteration(value)
             if answer != channel.RAISED:
                 raise channel.ChannelBreach(f"unknown answer {answer!r}")
-            error = exceptions.rebuild(value, self._exceptions)
+            error = exceptions.rebuild(value, self._exceptions, self._raised)
         except channel.ChannelClosed:
             self.lost = "the program's process ended before the tests did"
             raise CandidateLost(self.lost) from None
@@ -176,6 +212,15 @@ class Candidate:
             raise RuntimeError("the program raised StopIteration") from None
         raise error
 
+    def _send(self, letter: bytes, payload: bytes) -> int:
+        names = tuple([self._names.get(_key(lent)) for lent in self._lent])
+        turn = self._link.send(letter, payload, names, self._lent)
+        for name, lent in zip(turn.lent_as, self._lent):
+            self._callbacks[name] = lent
+            self._names[_key(lent)] = name
+        self._lent = []
+        return turn.number
+
     def _breach(self, what: str) -> CandidateLost:
         self.lost = self.breach = f"the program's process broke the protocol: {what}"
         return CandidateLost(self.lost)
@@ -187,20 +232,24 @@ class Candidate:
         self._callbacks_left -= 1
         decoder = decoding.Decoder(self._remote)
         try:
-            number, args, kwargs = decoder.decode(data)
-            function = self._callbacks[number]
-        except (TypeError, ValueError, IndexError):
+            message, place, args, kwargs = decoder.decode(data)
+            if type(message) is not int or type(place) is not int:
+                raise TypeError
+            function = self._callbacks[message, place]
+        except (TypeError, ValueError, KeyError):
             raise channel.ChannelBreach("a call of a function that the tests do not have") from None
         if type(args) is not tuple or type(kwargs) is not dict:
             raise channel.ChannelBreach("a call without arguments")
         self._callback_depth += 1
         try:
-            reply = self._run_callback(function, args, kwargs, decoder.containers)
+            *reply, raised = self._run_callback(function, args, kwargs, decoder.containers)
         except Exception as error:
-            reply = channel.RAISED, self._encoder().encode(exceptions.describe(error))
+            reply, raised = [channel.RAISED, self._encoder().encode(self._describe(error))], error
         finally:
             self._callback_depth -= 1
-        self._link.send(*reply)
+        number = self._send(*reply)
+        if raised is not None:
+            self._raised[number] = raised
 
     def _run_callback(
         self,
@@ -208,37 +257,56 @@ class Candidate:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         containers: list[object],
-    ) -> tuple[bytes, bytes]:
+    ) -> tuple[bytes, bytes, Exception | None]:
+        """Return the reply, and the exception that the function raised, or None."""
         before = changes.snapshot(containers)
-        answer, result = channel.VALUE, None
+        answer, result, raised = channel.VALUE, None, None
         try:
             result = function(*args, **kwargs)
         except Exception as error:
-            answer, result = channel.RAISED, exceptions.describe(error)
-        return changes.reply(self._encoder(containers), answer, result, containers, before)
+            answer, result, raised = channel.RAISED, self._describe(error), error
+        return *changes.reply(self._encoder(containers), answer, result, containers, before), raised
+
+    def _describe(self, error: BaseException) -> object:
+        return exceptions.describe(error, self._number_of)
+
+    def _number_of(self, kind: type) -> int | None:
+        """Return the number of an exception class of the candidate, or None for any other class."""
+        return next((number for number, known in self._exceptions.items() if known is kind), None)
 
     def _encoder(self, known: Sequence[object] = ()) -> encoding.Encoder:
+        """Return the encoder of the next message."""
+        self._lent = []
         return encoding.Encoder(self._handle, known, OPAQUE)
 
-    def _handle(self, value: Any) -> tuple[int, int]:
+    def _handle(self, value: Any) -> tuple[int, int, object]:
         if isinstance(value, RemoteObject):
-            return values.OPAQUE, value._number
+            return values.OPAQUE, value._number, None
+        if isinstance(value, type) and (number := self._number_of(value)) is not None:
+            return values.OPAQUE, number, None
         name = getattr(value, "__name__", None)
         if name in values.BUILTIN_NAMES and getattr(builtins, name) is value:
-            return values.BUILTIN, values.BUILTIN_NAMES.index(name)
+            return values.BUILTIN, values.BUILTIN_NAMES.index(name), None
         if _is_callback_allowed(value):
-            return values.CALLBACK, self._lend(value)
+            return values.CALLBACK, self._lend(value), None
         if hasattr(type(value), "__next__") and type(value).__module__ in ITERATOR_MODULES:
-            return values.LENT_ITERATOR, self._lend(value.__next__)
+            return values.LENT_ITERATOR, self._lend(value.__next__), None
         raise UnsupportedTestError(f"the test passes a {type(value).__name__}, which is not plain data")
 
     def _lend(self, function: Callable[..., Any]) -> int:
-        self._callbacks.append(function)
-        return len(self._callbacks) - 1
+        for place, lent in enumerate(
+            self._lent[-MAX_LOOKED_BACK:], max(len(self._lent) - MAX_LOOKED_BACK, 0)
+        ):
+            if _key(lent) == _key(function):
+                return place
+        self._lent.append(function)
+        return len(self._lent) - 1
 
-    def _remote(self, kind: int, number: int) -> object:
+    def _remote(self, kind: int, number: int, description: Any = None) -> object:
         if kind == values.BUILTIN:
             return _built_in_type(number)
+        if kind == values.CALLBACK:
+            return self._callbacks[description, number]
         if kind in STAND_INS_WITH_ATTRIBUTES and self.attributes:
             return self._stand_in(STAND_INS_WITH_ATTRIBUTES[kind], number)
         return self._stand_in(STAND_INS[kind], number)
@@ -248,6 +316,11 @@ class Candidate:
         if found is None:
             found = self._stand_ins[kind, number] = kind(self, number)
         return found
+
+
+def _key(function: Callable[..., Any]) -> object:
+    """Return what identifies a function. Each access to a method makes another object."""
+    return function if isinstance(function, (types.MethodType, types.BuiltinFunctionType)) else id(function)
 
 
 def _built_in_type(number: int) -> type:
@@ -262,8 +335,19 @@ def _is_callback_allowed(value: object) -> bool:
     """Return whether the candidate may run this function of the tests on arguments of its choice."""
     if isinstance(value, (types.FunctionType, types.MethodType)):
         return True
-    if getattr(value, "__name__", None) in NEVER_CALLED_BACK:
+    if type(value) is functools.partial:
+        return _is_callback_allowed(value.func)
+    if type(value) is operator.itemgetter:
+        return True
+    if type(value).__module__ in CLASSES_OF_CALLABLES:
+        return callable(value)
+    name = getattr(value, "__name__", "")
+    if name in NEVER_CALLED_BACK:
         return False
     if isinstance(value, types.MethodDescriptorType):
-        return value.__objclass__ in (str, bytes, int, float, list, dict, tuple, set, frozenset)
-    return isinstance(value, types.BuiltinFunctionType) and value.__module__ in PURE_MODULES
+        return value.__objclass__ in OWNERS_OF_METHODS
+    if not isinstance(value, types.BuiltinFunctionType):
+        return False
+    if type(value.__self__) in OWNERS_OF_METHODS:
+        return name in ("__contains__", "__getitem__") or not name.startswith("__")
+    return value.__module__ in PURE_MODULES

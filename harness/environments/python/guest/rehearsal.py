@@ -34,7 +34,7 @@ def rehearse_tests() -> None:
         "exports": {"f": "f"},
         "classes": {},
     }
-    encoder = encoding.Encoder(lambda _function: (values.CALLABLE, 0))
+    encoder = encoding.Encoder(lambda _function: (values.CALLABLE, 0, None))
     for _ in range(ROUNDS):
         tests, program = links.stream_pair()
         for answer in (None, (object(), None), [1, 2], []):
@@ -50,7 +50,7 @@ def rehearse_tests() -> None:
 def rehearse_program() -> None:
     """Run a program with the requests of prepared tests."""
     main = sys.modules["__main__"]
-    encoder = encoding.Encoder(lambda _function: (values.CALLABLE, 0))
+    encoder = encoding.Encoder(lambda _function: (values.CALLABLE, 0, None))
     for _ in range(ROUNDS):
         tests, program = links.stream_pair()
         channel.send(tests.fileno(), channel.LOAD, encoder.encode(("", PROGRAM)))

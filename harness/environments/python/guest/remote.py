@@ -14,7 +14,7 @@ from . import channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Any
 
     from .peer import Candidate
@@ -48,6 +48,13 @@ class RemoteObject:
     def __index__(self) -> int:
         return self._as_number(2)  # type: ignore[no-any-return]
 
+    def __enter__(self) -> Any:
+        return self._candidate.operate("enter", self)
+
+    def __exit__(self, kind: Any, error: BaseException | None, _traceback: object) -> None:
+        """Leave a context manager. It cannot suppress an exception, which may be a failed test."""
+        self._candidate.leave(self, error)
+
     def _as_number(self, place: int) -> Any:
         """Return the object as a float, an integer or an index.
 
@@ -71,6 +78,37 @@ class RemoteIterator(RemoteObject):
 
     def __next__(self) -> Any:
         return self._candidate.ask(channel.NEXT, self)
+
+    def send(self, value: Any) -> Any:
+        return self._candidate.ask(channel.NEXT, (self, "send", (value,)))
+
+    def throw(self, error: Any) -> Any:
+        return self._candidate.ask(channel.NEXT, (self, "throw", (self._candidate.describe_thrown(error),)))
+
+    def close(self) -> None:
+        self._candidate.operate("close", self)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class RemoteCoroutine(RemoteObject):
+    """A coroutine. The program runs it to its end when the tests await it."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, Any]:
+        return self._candidate.operate("await", self)
+        yield
+
+    def send(self, _value: None) -> Any:
+        raise StopIteration(self._candidate.operate("await", self))
+
+    def throw(self, error: Any) -> Any:
+        raise error
+
+    def close(self) -> None:
+        self._candidate.operate("close", self)
 
     def __bool__(self) -> bool:
         return True
@@ -98,6 +136,18 @@ class RemoteCallable(RemoteObject):
 
     def __bool__(self) -> bool:
         return True
+
+    @property
+    def __name__(self) -> str:
+        name = self._candidate.operate("getattr", self, "__name__")
+        if type(name) is not str:
+            raise AttributeError("the object has no name")
+        return name
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        text = self._candidate.operate("getattr", self, "__doc__")
+        return text if type(text) is str else None
 
 
 class RemoteCallableObject(RemoteCallable):
@@ -129,6 +179,15 @@ class RemoteAttributes(RemoteObject):
             raise AttributeError(f"the reference defines no attribute '{name}'")
         self._candidate.operate("setattr", self, name, value)
 
+    def __copy__(self) -> Any:
+        return self._candidate.operate("copy", self)
+
+    def __deepcopy__(self, _copied: object) -> Any:
+        return self._candidate.operate("deepcopy", self)
+
+    def __reduce_ex__(self, _protocol: object) -> Any:
+        raise TypeError("an object of the program cannot be pickled outside of it")
+
 
 class RemoteClass(RemoteAttributes, RemoteCallable):
     """A class that the reference defines too."""
@@ -140,6 +199,9 @@ class RemoteClass(RemoteAttributes, RemoteCallable):
             isinstance(value, RemoteInstance) and self._candidate.operate("isinstance", value, self) is True
         )
 
+    def __subclasscheck__(self, value: object) -> bool:
+        return isinstance(value, RemoteClass) and self._candidate.operate("issubclass", value, self) is True
+
 
 class RemoteInstance(RemoteAttributes, RemoteIterable):
     """An instance of such a class. It has the special methods that the reference's classes define."""
@@ -149,6 +211,11 @@ class RemoteInstance(RemoteAttributes, RemoteIterable):
     def _special(self, name: str, operation: str, *operands: Any) -> Any:
         if name not in self._candidate.attributes:
             raise TypeError(f"the reference defines no {name}")
+        return self._candidate.operate(operation, self, *operands)
+
+    def _calculate(self, name: str, operation: str, *operands: Any) -> Any:
+        if name not in self._candidate.attributes:
+            return NotImplemented
         return self._candidate.operate(operation, self, *operands)
 
     def _compare(self, name: str, operation: str, other: object) -> Any:
@@ -179,6 +246,12 @@ class RemoteInstance(RemoteAttributes, RemoteIterable):
         if type(number) is not kind:
             raise TypeError(f"__{operation}__ returned a value of another type")
         return number
+
+    def __format__(self, spec: str) -> str:
+        if "__format__" not in self._candidate.attributes:
+            return super().__format__(spec)
+        value = self._special("__format__", "format", spec)
+        return value if type(value) is str else ""
 
     def _text(self, name: str, operation: str) -> str:
         value = self._special(name, operation) if name in self._candidate.attributes else ""
@@ -235,6 +308,13 @@ def _operator(name: str, operation: str) -> Callable[..., Any]:
     return special
 
 
+def _calculation(name: str, operation: str) -> Callable[..., Any]:
+    def calculate(self: RemoteInstance, *operands: Any) -> Any:
+        return self._calculate(name, operation, *operands)
+
+    return calculate
+
+
 def _comparison(name: str, operation: str) -> Callable[..., Any]:
     def compare(self: RemoteInstance, other: object) -> Any:
         return self._compare(name, operation, other)
@@ -242,9 +322,29 @@ def _comparison(name: str, operation: str) -> Callable[..., Any]:
     return compare
 
 
-OPERATORS = ("getitem", "setitem", "delitem", "neg", "add", "sub", "mul", "truediv", "floordiv", "mod")
+OPERATORS = (
+    "getitem",
+    "setitem",
+    "delitem",
+    "neg",
+    "pos",
+    "abs",
+    "invert",
+    "round",
+    "reversed",
+    "complex",
+    "bytes",
+)
+CALCULATIONS = (
+    *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow"),
+    *("lshift", "rshift", "and", "or", "xor"),
+)
 COMPARISONS = ("lt", "le", "gt", "ge")
 for _name in OPERATORS:
     setattr(RemoteInstance, f"__{_name}__", _operator(f"__{_name}__", _name))
+for _name in CALCULATIONS:
+    # Reflected and in place too. Python tries another way if the reference does not define the method.
+    for _form in (_name, f"r{_name}", f"i{_name}"):
+        setattr(RemoteInstance, f"__{_form}__", _calculation(f"__{_form}__", _form))
 for _name in COMPARISONS:
     setattr(RemoteInstance, f"__{_name}__", _comparison(f"__{_name}__", _name))

@@ -2,12 +2,14 @@
 
 A value is a flat run of tagged items in pre-order. The decoder builds exactly the types that this module
 lists, and can build nothing else. Mutable containers are numbered in the order in which they appear. Thus
-aliases and cycles survive, and the other side can report how a call changed its arguments. An object that is
-not plain data crosses as the number of a handle.
+aliases and cycles survive, and the other side can report how a call changed its arguments. NaNs are numbered
+too, because lists are equal that hold the same NaN. An object that is not plain data crosses as the number of
+a handle.
 """
 
 from __future__ import annotations
 
+import builtins
 import struct
 
 from . import plain
@@ -30,10 +32,10 @@ MAX_REDUCTION = 250_000_000_000
 # Each handle is an object in both processes until they end.
 MAX_HANDLES = 100_000
 
-# The kinds of handles. The first eight belong to the candidate, the next two to the tests, the last to
-# either.
+# The kinds of handles. The first eight and the last belong to the candidate, the next two to the tests, and
+# built-in objects to either.
 OPAQUE, ITERATOR, ITERABLE, CALLABLE, CLASS, INSTANCE, CALLABLE_INSTANCE, CALLABLE_ITERABLE = range(8)
-CALLBACK, LENT_ITERATOR, BUILTIN = range(8, 11)
+CALLBACK, LENT_ITERATOR, BUILTIN, COROUTINE = range(8, 12)
 
 # Built-in functions and types by name. The candidate uses its own object of that name. The tests get types
 # only.
@@ -42,8 +44,12 @@ BUILTIN_NAMES = (
     *("enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int", "isinstance", "iter"),
     *("len", "list", "map", "max", "min", "next", "object", "oct", "ord", "pow", "print", "range", "repr"),
     *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip"),
-    *("ArithmeticError", "AttributeError", "Exception", "IndexError", "KeyError", "LookupError"),
-    *("OverflowError", "RuntimeError", "StopIteration", "TypeError", "ValueError", "ZeroDivisionError"),
+    *("ascii", "slice"),
+    *(
+        name
+        for name, kind in vars(builtins).items()
+        if isinstance(kind, type) and issubclass(kind, BaseException)
+    ),
 )
 
 LENGTH = struct.Struct(">I")

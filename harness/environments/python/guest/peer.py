@@ -95,7 +95,7 @@ class Candidate:
         self._link = link
         self._classes = classes
         self._stand_ins: dict[tuple[type[RemoteObject], int], RemoteObject] = {}
-        self._exceptions: dict[int, type[BaseException]] = {}
+        self._exceptions: dict[object, type[BaseException]] = {}
         # The functions that each message lends to the program, by the number of the message and their place
         # in it. A replay may leave out messages, and the numbers of the others must not depend on that.
         self._callbacks: dict[tuple[int, int], Callable[..., Any]] = {}
@@ -272,7 +272,10 @@ class Candidate:
 
     def _number_of(self, kind: type) -> int | None:
         """Return the number of an exception class of the candidate, or None for any other class."""
-        return next((number for number, known in self._exceptions.items() if known is kind), None)
+        for number, known in self._exceptions.items():
+            if known is kind and isinstance(number, int):
+                return number
+        return None
 
     def _encoder(self, known: Sequence[object] = ()) -> encoding.Encoder:
         """Return the encoder of the next message."""

@@ -83,6 +83,10 @@ class UnsupportedTestError(Exception):
     """A test needs something that a candidate in another process cannot provide."""
 
 
+class RaisedStopIteration(Exception):
+    """The program raised StopIteration. No test can expect this class in its place."""
+
+
 class Candidate:
     """The tests' end of the conversation with the candidate.
 
@@ -109,6 +113,8 @@ class Candidate:
         self.attributes = frozenset(name for names in classes.values() for name in names)
         self.lost: str | None = None
         self.breach: str | None = None
+        # The exception of this part that the program wanted to suppress, or None.
+        self.suppressed: str | None = None
         self.last_call: tuple[tuple[Any, ...], dict[str, Any], list[Any]] | None = None
 
     @property
@@ -118,6 +124,7 @@ class Candidate:
 
     def begin_part(self) -> None:
         """Start the next part of the tests. A replay looks for its answers only in this part."""
+        self.suppressed = None
         self._link.begin_part()
 
     def load(self, *sources: str) -> None:
@@ -153,16 +160,19 @@ class Candidate:
     def leave(self, manager: RemoteObject, error: BaseException | None) -> None:
         """Let the candidate leave a context manager, after an exception if `error` is one.
 
-        A failed assertion stays unknown to the candidate, because its text may contain an expected value.
+        A failed assertion stays unknown to the candidate, because its text may contain an expected value. No
+        exception is suppressed, because it may fail the test. `suppressed` is set instead, because the test
+        may expect that the exception arrives.
         """
-        if error is None or isinstance(error, AssertionError) or not isinstance(error, Exception):
+        if error is None or isinstance(error, (AssertionError, CandidateLost, Diverged)):
             self.operate("leave", manager, None)
             return
         traceback = error.__traceback__
         description = self._describe(error)
         error.__traceback__ = traceback
         try:
-            self.operate("leave", manager, description)
+            if self.operate("leave", manager, description) is True:
+                self.suppressed = f"a context manager of the program suppressed {type(error).__name__}"
         except Diverged:
             pass  # Only the replay raises `error`, which fails the test with better evidence.
 
@@ -209,7 +219,7 @@ class Candidate:
         if isinstance(error, StopIteration):
             # If a call inside a loop of the test raised StopIteration, the loop would end as if it were
             # complete.
-            raise RuntimeError("the program raised StopIteration") from None
+            raise RaisedStopIteration("the program raised StopIteration") from None
         raise error
 
     def _send(self, letter: bytes, payload: bytes) -> int:
@@ -257,13 +267,18 @@ class Candidate:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         containers: list[object],
-    ) -> tuple[bytes, bytes, Exception | None]:
-        """Return the reply, and the exception that the function raised, or None."""
+    ) -> tuple[bytes, bytes, BaseException | None]:
+        """Return the reply, and the exception that the function raised, or None.
+
+        The program gets every exception, because it may swallow one that a test expects to arrive.
+        """
         before = changes.snapshot(containers)
         answer, result, raised = channel.VALUE, None, None
         try:
             result = function(*args, **kwargs)
-        except Exception as error:
+        except (CandidateLost, Diverged):
+            raise
+        except BaseException as error:
             answer, result, raised = channel.RAISED, self._describe(error), error
         return *changes.reply(self._encoder(containers), answer, result, containers, before), raised
 

@@ -127,3 +127,21 @@ async def test_no_test_gets_an_exception_that_it_expects_for_stop_iteration(sand
         sandbox, program, "seen = False\ntry: f()\nexcept RuntimeError: seen = True\nassert seen"
     )
     assert report.results == (False,)
+
+
+@pytest.mark.parametrize("test", ["f().kept = 5", "del f().kept"], ids=["assignment", "deletion"])
+async def test_only_an_object_that_refuses_a_change_passes_a_test_for_that(
+    sandbox: Sandbox, test: str
+) -> None:
+    expected = f"refused = False\ntry: {test}\nexcept AttributeError: refused = True\nassert refused"
+    program = """
+import dataclasses
+@dataclasses.dataclass(frozen={frozen})
+class Own:
+    kept: int
+def f(): return Own(1)
+"""
+    changing = await run(sandbox, program.format(frozen=False), expected)
+    assert changing.results == (False,)
+    frozen = await run(sandbox, program.format(frozen=True), expected)
+    assert frozen.results == (True,), frozen.evidence

@@ -33,6 +33,13 @@ class RemoteObject:
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_numbers", None)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of the object, which raises if the object allows none. It cannot be read."""
+        self._candidate.operate("setattr", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._candidate.operate("delattr", self, name)
+
     def __bool__(self) -> bool:
         return self._candidate.ask(channel.TRUTH, self) is True
 

@@ -145,3 +145,25 @@ def f(): return Own(1)
     assert changing.results == (False,)
     frozen = await run(sandbox, program.format(frozen=True), expected)
     assert frozen.results == (True,), frozen.evidence
+
+
+GENERATOR = "import contextlib, unittest\nmade = contextlib.contextmanager(f)\n"
+
+
+@pytest.mark.parametrize(
+    "body", ["assert got == 2", "unittest.TestCase().assertEqual(got, 2)", "raise KeyError", "got[0]"]
+)
+async def test_a_generator_as_a_context_manager_suppresses_no_failure(sandbox: Sandbox, body: str) -> None:
+    program = "def f():\n    try: yield 1\n    except BaseException: pass\n"
+    report = await run(sandbox, program, f"{GENERATOR}with made() as got: {body}")
+    assert report.results == (False,)
+
+
+@pytest.mark.parametrize("handler", ["raise", "pass"])
+async def test_a_generator_as_a_context_manager_lets_an_exception_through_or_fails(
+    sandbox: Sandbox, handler: str
+) -> None:
+    program = f"def f():\n    try: yield 1\n    except TypeError: {handler}\n"
+    left = LEFT_BY.replace("f()", "made()").format("TypeError")
+    report = await run(sandbox, program, GENERATOR + left)
+    assert report.results == (handler == "raise",), report.evidence

@@ -176,9 +176,23 @@ class Candidate:
         except Diverged:
             pass  # Only the replay raises `error`, which fails the test with better evidence.
 
-    def describe_thrown(self, error: Any) -> object:
-        """Return the description of an exception that the tests throw into a generator."""
-        return self._describe(error() if isinstance(error, type) else error)
+    def leave_generator(self, generator: RemoteObject, error: BaseException) -> Any:
+        """Throw an exception into a generator that serves as a context manager, as `leave` does."""
+        if isinstance(error, (AssertionError, CandidateLost, Diverged)):
+            self.operate("close", generator)
+            raise error
+        try:
+            return self.throw(generator, error)
+        except StopIteration:
+            self.suppressed = f"a context manager of the program suppressed {type(error).__name__}"
+            raise
+
+    def throw(self, generator: RemoteObject, error: BaseException) -> Any:
+        """Throw an exception into a generator of the candidate, and return the item that it yields next."""
+        traceback = error.__traceback__
+        description = self._describe(error)
+        error.__traceback__ = traceback
+        return self.ask(channel.NEXT, (generator, "throw", (description,)))
 
     def call(self, function: RemoteObject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         encoder = self._encoder()

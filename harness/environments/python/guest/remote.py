@@ -89,8 +89,14 @@ class RemoteIterator(RemoteObject):
     def send(self, value: Any) -> Any:
         return self._candidate.ask(channel.NEXT, (self, "send", (value,)))
 
-    def throw(self, error: Any) -> Any:
-        return self._candidate.ask(channel.NEXT, (self, "throw", (self._candidate.describe_thrown(error),)))
+    def throw(self, kind: Any, value: BaseException | None = None, _traceback: object = None) -> Any:
+        """Throw an exception into a generator. `contextlib` alone passes three arguments.
+
+        It does so when a test leaves a context manager that is made of the generator.
+        """
+        if value is not None:
+            return self._candidate.leave_generator(self, value)
+        return self._candidate.throw(self, kind() if isinstance(kind, type) else kind)
 
     def close(self) -> None:
         self._candidate.operate("close", self)

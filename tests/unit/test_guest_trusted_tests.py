@@ -124,7 +124,7 @@ def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
 def test_a_call_that_raises_stop_iteration_ends_no_loop_of_the_tests() -> None:
     error = message(channel.RAISED, described("StopIteration", args=(), text=""))
     report = answering(error, statements=["for answer in map(f, [1, 2]):\n    assert answer == 3"])
-    assert (report["results"], report["error"]) == (["failed"], "RuntimeError")
+    assert (report["results"], report["error"]) == (["failed"], "RaisedStopIteration")
 
 
 def test_a_test_goes_on_after_an_assert_that_failed() -> None:

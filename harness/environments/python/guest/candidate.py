@@ -63,7 +63,7 @@ class Program:
         self._names: dict[int, tuple[int, int]] = {}
         self._objects: list[object] = []
         self._numbers: dict[int, int] = {}
-        self._exceptions: dict[int, type[BaseException]] = {}
+        self._exceptions: dict[object, type[BaseException]] = {}
         # The exceptions of the tests' functions, each with the number of the message that brought it.
         self._raised: dict[int, tuple[BaseException, int]] = {}
 

@@ -12,8 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    Known = dict[object, type[BaseException]]
+
 MAX_CLASSES = 100
 MAX_NAME = 200
+# Every class stays in memory until its process ends, and takes longer to make the more ancestors it has.
+MAX_KNOWN = 1000
+MAX_ANCESTORS = 100
+MAX_NUMBER = (1 << 32) - 1
 BUILTIN: dict[str, type[BaseException]] = {
     name: kind
     for name, kind in vars(builtins).items()
@@ -79,11 +85,11 @@ def describe_class(kind: type[BaseException], number_of: Callable[[type], int | 
     return tuple(entries)
 
 
-def build_class(description: Any, known: dict[int, type[BaseException]]) -> type[BaseException]:
+def build_class(description: Any, known: Known) -> type[BaseException]:
     """Return the class that `describe_class` described.
 
-    `known` holds the classes by their numbers, and gets the new ones. Raises ValueRefused if `description` is
-    none.
+    `known` holds the classes by their numbers, or by their name and bases if they have no number. It gets the
+    new ones. Raises ValueRefused if `description` is none, and LimitReached for too many classes.
     """
     if type(description) is not tuple or not 0 < len(description) <= MAX_CLASSES:
         raise values.ValueRefused("an exception class without its bases")
@@ -93,18 +99,21 @@ def build_class(description: Any, known: dict[int, type[BaseException]]) -> type
     return built[-1]
 
 
-def _build(
-    entry: Any, built: list[type[BaseException]], known: dict[int, type[BaseException]]
-) -> type[BaseException]:
+def _build(entry: Any, built: list[type[BaseException]], known: Known) -> type[BaseException]:
     if type(entry) is not tuple or len(entry) != 4:
         raise values.ValueRefused("an exception class of a wrong shape")
     name, places, number, module = entry
     if type(name) is not str or type(places) is not tuple or type(number) not in (int, type(None)):
         raise values.ValueRefused("an exception class without its name, bases and number")
+    if number is not None and not 0 <= number <= MAX_NUMBER:
+        raise values.ValueRefused("an exception class with a number that no object has")
     if not places or any(type(place) is not int or not 0 <= place < len(built) for place in places):
         raise values.ValueRefused("an exception class without its bases")
     kind = _find_in_library(module, name) if type(module) is str else None
-    kind = kind or known.get(number) or _derive(name[:MAX_NAME], tuple(built[place] for place in places))
+    kind = kind or known.get(number)
+    if kind is None:
+        bases = tuple(built[place] for place in places)
+        kind = derive(name[:MAX_NAME], bases, known, number)
     if number is not None:
         known.setdefault(number, kind)
     return kind
@@ -117,13 +126,29 @@ def _find_in_library(module: str, name: str) -> type[BaseException] | None:
     return found if is_exception and found.__module__ == module else None
 
 
-def _derive(name: str, bases: tuple[type[BaseException], ...]) -> type[BaseException]:
+def derive(
+    name: str, bases: tuple[type[BaseException], ...], known: Known, number: int | None = None
+) -> type[BaseException]:
+    """Return a class of this name and these bases, whose instances may have a text of their own.
+
+    A class without a number is made once. Raises LimitReached for too many classes or ancestors.
+    """
     if not name.isidentifier():
         return bases[0]
+    key: object = (name, bases) if number is None else number
+    kind = known.get(key)
+    if kind is not None:
+        return kind
+    if len(known) >= MAX_KNOWN:
+        raise values.LimitReached(f"the program has raised more than {MAX_KNOWN:,} classes of exceptions")
+    if sum(len(base.__mro__) for base in bases) > MAX_ANCESTORS:
+        raise values.LimitReached(f"an exception class with more than {MAX_ANCESTORS} ancestors")
     try:
-        return type(name, bases, {"__str__": _own_text})
+        kind = type(name, bases, {"__str__": _own_text})
     except TypeError:  # No order of the bases is consistent.
-        return type(name, bases[:1], {"__str__": _own_text})
+        kind = type(name, bases[:1], {"__str__": _own_text})
+    known[key] = kind
+    return kind
 
 
 def _own_text(error: BaseException) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import types
 
 from . import display, encoding, values, weights
-from .exception_classes import BUILTIN, LIBRARY, TEXT, build_class, describe_class
+from .exception_classes import BUILTIN, LIBRARY, TEXT, build_class, derive, describe_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
+
+    from .exception_classes import Known
 
 MAX_TEXT = 10_000
 # Longer arguments are omitted, because an exception's text is built even if nothing uses it.
@@ -19,6 +21,8 @@ MAX_ATTRIBUTES = 100
 # The links to causes, contexts and members of groups from the exception that was raised.
 MAX_LINKS = 5
 MAX_MEMBERS = 100
+# All exceptions of one description. Each takes about 50 microseconds to build.
+MAX_EXCEPTIONS = 1000
 # The attributes of built-in exceptions that their arguments do not determine.
 BUILTIN_ATTRIBUTES: dict[type[BaseException], tuple[str, ...]] = {
     OSError: ("filename", "filename2"),
@@ -26,6 +30,9 @@ BUILTIN_ATTRIBUTES: dict[type[BaseException], tuple[str, ...]] = {
     NameError: ("name",),
     AttributeError: ("name",),
 }
+# CPython makes the text of such an exception from the characters at two places in its arguments. It reads
+# before the object if a place is negative.
+_WITH_PLACES = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)
 # The context of an exception is most often its cause.
 SAME_AS_CAUSE = True
 
@@ -68,37 +75,39 @@ def describe(
 
 def rebuild(
     value: Any,
-    known: dict[int, type[BaseException]],
+    known: Known,
     lent: Mapping[int, BaseException] = types.MappingProxyType({}),
-    links: int = MAX_LINKS,
 ) -> BaseException:
     """Return the exception that `describe` described.
 
     `known` maps numbers to classes, and `lent` to exceptions of this side. Raises ValueRefused if `value` is
-    not a description.
+    not a description, and LimitReached if it holds too many exceptions or classes.
     """
+    return _rebuild(value, known, lent, MAX_LINKS, iter(range(MAX_EXCEPTIONS)))
+
+
+def _rebuild(
+    value: Any, known: Known, lent: Mapping[int, BaseException], links: int, left: Iterator[int]
+) -> BaseException:
     if type(value) is int and value in lent:
         return lent[value]
     if type(value) is not tuple or len(value) != 8 or links < 0:
         raise values.ValueRefused("an exception of a wrong shape")
+    if next(left, None) is None:
+        raise values.LimitReached(f"an exception that holds more than {MAX_EXCEPTIONS:,} others")
     described, args, text, attributes, cause, context, suppressed, members = value
     if type(text) is not str or type(attributes) is not dict or type(suppressed) is not bool:
         raise values.ValueRefused("an exception without its text and attributes")
     kind = build_class(described, known)
-    given = args if type(args) is tuple and _is_cheap(args, handles=False) else (text,)
+    given = args if type(args) is tuple and _is_safe(kind, args) else (text,)
     if type(members) is tuple and len(members) <= MAX_MEMBERS and issubclass(kind, BaseExceptionGroup):
-        given = *given[:1], [rebuild(each, known, lent, links - 1) for each in members]
-    try:
-        error = _make(kind, given, attributes)
-        if text_of(error) != text:
-            error = _with_text(error, given, attributes, text)
-    except Exception:
-        error = Exception(f"{kind.__name__}: {text}")
+        given = *given[:1], [_rebuild(each, known, lent, links - 1, left) for each in members]
+    error = _make_with_text(kind, given, attributes, text, known)
     if cause is not None:
-        error.__cause__ = rebuild(cause, known, lent, links - 1)
+        error.__cause__ = _rebuild(cause, known, lent, links - 1, left)
     if context is not None:
         same = context is SAME_AS_CAUSE
-        error.__context__ = error.__cause__ if same else rebuild(context, known, lent, links - 1)
+        error.__context__ = error.__cause__ if same else _rebuild(context, known, lent, links - 1, left)
     error.__suppress_context__ = suppressed
     return error
 
@@ -108,6 +117,30 @@ def text_of(error: BaseException) -> str:
         return str(error)[:MAX_TEXT]
     except BaseException as second:
         return f"(its text raised {type(second).__name__})"
+
+
+def _make_with_text(
+    kind: type[BaseException], given: tuple[Any, ...], attributes: dict[Any, Any], text: str, known: Known
+) -> BaseException:
+    try:
+        error = _make(kind, given, attributes)
+        if text_of(error) == text:
+            return error
+        if BUILTIN.get(kind.__name__) is kind or kind.__module__ in LIBRARY:
+            error = _make(derive(kind.__name__, (kind,), known), given, attributes)
+        error.__dict__[TEXT] = text
+    except values.LimitReached:
+        raise
+    except Exception:
+        return Exception(f"{kind.__name__}: {text}")
+    return error
+
+
+def _is_safe(kind: type[BaseException], args: tuple[Any, ...]) -> bool:
+    """Return whether a class of exceptions may get these arguments."""
+    if issubclass(kind, _WITH_PLACES) and any(type(arg) is int and arg < 0 for arg in args):
+        return False
+    return _is_cheap(args, handles=False)
 
 
 def _make(kind: type[BaseException], given: tuple[Any, ...], attributes: dict[Any, Any]) -> BaseException:
@@ -133,16 +166,6 @@ def _call(kind: type[BaseException], given: tuple[Any, ...]) -> BaseException:
         return kind(*given)
     except Exception:
         return kind.__new__(kind, *given)
-
-
-def _with_text(
-    error: BaseException, given: tuple[Any, ...], attributes: dict[Any, Any], text: str
-) -> BaseException:
-    kind = type(error)
-    if BUILTIN.get(kind.__name__) is kind or kind.__module__ in LIBRARY:
-        return _make(type(kind.__name__, (kind,), {"__str__": lambda _: text}), given, attributes)
-    error.__dict__[TEXT] = text
-    return error
 
 
 def _attributes(error: BaseException, kind: type[BaseException]) -> dict[str, object]:

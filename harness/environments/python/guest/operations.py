@@ -34,13 +34,17 @@ def enter(value: Any) -> Any:
     return kind.__enter__(value)
 
 
-def leave(value: Any, error: BaseException | None) -> None:
-    """Leave a context manager as `with` does. An error that it raises again stays with the tests."""
+def leave(value: Any, error: BaseException | None) -> bool:
+    """Leave a context manager as `with` does, and return whether it suppresses the error.
+
+    An error that it raises again stays with the tests.
+    """
     try:
-        type(value).__exit__(value, None if error is None else type(error), error, None)
+        return bool(type(value).__exit__(value, None if error is None else type(error), error, None))
     except BaseException as raised:
         if raised is not error:
             raise
+        return False
 
 
 def run_coroutine(coroutine: Any) -> Any:

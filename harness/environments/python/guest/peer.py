@@ -83,6 +83,10 @@ class UnsupportedTestError(Exception):
     """A test needs something that a candidate in another process cannot provide."""
 
 
+class RaisedStopIteration(Exception):
+    """The program raised StopIteration. No test can expect this class in its place."""
+
+
 class Candidate:
     """The tests' end of the conversation with the candidate.
 
@@ -95,7 +99,7 @@ class Candidate:
         self._link = link
         self._classes = classes
         self._stand_ins: dict[tuple[type[RemoteObject], int], RemoteObject] = {}
-        self._exceptions: dict[int, type[BaseException]] = {}
+        self._exceptions: dict[object, type[BaseException]] = {}
         # The functions that each message lends to the program, by the number of the message and their place
         # in it. A replay may leave out messages, and the numbers of the others must not depend on that.
         self._callbacks: dict[tuple[int, int], Callable[..., Any]] = {}
@@ -109,6 +113,8 @@ class Candidate:
         self.attributes = frozenset(name for names in classes.values() for name in names)
         self.lost: str | None = None
         self.breach: str | None = None
+        # The exception of this part that the program wanted to suppress, or None.
+        self.suppressed: str | None = None
         self.last_call: tuple[tuple[Any, ...], dict[str, Any], list[Any]] | None = None
 
     @property
@@ -118,6 +124,7 @@ class Candidate:
 
     def begin_part(self) -> None:
         """Start the next part of the tests. A replay looks for its answers only in this part."""
+        self.suppressed = None
         self._link.begin_part()
 
     def load(self, *sources: str) -> None:
@@ -153,22 +160,39 @@ class Candidate:
     def leave(self, manager: RemoteObject, error: BaseException | None) -> None:
         """Let the candidate leave a context manager, after an exception if `error` is one.
 
-        A failed assertion stays unknown to the candidate, because its text may contain an expected value.
+        A failed assertion stays unknown to the candidate, because its text may contain an expected value. No
+        exception is suppressed, because it may fail the test. `suppressed` is set instead, because the test
+        may expect that the exception arrives.
         """
-        if error is None or isinstance(error, AssertionError) or not isinstance(error, Exception):
+        if error is None or isinstance(error, (AssertionError, CandidateLost, Diverged)):
             self.operate("leave", manager, None)
             return
         traceback = error.__traceback__
         description = self._describe(error)
         error.__traceback__ = traceback
         try:
-            self.operate("leave", manager, description)
+            if self.operate("leave", manager, description) is True:
+                self.suppressed = f"a context manager of the program suppressed {type(error).__name__}"
         except Diverged:
             pass  # Only the replay raises `error`, which fails the test with better evidence.
 
-    def describe_thrown(self, error: Any) -> object:
-        """Return the description of an exception that the tests throw into a generator."""
-        return self._describe(error() if isinstance(error, type) else error)
+    def leave_generator(self, generator: RemoteObject, error: BaseException) -> Any:
+        """Throw an exception into a generator that serves as a context manager, as `leave` does."""
+        if isinstance(error, (AssertionError, CandidateLost, Diverged)):
+            self.operate("close", generator)
+            raise error
+        try:
+            return self.throw(generator, error)
+        except StopIteration:
+            self.suppressed = f"a context manager of the program suppressed {type(error).__name__}"
+            raise
+
+    def throw(self, generator: RemoteObject, error: BaseException) -> Any:
+        """Throw an exception into a generator of the candidate, and return the item that it yields next."""
+        traceback = error.__traceback__
+        description = self._describe(error)
+        error.__traceback__ = traceback
+        return self.ask(channel.NEXT, (generator, "throw", (description,)))
 
     def call(self, function: RemoteObject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         encoder = self._encoder()
@@ -209,7 +233,7 @@ class Candidate:
         if isinstance(error, StopIteration):
             # If a call inside a loop of the test raised StopIteration, the loop would end as if it were
             # complete.
-            raise RuntimeError("the program raised StopIteration") from None
+            raise RaisedStopIteration("the program raised StopIteration") from None
         raise error
 
     def _send(self, letter: bytes, payload: bytes) -> int:
@@ -257,13 +281,18 @@ class Candidate:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         containers: list[object],
-    ) -> tuple[bytes, bytes, Exception | None]:
-        """Return the reply, and the exception that the function raised, or None."""
+    ) -> tuple[bytes, bytes, BaseException | None]:
+        """Return the reply, and the exception that the function raised, or None.
+
+        The program gets every exception, because it may swallow one that a test expects to arrive.
+        """
         before = changes.snapshot(containers)
         answer, result, raised = channel.VALUE, None, None
         try:
             result = function(*args, **kwargs)
-        except Exception as error:
+        except (CandidateLost, Diverged):
+            raise
+        except BaseException as error:
             answer, result, raised = channel.RAISED, self._describe(error), error
         return *changes.reply(self._encoder(containers), answer, result, containers, before), raised
 
@@ -272,7 +301,10 @@ class Candidate:
 
     def _number_of(self, kind: type) -> int | None:
         """Return the number of an exception class of the candidate, or None for any other class."""
-        return next((number for number, known in self._exceptions.items() if known is kind), None)
+        for number, known in self._exceptions.items():
+            if known is kind and isinstance(number, int):
+                return number
+        return None
 
     def _encoder(self, known: Sequence[object] = ()) -> encoding.Encoder:
         """Return the encoder of the next message."""

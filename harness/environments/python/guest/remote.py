@@ -33,6 +33,13 @@ class RemoteObject:
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_numbers", None)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of the object, which raises if the object allows none. It cannot be read."""
+        self._candidate.operate("setattr", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._candidate.operate("delattr", self, name)
+
     def __bool__(self) -> bool:
         return self._candidate.ask(channel.TRUTH, self) is True
 
@@ -82,8 +89,14 @@ class RemoteIterator(RemoteObject):
     def send(self, value: Any) -> Any:
         return self._candidate.ask(channel.NEXT, (self, "send", (value,)))
 
-    def throw(self, error: Any) -> Any:
-        return self._candidate.ask(channel.NEXT, (self, "throw", (self._candidate.describe_thrown(error),)))
+    def throw(self, kind: Any, value: BaseException | None = None, _traceback: object = None) -> Any:
+        """Throw an exception into a generator. `contextlib` alone passes three arguments.
+
+        It does so when a test leaves a context manager that is made of the generator.
+        """
+        if value is not None:
+            return self._candidate.leave_generator(self, value)
+        return self._candidate.throw(self, kind() if isinstance(kind, type) else kind)
 
     def close(self) -> None:
         self._candidate.operate("close", self)

@@ -14,7 +14,7 @@ from .conversation import Diverged, Live, Replay
 from .driving import Driver
 from .evidence import bound, describe
 from .judging import MAX_EVIDENCE, Judge, line_of
-from .peer import Candidate, CandidateLost
+from .peer import Candidate, CandidateLost, UnsupportedTestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def _judge(
                 raise CandidateLost(lost)
             if replay.diverged is not None:
                 raise Diverged(replay.diverged)
+            if candidate.suppressed is not None:
+                raise UnsupportedTestError(candidate.suppressed)
         except BaseException as error:
             judge.fail(error, line_of(error))
         judge.end()

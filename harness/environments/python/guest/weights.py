@@ -47,7 +47,7 @@ def check_weight(
                 path.append((child, _children(child)))
                 totals.append(1)
                 break
-            if not as_written or issubclass(kind, (tuple, frozenset)):
+            if not as_written or issubclass(kind, (tuple, frozenset)) or kind is slice:
                 totals[-1] += weight  # Every other value is written once, and later by its number.
         else:
             path.pop()
@@ -63,6 +63,11 @@ def check_weight(
 
 
 def _children(container: Any) -> Iterator[object]:
+    if type(container) is slice:
+        return iter((container.start, container.stop, container.step))
+    if isinstance(container, defaultdict) and not isinstance(container.default_factory, type):
+        # Its text contains that of its factory, which may be an object of the program.
+        return chain(container.keys(), container.values(), (container.default_factory,))
     if isinstance(container, dict):
         return chain(container.keys(), container.values())
     if isinstance(container, tuple):
@@ -73,11 +78,20 @@ def _children(container: Any) -> Iterator[object]:
 _ITEMS_VIEW: Any = type({}.items())
 
 _WEIGHED = frozenset(
-    (*KINDS, Counter, OrderedDict, defaultdict, deque, *map(type, ({}.keys(), {}.values())), _ITEMS_VIEW)
+    (
+        *KINDS,
+        Counter,
+        OrderedDict,
+        defaultdict,
+        deque,
+        slice,
+        *map(type, ({}.keys(), {}.values())),
+        _ITEMS_VIEW,
+    )
 )
 
 _PLAIN = frozenset(
-    (*(type(None), type(...), bool, int, float, complex, str, bytes, bytearray), range, slice, memoryview)
+    (*(type(None), type(...), bool, int, float, complex, str, bytes, bytearray), range, memoryview)
 )
 
 

@@ -55,12 +55,26 @@ BY_FORCE = {
     "a process": "import os, time; os.fork() or (os.setsid(), os.fork() or time.sleep(600))",
 }
 LOOK = """
-import os
+import os, time
 mine = os.getuid()
+
+def find_others():
+    found = []
+    for name in os.listdir('/proc'):
+        try:
+            if name.isdigit() and os.stat('/proc/' + name).st_uid != mine:
+                found.append((name, open('/proc/' + name + '/stat').read().split()[1:3]))
+        except OSError:
+            pass  # It has ended meanwhile.
+    return found
+
+# A process that PID 1 has killed, or that is about to become the agent's user, is gone within a moment.
+deadline = time.monotonic() + 5
+while len(others := find_others()) > 1 and time.monotonic() < deadline:
+    time.sleep(0.01)
 left = [path for top in ('/tmp', '/dev/shm', '/work') for path, _, _ in os.walk(top)]
 names = [name for top in ('/tmp', '/dev/shm', '.') for name in os.listdir(top)]
-others = [name for name in os.listdir('/proc') if name.isdigit() and os.stat('/proc/' + name).st_uid != mine]
-print(sorted(left), sorted(names), others == ['1'])
+print(sorted(left), sorted(names), [name for name, _ in others] == ['1'] or others)
 """
 
 

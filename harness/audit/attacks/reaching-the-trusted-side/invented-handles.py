@@ -11,7 +11,7 @@ numbers = iter(range(1 << 31))
 
 def invent(*args, **kwargs):
     number = next(numbers)
-    return number % 9, (0, 1, number, 2**31 - 1, 2**32 - 1)[number % 5]
+    return number % 13, (0, 1, number, 2**31 - 1, 2**32 - 1)[number % 5], None
 
 class Remote:
     __class__ = property(lambda self: type(None))
@@ -27,8 +27,9 @@ def answer(*args, **kwargs):
         for kind in list(namespace.values()):
             if isinstance(kind, type):
                 for name in list(vars(kind)):
-                    if "handle" in name or "reference" in name:
+                    # Not what reads or writes one.
+                    if name.lstrip("_").startswith(("handle", "reference")):
                         attempt(setattr, kind, name, invent)
-    return [Remote(), Remote()]
+    return [Remote() for _ in range(13)]
 
 serve(answer)

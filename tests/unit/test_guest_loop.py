@@ -341,7 +341,7 @@ def test_a_program_that_cannot_start_ends_in_a_later_round(
 
     null = os.open(os.devnull, os.O_RDONLY)
     of_candidates.spawn(spawner.Child(5000, "/", 1), {}, [null] * 3, end)
-    theirs.send(marshal.dumps((5000, 0)))
+    theirs.send(marshal.dumps((5000, 0, 0)))
     of_candidates._read()
     assert ended == []
     run(loop)
@@ -361,7 +361,7 @@ def test_a_program_whose_end_cannot_be_handled_fails_the_request_that_started_it
     error = OSError("no user ids left")
     child = spawner.Child(5000, "/", 1)
     loop.serve(7, lambda: of_candidates.spawn(child, {}, [null] * 3, fail_with(error)))
-    theirs.send(marshal.dumps((5000, 0)))
+    theirs.send(marshal.dumps((5000, 0, 0)))
     loop.after(0.001, leave)
     run(loop)
     assert failures == [(7, error)]
@@ -397,3 +397,27 @@ def test_a_child_whose_starter_was_killed_exits(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Done):
         spawner.wait_for_adoption(child)
     os.close(child.adoption)
+
+
+def test_a_sibling_that_was_reaped_before_its_report_has_ended(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "waitid", fail_with(ChildProcessError()))
+    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
+    seen: list[tuple[int, float]] = []
+    loop.on_exit_of_sibling(9, lambda *end: seen.append(end))
+    loop.reap()
+    assert seen == [(signal.SIGKILL, 0.0)]
+
+
+def test_a_sibling_whose_report_is_read_as_it_is_reaped_has_its_own_end(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
+    ends = iter([(9, 7, usage), (0, 0, usage)])
+    monkeypatch.setattr(os, "waitid", fail_with(ChildProcessError()))
+    monkeypatch.setattr(os, "wait4", lambda *_: next(ends))
+    seen: list[tuple[int, float]] = []
+    loop.before_orphans(lambda: loop.on_exit_of_sibling(9, lambda *end: seen.append(end)))
+    loop.reap()
+    assert seen == [(7, 1.5)]

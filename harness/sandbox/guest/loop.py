@@ -9,6 +9,7 @@ import time
 
 from . import signals
 from .durations import bound_wait, moment_after
+from .signals import SIGKILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Loop:
         self._timers: list[Timer] = []
         self._children: dict[int, tuple[Callable[[int, float], None], int | None]] = {}
         self._before_orphans: list[Callable[[], None]] = []
+        # The child that has just been reaped, while reports are read.
+        self._collected = 0
         # The callbacks of children that are reaped, with owner, wait status and CPU seconds.
         self._ended: list[tuple[Callable[[int, float], None], int | None, int, float]] = []
         # The current request, which owns all callbacks that are made while it is served.
@@ -105,6 +108,19 @@ class Loop:
     def on_exit(self, pid: int, call: Callable[[int, float], None]) -> None:
         """Call `call(wait status, CPU seconds)` once the child has ended and is reaped."""
         self._children[pid] = call, self._owner
+
+    def on_exit_of_sibling(self, pid: int, call: Callable[[int, float], None]) -> None:
+        """As `on_exit`, for a child that another process has forked as its sibling and reported afterwards.
+
+        Something may have killed it, and this process reaped it as an orphan, before the report.
+        """
+        self.on_exit(pid, call)
+        if pid == self._collected:
+            return
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            self._ended.append((*self._children.pop(pid), SIGKILL, 0.0))
 
     def before_orphans(self, read_reports: Callable[[], None]) -> None:
         """Call `read_reports` before a child counts as an orphan. It may call `on_exit` for that child.
@@ -196,8 +212,10 @@ class Loop:
                 return count
             seconds = usage.ru_utime + usage.ru_stime
             if pid not in self._children:
+                self._collected = pid
                 for read_reports in self._before_orphans:
                     read_reports()
+                self._collected = 0
             call, owner = self._children.pop(pid, (None, None))
             if call is None:
                 self.orphan_seconds += seconds

@@ -6,9 +6,10 @@ reads everything else from descriptors that pass through its spawner. This is ch
 parent copies every page to which it writes, and PID 1 writes to many pages. For the same reason, a spawner
 does little for each child.
 
-A spawner learns nothing about its children either, because every later child can read all of its memory. If
-it waited for a child, the exit status and the counters of that child would reach the next one. A short-lived
-fork of the spawner therefore starts each child. The end of that fork makes PID 1 the parent.
+A spawner learns nothing about its children but their process ids, because every later child can read all of
+its memory. If it waited for a child, the exit status and the counters of that child would reach the next one.
+Each child is therefore a sibling of the spawner. Where the kernel makes no siblings, as in gVisor, a
+short-lived fork of the spawner starts the child, and its end makes PID 1 the parent.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.links import receive_with_descriptors
 from harness.sandbox.guest.signals import SIG_DFL, SIGCHLD, SIGKILL, set_handler, set_wakeup_fd
 
+from . import siblings
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +35,8 @@ if TYPE_CHECKING:
     from harness.sandbox.guest.links import Link
     from harness.sandbox.guest.loop import Loop
 
-# Processes that each start takes: the child, and the fork that starts it.
-PROCESSES_OF_A_START = 2
+# The child, and the fork that starts it.
+PROCESSES_OF_A_STARTER = 2
 MAX_ORDER_BYTES = 64 * 1024
 
 
@@ -46,7 +49,7 @@ class Spawner:
         self._loop = loop
         loop.watch(link.fileno(), self._read)
         loop.before_orphans(self._read)
-        # The number of processes that the requested children have taken.
+        # The number of processes that the children have taken.
         self.spawned = 0
         self._waiting: dict[int, Callable[[int, float], None]] = {}
 
@@ -65,7 +68,6 @@ class Spawner:
         self._loop.collect_ended()
         # Reports may be read while another request is served, or none.
         self._waiting[child.uid] = self._loop.keep_owner(ended)
-        self.spawned += PROCESSES_OF_A_START
         order = marshal.dumps((child.uid, child.folder, child.cpu_seconds, marshal.dumps(settings)))
         attached = self._attach()
         try:
@@ -84,12 +86,15 @@ class Spawner:
                 return
             if not data:
                 raise EOFError("the spawner is dead")
-            uid, pid = marshal.loads(data)
+            uid, pid, processes_taken = marshal.loads(data)
+            self.spawned += processes_taken
             ended = self._waiting.pop(uid, None)
             if ended is None:
                 continue
-            if pid:
+            if pid and processes_taken == PROCESSES_OF_A_STARTER:
                 self._loop.on_exit(pid, ended)
+            elif pid:
+                self._loop.on_exit_of_sibling(pid, ended)
             else:
                 self._loop.after(0.0, lambda call=ended: call(SIGKILL, 0.0))  # type: ignore[misc]
 
@@ -158,6 +163,7 @@ def _serve(link: Link, role: Role) -> None:
     role.prepare()
     configured = b""
     forks = 0
+    forker = siblings.Forker()
     gc.freeze()
     while True:
         data, descriptors = receive_with_descriptors(link, MAX_ORDER_BYTES)
@@ -176,22 +182,60 @@ def _serve(link: Link, role: Role) -> None:
             role.warm_up()
             gc.freeze()
         role.before(child)
-        try:
-            starter = fork()
-        except OSError:
-            link.send(dumps((uid, 0)))
-        else:
-            if starter == 0:
-                _start(link, role, child, descriptors)
-            if waitpid(starter, 0)[1] == 0:
-                write(adopted, b"1")
-            else:
-                # Something has killed it, perhaps before its report. PID 1 ignores a second report.
-                link.send(dumps((uid, 0)))
+        if forker.is_possible:
+            _start_sibling(link, role, child, descriptors, adopted, forker)
+        if not forker.is_possible:
+            _start_by_starter(link, role, child, descriptors, adopted)
         for descriptor in descriptors:
             close(descriptor)
         close(adoption)
         close(adopted)
+
+
+def _start_sibling(
+    link: Link,
+    role: Role,
+    child: Child,
+    descriptors: tuple[int, ...],
+    adopted: int,
+    forker: siblings.Forker,
+) -> None:
+    """Start a child of PID 1, and report its process id, or 0 if there is no room for it.
+
+    Nothing is reported if the kernel makes no siblings. `forker.is_possible` is then False.
+    """
+    try:
+        pid = forker.fork()
+    except OSError:
+        if not forker.is_possible:
+            return
+        pid = 0
+    else:
+        if pid == 0:
+            try:
+                role.live(child, descriptors)
+            finally:
+                os._exit(1)
+    link.send(dumps((child.uid, pid, 1 if pid else 0)))
+    write(adopted, b"1")
+
+
+def _start_by_starter(
+    link: Link, role: Role, child: Child, descriptors: tuple[int, ...], adopted: int
+) -> None:
+    """Start a child by a fork that exits, so that PID 1 adopts the child, and report its process id."""
+    try:
+        starter = fork()
+    except OSError:
+        link.send(dumps((child.uid, 0, 0)))
+        return
+    if starter == 0:
+        _start(link, role, child, descriptors)
+    if waitpid(starter, 0)[1] == 0:
+        write(adopted, b"1")
+    else:
+        # Something has killed it, perhaps before its report. PID 1 ignores a second report.
+        link.send(dumps((child.uid, 0, 0)))
 
 
 def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -> None:
@@ -208,17 +252,18 @@ def _start(link: Link, role: Role, child: Child, descriptors: tuple[int, ...]) -
         else:
             if pid == 0:
                 role.live(child, descriptors)
-        link.send(dumps((child.uid, pid)))
+        link.send(dumps((child.uid, pid, PROCESSES_OF_A_STARTER)))
         status = 0
     finally:
         os._exit(status)
 
 
 def wait_for_adoption(child: Child) -> None:
-    """Wait until the starter of this child is reaped. The child must have closed the other end of its pipe.
+    """Wait until this child is reported and PID 1 is its parent. Its other end of the pipe must be closed.
 
-    PID 1 is then the parent of this child, which finds the same processes in each run. One blocking call
-    leaves the same memory however long it takes. A loop would not, because Python counts its rounds.
+    If it has a starter, that is then reaped, so that the child finds the same processes in each run. One
+    blocking call leaves the same memory however long it takes. A loop would not, because Python counts its
+    rounds.
 
     The child exits if its starter was killed. PID 1 may then not know the child, and has ended its job.
     """

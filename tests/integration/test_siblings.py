@@ -1,0 +1,109 @@
+"""Python and the C library work in a sibling as after a fork, and its parent waits for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# This process, the parent, forks one that forks the sibling. The sibling runs a check.
+PROGRAM = """
+import errno, os, random, resource, subprocess, sys, threading, time
+from harness.environments.python.guest.siblings import Forker
+
+def check_ids():
+    assert os.getppid() == parent and threading.get_native_id() == os.getpid() != forker_id
+
+def check_threads():
+    seen, lock = [], threading.RLock()
+    def work():
+        with lock:
+            seen.append(threading.get_native_id())
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for each in threads: each.start()
+    for each in threads: each.join()
+    assert len(seen) == 8 and os.getpid() not in seen
+    assert threading.main_thread() is threading.current_thread()
+
+def check_forks():
+    child = os.fork()
+    if child == 0:
+        os._exit(5 if os.getppid() != forker_id else 6)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    assert subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True).stdout == b"42\\n"
+
+def check_random():
+    assert random.random() != expected
+
+def check_clock():
+    time.clock_gettime(time.pthread_getcpuclockid(threading.get_ident()))
+
+parent, out = os.getpid(), os.pipe()
+middle = os.fork()
+if middle == 0:
+    forker_id = os.getpid()
+    random.seed(1)
+    state = random.getstate()
+    expected = random.random()
+    random.setstate(state)
+    pid = Forker().fork()
+    if pid == 0:
+        status = 1
+        try:
+            {check}()
+            status = 0
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+        os._exit(status)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        os.write(out[1], str(pid).encode())
+        os._exit(0)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(middle, 0)[1]) == 0
+sibling = int(os.read(out[0], 20))
+assert os.waitstatus_to_exitcode(os.waitpid(sibling, 0)[1]) == 0
+"""
+NO_ROOM = """
+import os, resource
+from harness.environments.python.guest.siblings import Forker
+forker = Forker()
+os.setuid(65432)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+try:
+    forker.fork()
+except BlockingIOError:
+    print(forker.is_possible)
+"""
+UNKNOWN = """
+from harness.environments.python.guest import siblings
+forker = siblings.Forker()
+forker._calls.clone = 100_000
+try:
+    forker.fork()
+except OSError:
+    print(forker.is_possible)
+"""
+
+
+def run(program: str) -> str:
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize(
+    "check", ["check_ids", "check_threads", "check_forks", "check_random", "check_clock"]
+)
+def test_a_sibling_works_as_a_fork_does(check: str) -> None:
+    run(PROGRAM.replace("{check}", check))
+
+
+def test_a_lack_of_room_does_not_rule_out_siblings() -> None:
+    assert run(NO_ROOM) == "True\n"
+
+
+def test_a_kernel_without_siblings_is_recognised() -> None:
+    assert run(UNKNOWN) == "False\n"

@@ -8,8 +8,8 @@ does little for each child.
 
 A spawner learns nothing about its children but their process ids, because every later child can read all of
 its memory. If it waited for a child, the exit status and the counters of that child would reach the next one.
-Each child is therefore a sibling of the spawner. Where the kernel makes no siblings, as in gVisor, a
-short-lived fork of the spawner starts the child, and its end makes PID 1 the parent.
+Each child is therefore a sibling of the spawner. Where the kernel makes no siblings, a short-lived fork of
+the spawner starts the child, and its end makes PID 1 the parent.
 """
 
 from __future__ import annotations

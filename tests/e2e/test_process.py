@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,6 +74,8 @@ def interrupt_at(event: int) -> None:
 
 def interrupted(event: int, *arguments: str) -> tuple[int, str]:
     def work() -> None:
+        # As in a command. An interrupt between a call of os.scandir and its `with` leaves the iterator open.
+        warnings.simplefilter("ignore", ResourceWarning)
         sys.argv = ["harness", *arguments]
         handler = entry.Interrupts.__init__
 

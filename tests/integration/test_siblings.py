@@ -107,3 +107,43 @@ def test_a_lack_of_room_does_not_rule_out_siblings() -> None:
 
 def test_a_kernel_without_siblings_is_recognised() -> None:
     assert run(UNKNOWN) == "False\n"
+
+
+# This process stands for PID 1. The child exits with 7 if this process is its parent when it goes on.
+SPAWNED = """
+import ctypes, os
+from harness.environments.python.guest import siblings, spawner
+from harness.sandbox.guest import processes
+from harness.sandbox.guest.loop import Loop
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # adopt the orphans of descendants, as PID 1 does
+if not {siblings}:
+    siblings.CALLS.clear()
+parent, loop, ends = os.getpid(), Loop(), []
+
+def live(child, descriptors):
+    processes.close_others([child.adoption])
+    spawner.wait_for_adoption(child)
+    os._exit(7 if os.getppid() == parent else 8)
+
+def end(status, _seconds):
+    ends.append(os.waitstatus_to_exitcode(status))
+    if len(ends) < 3:
+        start()
+    else:
+        print(ends, starter.spawned, flush=True)
+        os._exit(0)
+
+def start():
+    starter.spawn(spawner.Child(5000 + len(ends), "/", 1), {}, [0, 1, 2], end)
+
+nothing = lambda *_: None
+starter = spawner.start(spawner.Role(nothing, nothing, nothing, nothing, live), loop)
+start()
+loop.run()
+"""
+
+
+@pytest.mark.parametrize(("siblings", "processes"), [(True, 3), (False, 6)], ids=["sibling", "starter"])
+def test_each_child_of_a_spawner_ends_for_the_parent_of_the_spawner(siblings: bool, processes: int) -> None:
+    assert run(SPAWNED.replace("{siblings}", str(siblings))) == f"[7, 7, 7] {processes}\n"

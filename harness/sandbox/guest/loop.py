@@ -144,7 +144,7 @@ class Loop:
         return True
 
     def keep_owner(self, call: Callable[[int, float], None]) -> Callable[[int, float], None]:
-        """Return a function that makes this call for the current request, whoever is served then."""
+        """Return a function that makes this call for the current request, even while another is served."""
         owner = self._owner
 
         def call_for_owner(status: int, seconds: float) -> None:

@@ -142,6 +142,23 @@ async def test_the_end_of_a_shell_is_reported_and_the_shell_is_renewed(
     assert (after.renewed, after.output.data) == (True, b"\n/root\n1\n")
 
 
+async def test_a_command_that_an_ending_shell_has_not_read_runs_in_a_new_one(sandbox: RootSandbox) -> None:
+    # The shell stops before its second prompt. The job kills it once the next command waits in its input.
+    await sandbox.run(
+        "(until read -t 0 < /proc/$$/fd/0; do sleep 0.01; done; kill -9 $$) & "
+        "prompts=0; PROMPT_COMMAND='((prompts++)) && kill -STOP $$'"
+    )
+    result = await sandbox.run("echo on", timeout=20)
+    assert (result.ended, result.renewed, result.output.data) == (ShellEnd.DONE, True, b"on\n")
+
+
+async def test_a_command_that_a_stopped_shell_has_not_read_ends_at_its_limit(sandbox: RootSandbox) -> None:
+    await sandbox.run("prompts=0; PROMPT_COMMAND='((prompts++)) && kill -STOP $$'")
+    result = await sandbox.run("echo on", timeout=SOON)
+    assert (result.ended, result.renewed, result.output.data) == (ShellEnd.WALL, False, b"")
+    assert not await goes_on(sandbox)
+
+
 @pytest.mark.parametrize(
     "command",
     [

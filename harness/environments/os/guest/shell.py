@@ -11,6 +11,8 @@ import contextlib
 import fcntl
 import os
 import signal
+import struct
+import termios
 import time
 
 from harness.sandbox.guest import processes
@@ -71,6 +73,9 @@ class Shell:
         self._terminal = self._open_terminal()
         self._commands = -1
         self._unsent = b""
+        # The input of the command under way, and how many bytes of it follow the command itself.
+        self._input = b""
+        self._mark_bytes = 0
         self._marks = -1
         self._last_code = 0
         self.pid: int | None = None
@@ -141,17 +146,22 @@ class Shell:
             raise ValueError("the command is too long")
         renewed = self.pid is None
         if renewed:
-            try:
-                self.start(login=False)
-            except OSError:
-                processes.end_everyone()
-                self._loop.reap()
-                self.start(login=False)
+            self._renew()
         output = os.dup(self._read_end)
         self.call = Call(self, self._loop, limits, token, output, renewed, finished)
         self.call.rest = mark if typed else b""
+        self._input, self._mark_bytes = line, 0 if typed else len(mark)
         self.send(line)
         return self.call
+
+    def _renew(self) -> None:
+        """Start the next bash. If no process is left for it, end all others first."""
+        try:
+            self.start(login=False)
+        except OSError:
+            processes.end_everyone()
+            self._loop.reap()
+            self.start(login=False)
 
     def _open_terminal(self) -> int:
         """Return the descriptor on which the shell prompts.
@@ -263,9 +273,21 @@ class Shell:
                 self.call.read_marks(os.read(self._marks, MAX_MARK_BYTES))
         except BlockingIOError:
             pass
+        unread = self._count_unread()
         self._close_pipes()
-        if self.call is not None:
+        if self.call is None:
+            return
+        if unread > self._mark_bytes and self.call.take_new_shell():
+            # The shell has not read the end of the command's line, so nothing of the command has run.
+            self._renew()
+            self.send(self._input)
+        else:
             self.call.conclude_with_shell(os.waitstatus_to_exitcode(status))
+
+    def _count_unread(self) -> int:
+        """Return how many bytes for the shell it has not read. Bash reads a pipe byte by byte."""
+        waiting: int = struct.unpack("i", fcntl.ioctl(self._commands, termios.FIONREAD, bytes(4)))[0]
+        return waiting + len(self._unsent)
 
     def _close_pipes(self) -> None:
         self._loop.unwatch(self._marks)
@@ -337,6 +359,13 @@ class Call:
                 self._search = self._shell.end_writers(self._finish_search)
                 self._loop.after(SEARCH_SECONDS, self._end_search)
             self._timer = self._loop.after(INTERRUPT_SECONDS, self._sweep)
+
+    def take_new_shell(self) -> bool:
+        """Return whether the command may run in a new shell: once, and unless it has to end."""
+        if self._renewed or self._stopped_by is not None:
+            return False
+        self._renewed = True
+        return True
 
     def read_marks(self, data: bytes) -> None:
         """Read this command's mark, its exit code and the shell's options from the data of the pipe."""

@@ -129,7 +129,8 @@ async def test_attempts_at_programs_hold_no_sandbox_before_they_are_graded(
     assert statuses == {Status.AGENT_ERROR: WAITING - GRADED, Status.FAILED: GRADED}
     assert agent.started_while_all_waited == 0
     containers.wait_for_ends()
-    assert (containers.started, containers.most) == (GRADED, MAX_SANDBOXES)
+    assert containers.started == GRADED
+    assert containers.most <= MAX_SANDBOXES
 
 
 async def test_attempts_that_act_get_their_sandbox_before_they_ask_the_model(
@@ -157,4 +158,5 @@ async def test_attempts_that_act_get_their_sandbox_before_they_ask_the_model(
     assert [record.status for record in result.attempts] == [Status.FAILED] * ACTING
     assert server.most_at_once <= MAX_SANDBOXES
     containers.wait_for_ends()
-    assert (containers.started, containers.most) == (ACTING, MAX_SANDBOXES)
+    assert containers.started == ACTING
+    assert containers.most <= MAX_SANDBOXES

@@ -211,6 +211,24 @@ async def test_files_go_in_and_out_as_bytes(served: Served, sandbox: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("a b", "a%20b"),
+        ("ü", "%C3%BC"),
+        ("-rf", "-rf"),
+        ("100%", "100%25"),
+        ("a\nb", "a%0Ab"),
+        ("a\n", "a%0A"),
+    ],
+)
+async def test_a_file_keeps_its_name(served: Served, sandbox: str, name: str, part: str) -> None:
+    url = f"{sandbox}/files/{part}"
+    assert (await served.http.put(url, content=b"here")).status_code == 204
+    assert (await run(served, sandbox, f"cat -- '{name}'"))["stdout"]["head"] == "here"
+    assert (await served.http.get(url)).content == b"here"
+
+
+@pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
         ("missing", None, (404, "unreadable_file")),

@@ -22,7 +22,7 @@ def list_references(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("operation", list_operations(), ids=lambda each: f"{each.method} {each.path}")
 def test_every_operation_is_described(operation: Operation) -> None:
-    described = DOCUMENT["paths"][operation.path.replace(":path", "")][operation.method.lower()]
+    described = DOCUMENT["paths"][operation.path.replace(":file", "")][operation.method.lower()]
     assert described["summary"] == operation.summary
     assert ("requestBody" in described) == (operation.request is not None or operation.takes_bytes)
 

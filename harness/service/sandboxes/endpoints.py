@@ -103,7 +103,7 @@ OPERATIONS = (
     ),
     Operation(
         "PUT",
-        f"{_ONE}/files/{{path:path}}",
+        f"{_ONE}/files/{{path:file}}",
         "Write a file. The body is its content, and the parameter 'mode' its mode in octal.",
         write_file,
         name="write_file",
@@ -113,7 +113,7 @@ OPERATIONS = (
     ),
     Operation(
         "GET",
-        f"{_ONE}/files/{{path:path}}",
+        f"{_ONE}/files/{{path:file}}",
         "Read a file. The reply is its content.",
         read_file,
         name="read_file",

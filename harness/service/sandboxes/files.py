@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from typing import Self
 
+from starlette.convertors import PathConvertor, register_url_convertor
+
 from harness.errors import UsageError
 from harness.service.errors import BusyError, InvalidRequestError
 from harness.service.operations import Call, StreamedReply
@@ -14,6 +16,19 @@ _DEFAULT_MODE = "644"
 _MOST_MODE = 0o777
 _PIECE_BYTES = 256 * 1024
 _WAIT_SECONDS = 30.0
+
+
+class _FilePathConvertor(PathConvertor):
+    """The rest of a URL's path, whatever is in it.
+
+    Starlette's own type stops at a newline, which the name of a file may have. It would even take `a` for the
+    file `a` with a newline at its end.
+    """
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("file", _FilePathConvertor())
 
 
 async def write_file(content: bytes, call: Call) -> None:

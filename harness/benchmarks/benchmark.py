@@ -18,7 +18,7 @@ from harness.data.source import Gather
 from harness.data.table import Table
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
-from harness.environments.grader import StateGrader
+from harness.environments.grader import SandboxGrader, StateGrader
 from harness.environments.grading import GradingContext, grade_submission
 from harness.errors import HarnessError, UsageError, unknown_name
 from harness.models.endpoint import Endpoint
@@ -233,6 +233,25 @@ class Benchmark:
         categories = dict.fromkeys(task.category for task in tasks if task.category is not None)
         found = (self.definition.find_notice(category, self.source) for category in categories)
         return [notice for notice in found if notice is not None]
+
+    def list_own_sandboxes(self, tasks: Iterable[Task]) -> dict[str, str]:
+        """Return why each of these tasks needs a sandbox for every attempt, by id, for those that do."""
+        return self._ask_graders(tasks, lambda grader, target: grader.needs_own_sandbox(target))
+
+    def list_weak_tests(self, tasks: Iterable[Task]) -> dict[str, str]:
+        """Return why a pass of each of these tasks proves less than it says, by id, for those tasks."""
+        return self._ask_graders(tasks, lambda grader, target: grader.find_weakness(target))
+
+    def _ask_graders(
+        self, tasks: Iterable[Task], ask: Callable[[SandboxGrader, Any], str | None]
+    ) -> dict[str, str]:
+        found = {}
+        for task in tasks:
+            target = self.references[task.id].target
+            grader = grader_of(target)
+            if isinstance(grader, SandboxGrader) and (reason := ask(grader, target)) is not None:
+                found[task.id] = reason
+        return found
 
     def add_metrics(self, verdict: Verdict) -> Verdict:
         """Return the verdict with the metrics that the benchmark adds to every one."""

@@ -36,6 +36,10 @@ class SandboxGrader:
     # under tests alone. None for any other grader. A sandbox for programs that want none may share an empty
     # network namespace (`SandboxSettings.network`).
     may_need_sockets: Callable[[Any, Submission], bool] | None = None
+    # Returns why submissions to a target must not share a sandbox, or None if they may.
+    needs_own_sandbox: Callable[[Any], str | None] = lambda _target: None
+    # Returns why a pass by a target proves less than it says, or None for any other target.
+    find_weakness: Callable[[Any], str | None] = lambda _target: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ async def _grade_in_sandbox(
         settings = replace(settings, network="shared" if settings.seccomp == "strict" else "own")
     nested = context.environment is not None
     key = context.key if grader.image is None else context.shared_key
+    if grader.needs_own_sandbox(target) is not None:
+        key = None
     # Open before the timeout starts, because the start-up time must not count against the submission.
     async with context.pool.lease(
         settings, seconds=context.seconds, key=key, working=True, nested=nested

@@ -88,6 +88,7 @@ def build_manifest(
         judge: the model that environments ask for judgements.
         replay: the facts about the recorded run that the agent replays.
     """
+    tasks = {planned.task.id: planned.task for planned in plan}.values()
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
@@ -112,6 +113,10 @@ def build_manifest(
         "images": {} if facts is None else dict(facts.images),
         "image_tags": {} if facts is None else dict(facts.image_tags),
         "unsound_references": dict(unsound),
+        # The reasons by task id. The tests of these tasks may stop or branch by an answer of the program, and
+        # the tests of these let the program decide comparisons.
+        "own_sandboxes": benchmark.list_own_sandboxes(tasks),
+        "weak_tests": benchmark.list_weak_tests(tasks),
         "python_version": platform.python_version(),
         "engine": None if facts is None else facts.engine,
         "runtime": None if facts is None else facts.runtime,

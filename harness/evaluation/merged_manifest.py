@@ -15,7 +15,10 @@ from harness.evaluation.run_signature import SIGNATURE
 # The key of a manifest with the facts about the shards of which a run was merged.
 MERGED = "merged_from"
 # The fields that hold a value for each environment or task, and a shard has only some of them.
-_PARTIAL = ("timeouts", "limits", "isolation", "images", "image_tags", "unsound_references")
+_PARTIAL = (
+    *("timeouts", "limits", "isolation", "images", "image_tags", "unsound_references"),
+    *("own_sandboxes", "weak_tests"),
+)
 # These describe one process or one machine. Images have an id for each build, and a tag for their sources.
 _OWN = frozenset(
     (

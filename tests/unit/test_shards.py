@@ -84,6 +84,8 @@ def manifest(shard: str, **fields: Any) -> dict[str, Any]:
         "images": {"python": f"sha256:{shard}"},
         "image_tags": {"python": "harness/python:0"},
         "unsound_references": {},
+        "own_sandboxes": {},
+        "weak_tests": {},
         "host": {"cores": int(shard[0])},
         **fields,
     }

@@ -8,6 +8,7 @@ from harness.environments.grader import SandboxGrader
 from harness.environments.python.client import run_tests
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.results import TestReport, describe_timeout
+from harness.environments.python.steering import find_steering
 from harness.errors import UsageError
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
@@ -24,6 +25,10 @@ ENDED = {
     "signal": Status.CRASHED,
 }
 _KEPT_STDERR = 400
+# Methods whose results an assert takes for a truth.
+_DECIDING = frozenset(
+    ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__bool__", "__len__")
+)
 # Signs of tampering, in the same words each time, so that reports can count them.
 BROKE_PROTOCOL = "broke the tests' protocol"
 EXITED_WELL = "exited with status 0 before its tests ended"
@@ -122,4 +127,24 @@ def _may_need_sockets(tests: ProgramTests, submission: Submission) -> bool:
     return may_need_sockets((submission.text, tests.preamble, tests.setup, *tests.statements))
 
 
-GRADERS = (SandboxGrader(ProgramTests, grade_program, may_need_sockets=_may_need_sockets),)
+def find_own_comparisons(tests: ProgramTests) -> str | None:
+    """Return a warning if the tests compare objects of the program by methods of the program, else None."""
+    for name, attributes in tests.classes.items():
+        own = sorted(_DECIDING.intersection(attributes))
+        if own:
+            return (
+                f"the class '{name}' of the program defines {', '.join(own)}, so the program itself decides "
+                "comparisons of its objects, as in plain Python"
+            )
+    return None
+
+
+GRADERS = (
+    SandboxGrader(
+        ProgramTests,
+        grade_program,
+        may_need_sockets=_may_need_sockets,
+        needs_own_sandbox=find_steering,
+        find_weakness=find_own_comparisons,
+    ),
+)

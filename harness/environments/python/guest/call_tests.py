@@ -9,7 +9,7 @@ import json
 import sys
 
 from .clock import Clock, TimeIsUp
-from .conversation import Live
+from .conversation import LARGE_BYTES, Live
 from .display import show
 from .evidence import bound, describe
 from .judging import MAX_EVIDENCE
@@ -34,7 +34,8 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
     """
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(INT_DIGITS)
-    candidate = Candidate(Live(descriptor), {})
+    live = Live(descriptor)
+    candidate = Candidate(live, {})
     tests = _tests_of(request)
     driven = _drive(candidate, request, tests)
     until_dead(candidate)
@@ -45,6 +46,8 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
         "error": driven.error_name,
         "breach": candidate.breach,
         "lost": candidate.lost,
+        # The arguments are the tests' own, and nothing that takes long is done with them.
+        "large": live.received > LARGE_BYTES,
         "timeout": driven.timeout,
     }
 

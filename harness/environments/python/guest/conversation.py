@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # All answers are stored until the program is dead, and the container's memory has to hold them twice.
 MAX_KEPT_BYTES = 64 * 1024 * 1024
+# How long it takes to judge more than this may show a later program of the same container whether the answers
+# were right, so the container serves no other program.
+LARGE_BYTES = 128 * 1024
 
 
 class RecordFull(Exception):
@@ -54,8 +57,14 @@ class Live:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._room = MAX_KEPT_BYTES
+        self.received = 0
         self._turn = Turn(-1, (b"", b""))
         self.parts: list[list[Turn]] = [[]]
+
+    @property
+    def exchanged(self) -> int:
+        """Return the number of bytes of all messages in both directions."""
+        return MAX_KEPT_BYTES - self._room
 
     def begin_part(self) -> None:
         """Start the next part. The replay looks for its turns only in this part."""
@@ -92,6 +101,7 @@ class Live:
         except (channel.ChannelClosed, channel.ChannelBreach) as error:
             self._fail(error)
         self._take_room(len(message[1]))
+        self.received += len(message[1])
         self._turn.received.append(message)
         return message
 

@@ -45,6 +45,14 @@ _CONTAINERS: frozenset[Any] = frozenset((list, dict, set))
 _PLAIN = frozenset(
     (type(None), bool, int, float, complex, str, bytes, range, list, tuple, dict, set, frozenset)
 )
+# Methods that change their object. All other methods of plain data only compute.
+_CHANGING = frozenset(
+    (
+        *("add", "append", "clear", "difference_update", "discard", "extend", "insert"),
+        *("intersection_update", "pop", "popitem", "remove", "reverse", "setdefault", "sort"),
+        *("symmetric_difference_update", "update"),
+    )
+)
 _SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, range))
 
 
@@ -126,6 +134,8 @@ def is_pure(function: object) -> bool:
         return getattr(function, "__module__", "") in PURE_MODULES
     if kind is not types.BuiltinFunctionType and kind is not types.FunctionType:
         return False
+    if kind is types.BuiltinFunctionType and type(function.__self__) in _PLAIN:  # type: ignore[attr-defined]
+        return function.__name__ not in _CHANGING  # type: ignore[attr-defined]
     return function.__module__ in PURE_MODULES and function.__name__ not in IMPURE  # type: ignore[attr-defined]
 
 

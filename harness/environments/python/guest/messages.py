@@ -52,6 +52,8 @@ class _Report(TypedDict):
     breach: Optional[str]
     # How the program was lost, or None if it lived until the last call.
     lost: Optional[str]
+    # Whether the answers are so large that the time to judge them may show whether they were right.
+    large: bool
 
 
 class Report(_Report, total=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.sandbox.guest import confinement
 
 from . import marks, roles, spawner
+from .conversation import LARGE_BYTES
 from .marks import Counters, Marks
 from .testing_job import Spawners, TestJob
 
@@ -76,8 +77,10 @@ class Programs:
     ) -> Callable[[dict[str, Any], bytes], None]:
         """Return an answer function that adds whether the program of a job that begins now has left a mark.
 
-        Fewer than `runs` runs are a mark too, because a program decides where it ends itself. A container
-        that is running out of users counts as marked, because it must be replaced in time.
+        Fewer than `runs` runs are a mark too, because a program decides where it ends itself. Large outputs
+        and answers are one, because the time to judge them may depend on the verdict, and a later program may
+        observe when it starts. A container that is running out of users counts as marked, because it must be
+        replaced in time.
         """
         before = self._counters()
         users = self._kernel.users()
@@ -85,8 +88,11 @@ class Programs:
         def finish(reply: dict[str, Any], body: bytes) -> None:
             fewer = runs > 0 and len(reply["runs"]) < runs
             files = runs if with_files else 0
+            report = reply.get("report")
             reply["marked"] = (
                 fewer
+                or len(body) > LARGE_BYTES
+                or (report is not None and report["large"])
                 or users.is_running_out
                 or self._marks is None
                 or self._marks.differ(before, self._counters(), files=files)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import marshal
 
-from .conversation import Diverged, Live, Replay
+from .conversation import LARGE_BYTES, Diverged, Live, Replay
 from .driving import Driver
 from .evidence import bound, describe
 from .judging import MAX_EVIDENCE, Judge, line_of
@@ -31,9 +31,10 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
     """Return the result of every test of `request` against the candidate on `descriptor`.
 
     `compiled` holds the codes of each statement from `asserts.compile_ahead`. `until_dead` is called after
-    the last call, and returns when no process of the candidate is alive. The result has five fields:
+    the last call, and returns when no process of the candidate is alive. The result has six fields:
     `results` (`passed` or `failed` for each statement, in order, and fewer if the candidate was lost),
-    `evidence` (of the first failure), `error` (the exception's name), `breach` and `lost`.
+    `evidence` (of the first failure), `error` (the exception's name), `breach`, `lost`, and `large` (whether
+    judging took time for much data).
     """
     # The tests compile before the program starts, because the duration would reveal the length of the tests.
     codes = [
@@ -57,6 +58,7 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
         "error": judge.error_name,
         "breach": candidate.breach,
         "lost": candidate.lost,
+        "large": live.exchanged > LARGE_BYTES,
     }
 
 

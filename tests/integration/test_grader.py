@@ -121,12 +121,11 @@ async def test_every_fault_of_a_program_is_a_verdict() -> None:
 
 async def test_programs_of_many_tasks_share_containers(counting: CountingBackend) -> None:
     benchmark = load_benchmark("mbpp", data="bundled")
+    alone = benchmark.list_own_sandboxes(benchmark.tasks)
+    tasks = [task for task in benchmark.tasks if task.id not in alone][:12]
     async with opened(backend=counting) as grader:
         verdicts = await asyncio.gather(
-            *(
-                grader.grade_task(benchmark, task.id, benchmark.references[task.id].solution)
-                for task in benchmark.tasks[:12]
-            )
+            *(grader.grade_task(benchmark, task.id, benchmark.references[task.id].solution) for task in tasks)
         )
     assert {verdict.status for verdict in verdicts} == {Status.PASSED}
     assert counting.started <= 2

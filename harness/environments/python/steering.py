@@ -183,7 +183,7 @@ class _Form:
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
                 self._check_value(node.operand, asserted=asserted)
             case ast.Subscript():
-                if self._taint.covers(node.slice) and not asserted:
+                if self._taint.covers(node.slice) and not asserted and not isinstance(node.slice, ast.Slice):
                     raise _Steered(node, "an answer is looked up")
                 self._check_value(node.value, asserted=asserted)
                 self._check_value(node.slice, asserted=asserted)

@@ -248,9 +248,11 @@ class Benchmark:
         found = {}
         for task in tasks:
             target = self.references[task.id].target
-            grader = grader_of(target)
-            if isinstance(grader, SandboxGrader) and (reason := ask(grader, target)) is not None:
-                found[task.id] = reason
+            # All other environments take long to import, and their graders have no such facts.
+            for grader in environment_spec(task.environment).graders:
+                if isinstance(grader, SandboxGrader) and isinstance(target, grader.target_type):
+                    if (reason := ask(grader, target)) is not None:
+                        found[task.id] = reason
         return found
 
     def add_metrics(self, verdict: Verdict) -> Verdict:

@@ -250,9 +250,10 @@ class Benchmark:
             target = self.references[task.id].target
             # All other environments take long to import, and their graders have no such facts.
             for grader in environment_spec(task.environment).graders:
-                if isinstance(grader, SandboxGrader) and isinstance(target, grader.target_type):
-                    if (reason := ask(grader, target)) is not None:
-                        found[task.id] = reason
+                if not isinstance(grader, SandboxGrader) or not isinstance(target, grader.target_type):
+                    continue
+                if (reason := ask(grader, target)) is not None:
+                    found[task.id] = reason
         return found
 
     def add_metrics(self, verdict: Verdict) -> Verdict:

@@ -15,6 +15,7 @@ from harness.benchmarks.replies import CodeRule
 from harness.data.hub import HubDataset
 from harness.data.rows import Row, require_sound
 from harness.data.source import Gather
+from harness.data.splits import SplitFiles
 from harness.data.table import Table
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
@@ -84,7 +85,9 @@ class Definition:
     missing: Mapping[str, str] = field(default_factory=dict)
     """The reason why the benchmark lacks a split, by the split's name."""
     formats: tuple[str, ...] = ()
-    """The formats of files that `--data` takes."""
+    """The formats of files that `--data` takes. A name of a file among them is one of `split`."""
+    names_tell_splits: bool = True
+    """Whether the name of a file tells its split. AgentBench's names are labels of tasks in its one split."""
     table: Table | None = None
     """The layout of its CSV files."""
     data: str | None = None
@@ -192,6 +195,19 @@ class Definition:
         if name in self.splits:
             return self.splits[name]
         raise self.split_error(name)
+
+    def split_files(self, wanted: str) -> SplitFiles:
+        """Return the rule that tells which files hold a split."""
+        return SplitFiles(
+            benchmark=self.name,
+            wanted=wanted,
+            evaluation=self.split,
+            others=tuple(self.splits),
+            published=self.formats,
+            by_row=frozenset(name for name, split in self.splits.items() if split.holds is not None),
+            missing=self.missing,
+            by_name=self.names_tell_splits,
+        )
 
     def split_error(self, name: str) -> UsageError:
         """Return the error for a split that the benchmark lacks."""

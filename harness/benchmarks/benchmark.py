@@ -136,6 +136,8 @@ class Definition:
     """Returns the reason why a reference is not sound, or None for a sound one. It needs no sandbox."""
     find_notice: Callable[[str, DataSource], str | None] = lambda _category, _source: None
     """Returns a notice about the tasks of a category, or None. A run that selects such tasks shows it."""
+    find_window: Callable[[DataSource, Sequence[Row]], str | None] = lambda _source, _rows: None
+    """Returns the release and the dates of the rows that are tasks, for a benchmark that grows, or None."""
     rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
     """The trials that find unsound references before a run, by environment."""
     scores: Callable[[Benchmark, Mapping[str, TaskResult]], Mapping[str, Any]] | None = None
@@ -379,7 +381,7 @@ def read_all(
     """
     tasks: list[Task] = []
     references: dict[str, Reference] = {}
-    values: dict[str, Mapping[str, Any]] = {}
+    kept: dict[str, Row] = {}
     for row in rows:
         found = _read(definition, row)
         if found is None:
@@ -390,7 +392,7 @@ def read_all(
             raise row.error(f"task id {task.id} is used twice", field="task_id")
         tasks.append(task)
         references[task.id] = reference
-        values[task.id] = row.values
+        kept[task.id] = row
     if not tasks:
         raise UsageError(f"{definition.name}: no task is left", hint="its options leave out all of them")
     quarantined = {
@@ -402,8 +404,8 @@ def read_all(
         definition=definition,
         tasks=tuple(tasks),
         references=references,
-        rows=values,
-        source=source,
+        rows={task_id: row.values for task_id, row in kept.items()},
+        source=replace(source, window=definition.find_window(source, [*kept.values()])),
         quarantined=quarantined,
         split=split or definition.split,
     )

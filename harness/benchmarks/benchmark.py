@@ -13,7 +13,7 @@ from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.benchmarks.replies import CodeRule
 from harness.data.hub import HubDataset
-from harness.data.rows import Row, require_sound
+from harness.data.rows import Row, describe, require_sound
 from harness.data.source import Gather
 from harness.data.splits import SplitFiles
 from harness.data.table import Table
@@ -335,17 +335,32 @@ class Benchmark:
         self, prediction: str, label: Label, *, field: str = "solution"
     ) -> dict[str, Any]:
         """Grade a prediction as `evaluate` does; several may be graded at once."""
+        (result,) = await self.async_evaluate_all([prediction], label, field=field)
+        return result
+
+    async def async_evaluate_all(
+        self, predictions: Sequence[str], label: Label, *, field: str = "solution"
+    ) -> list[dict[str, Any]]:
+        """Grade several predictions for one task, one after the other, as `async_evaluate` grades one.
+
+        Programs share a sandbox, as the samples of a task do in a run.
+        """
+        for prediction in predictions:
+            if not isinstance(prediction, str):
+                raise UsageError(f"{self.name}: a prediction is a text, found {describe(prediction)}")
         if isinstance(grader_of(label.reference.target), StateGrader):
             raise UsageError(
                 f"{self.name}: the outcome is the state that an agent leaves, so a text cannot be graded",
                 hint=f"run it: harness run -b {self.name}",
             )
-        submission = self.definition.submit(label.task, field, prediction)
         spec = environment_spec(label.task.environment)
         async with SandboxPool() as pool:
-            context = GradingContext(pool, float(spec.timeout_seconds), fresh=spec.fresh_sandbox())
-            verdict = await grade_submission(label.reference.target, submission, context)
-        return _metrics_of(self.add_metrics(verdict))
+            context = GradingContext(
+                pool, float(spec.timeout_seconds), fresh=spec.fresh_sandbox(), key=label.task.id
+            )
+            submissions = [self.definition.submit(label.task, field, text) for text in predictions]
+            verdicts = [await grade_submission(label.reference.target, each, context) for each in submissions]
+        return [_metrics_of(self.add_metrics(verdict)) for verdict in verdicts]
 
 
 def _metrics_of(verdict: Verdict) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from harness.benchmarks.livecodebench.problem import HIDDEN, Filters, PackedTest
 from harness.benchmarks.livecodebench.prompts import write_program
 from harness.benchmarks.livecodebench.releases import (
     LATEST,
+    ONLY_TEST,
     ReleaseFile,
     describe_window,
     files_of,
@@ -188,6 +189,7 @@ BENCHMARKS = (
         environments=("python",),
         tasks=problems_of(files_of(LATEST)),
         licence="CC",
+        missing=ONLY_TEST,
         hub=_hub(files_of(LATEST)),
         gather=partial(_gather, files=files_of(LATEST)),
         find_window=partial(_find_window, LATEST),

@@ -14,6 +14,7 @@ from harness.benchmarks.livecodebench.problem import Filters
 from harness.benchmarks.livecodebench.prompts import asked_call, complete_assertion, predict_output
 from harness.benchmarks.livecodebench.releases import (
     EXECUTION_PROBLEMS,
+    ONLY_TEST,
     TEST_OUTPUT_PROBLEMS,
     describe_window,
 )
@@ -95,6 +96,7 @@ BENCHMARKS = (
         environments=("text",),
         tasks=EXECUTION_PROBLEMS,
         licence="CC",
+        missing=ONLY_TEST,
         hub=HubDataset("livecodebench/execution-v2", None, "test"),
         bundled="livecodebench-execution.jsonl",
         formats=("test.jsonl",),
@@ -112,6 +114,7 @@ BENCHMARKS = (
         environments=("text",),
         tasks=TEST_OUTPUT_PROBLEMS,
         licence="CC",
+        missing=ONLY_TEST,
         hub=HubDataset("livecodebench/test_generation", None, "test"),
         bundled="livecodebench-test-output.jsonl",
         formats=("test.jsonl",),

@@ -12,6 +12,8 @@ from harness.data.rows import Row
 from harness.errors import UsageError, unknown_name
 from harness.types import DataSource
 
+ONLY_TEST = dict.fromkeys(("train", "dev"), "it was published with test only")
+"""The reasons why no scenario has other splits."""
 EXECUTION_PROBLEMS = 479
 """The number of rows of execution-v2."""
 TEST_OUTPUT_PROBLEMS = 442

@@ -183,6 +183,8 @@ class DataSource:
     location: str
     sha256: str
     rows: int
+    # The release, the dates and the number of the tasks, for a benchmark that grows. None for any other.
+    window: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from harness.benchmarks.benchmark import Benchmark, Definition, Split
 from harness.benchmarks.example import Example, Label
 from harness.benchmarks.loading import (
@@ -14,12 +16,22 @@ from harness.benchmarks.loading import (
 )
 from harness.benchmarks.recipe import BenchmarkRecipe
 
+if TYPE_CHECKING:
+    from harness.benchmarks.classes import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench
+
 __all__ = [
+    "GSM8K",
+    "MATH",
+    "MBPP",
+    "NQ",
     "Benchmark",
     "BenchmarkRecipe",
     "Definition",
     "Example",
+    "HotPotQA",
+    "HumanEval",
     "Label",
+    "LiveCodeBench",
     "Split",
     "definition_of",
     "definitions",
@@ -28,3 +40,12 @@ __all__ = [
     "load_with_options",
     "rebuild_task",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The module of the classes imports seven benchmarks, which a command for one of them need not wait for.
+    if name in __all__:
+        from harness.benchmarks import classes
+
+        return getattr(classes, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

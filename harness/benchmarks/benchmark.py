@@ -13,8 +13,9 @@ from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.benchmarks.replies import CodeRule
 from harness.data.hub import HubDataset
-from harness.data.rows import Row, require_sound
+from harness.data.rows import Row, describe, require_sound
 from harness.data.source import Gather
+from harness.data.splits import SplitFiles
 from harness.data.table import Table
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
@@ -84,7 +85,9 @@ class Definition:
     missing: Mapping[str, str] = field(default_factory=dict)
     """The reason why the benchmark lacks a split, by the split's name."""
     formats: tuple[str, ...] = ()
-    """The formats of files that `--data` takes."""
+    """The formats of files that `--data` takes. A name of a file among them is one of `split`."""
+    names_tell_splits: bool = True
+    """Whether the name of a file tells its split. AgentBench's names are labels of tasks in its one split."""
     table: Table | None = None
     """The layout of its CSV files."""
     data: str | None = None
@@ -133,6 +136,8 @@ class Definition:
     """Returns the reason why a reference is not sound, or None for a sound one. It needs no sandbox."""
     find_notice: Callable[[str, DataSource], str | None] = lambda _category, _source: None
     """Returns a notice about the tasks of a category, or None. A run that selects such tasks shows it."""
+    find_window: Callable[[DataSource, Sequence[Row]], str | None] = lambda _source, _rows: None
+    """Returns the release and the dates of the rows that are tasks, for a benchmark that grows, or None."""
     rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
     """The trials that find unsound references before a run, by environment."""
     scores: Callable[[Benchmark, Mapping[str, TaskResult]], Mapping[str, Any]] | None = None
@@ -192,6 +197,19 @@ class Definition:
         if name in self.splits:
             return self.splits[name]
         raise self.split_error(name)
+
+    def split_files(self, wanted: str) -> SplitFiles:
+        """Return the rule that tells which files hold a split."""
+        return SplitFiles(
+            benchmark=self.name,
+            wanted=wanted,
+            evaluation=self.split,
+            others=tuple(self.splits),
+            published=self.formats,
+            by_row=frozenset(name for name, split in self.splits.items() if split.holds is not None),
+            missing=self.missing,
+            by_name=self.names_tell_splits,
+        )
 
     def split_error(self, name: str) -> UsageError:
         """Return the error for a split that the benchmark lacks."""
@@ -339,17 +357,32 @@ class Benchmark:
         self, prediction: str, label: Label, *, field: str = "solution"
     ) -> dict[str, Any]:
         """Grade a prediction as `evaluate` does; several may be graded at once."""
+        (result,) = await self.async_evaluate_all([prediction], label, field=field)
+        return result
+
+    async def async_evaluate_all(
+        self, predictions: Sequence[str], label: Label, *, field: str = "solution"
+    ) -> list[dict[str, Any]]:
+        """Grade several predictions for one task, one after the other, as `async_evaluate` grades one.
+
+        Programs share a sandbox, as the samples of a task do in a run.
+        """
+        for prediction in predictions:
+            if not isinstance(prediction, str):
+                raise UsageError(f"{self.name}: a prediction is a text, found {describe(prediction)}")
         if isinstance(grader_of(label.reference.target), StateGrader):
             raise UsageError(
                 f"{self.name}: the outcome is the state that an agent leaves, so a text cannot be graded",
                 hint=f"run it: harness run -b {self.name}",
             )
-        submission = self.definition.submit(label.task, field, prediction)
         spec = environment_spec(label.task.environment)
         async with SandboxPool() as pool:
-            context = GradingContext(pool, float(spec.timeout_seconds), fresh=spec.fresh_sandbox())
-            verdict = await grade_submission(label.reference.target, submission, context)
-        return _metrics_of(self.add_metrics(verdict))
+            context = GradingContext(
+                pool, float(spec.timeout_seconds), fresh=spec.fresh_sandbox(), key=label.task.id
+            )
+            submissions = [self.definition.submit(label.task, field, text) for text in predictions]
+            verdicts = [await grade_submission(label.reference.target, each, context) for each in submissions]
+        return [_metrics_of(self.add_metrics(verdict)) for verdict in verdicts]
 
 
 def _metrics_of(verdict: Verdict) -> dict[str, Any]:
@@ -385,7 +418,7 @@ def read_all(
     """
     tasks: list[Task] = []
     references: dict[str, Reference] = {}
-    values: dict[str, Mapping[str, Any]] = {}
+    kept: dict[str, Row] = {}
     for row in rows:
         found = _read(definition, row)
         if found is None:
@@ -396,7 +429,7 @@ def read_all(
             raise row.error(f"task id {task.id} is used twice", field="task_id")
         tasks.append(task)
         references[task.id] = reference
-        values[task.id] = row.values
+        kept[task.id] = row
     if not tasks:
         raise UsageError(f"{definition.name}: no task is left", hint="its options leave out all of them")
     quarantined = {
@@ -408,8 +441,8 @@ def read_all(
         definition=definition,
         tasks=tuple(tasks),
         references=references,
-        rows=values,
-        source=source,
+        rows={task_id: row.values for task_id, row in kept.items()},
+        source=replace(source, window=definition.find_window(source, [*kept.values()])),
         quarantined=quarantined,
         split=split or definition.split,
     )

@@ -62,6 +62,18 @@ def _passages(row: Row) -> list[tuple[str, Sequence[str]]]:
     return [(title, sentences) for title, sentences in context]
 
 
+def published_shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row without its id, with context and supporting facts as lists of pairs.
+
+    The hub has each as an object of two lists, and the published file as pairs.
+    """
+    shaped = {name: value for name, value in row.items() if name not in ("id", "_id")}
+    for name, second in (("context", "sentences"), ("supporting_facts", "sent_id")):
+        if isinstance(found := row.get(name), Mapping):
+            shaped[name] = [list(pair) for pair in zip(found["title"], found[second], strict=True)]
+    return shaped
+
+
 def _is_passage(passage: Any) -> bool:
     if not isinstance(passage, list) or len(passage) != 2 or not isinstance(passage[0], str):
         return False

@@ -75,6 +75,7 @@ BENCHMARKS = (
         environments=("python",),
         tasks=164,
         licence="MIT",
+        missing=dict.fromkeys(("train", "dev"), "it was published with test only"),
         formats=("HumanEval.jsonl.gz", "its rows as JSONL or JSON"),
         hub=HubDataset("openai/openai_humaneval", "openai_humaneval", "test"),
         bundled="humaneval.jsonl",

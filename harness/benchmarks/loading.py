@@ -13,9 +13,9 @@ from harness.benchmarks.benchmark import Benchmark, Definition, Split, read_all
 from harness.benchmarks.custom import is_own, own_definition
 from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.data.download import DownloadObserver
-from harness.data.hub import load_hub_rows
+from harness.data.hub import HubDataset, load_hub_rows
 from harness.data.rows import Row
-from harness.data.source import load_rows
+from harness.data.source import is_cache, load_rows
 from harness.discovery import find_declared, list_declared, load_entry_points
 from harness.errors import DataError, UsageError, unknown_name
 from harness.types import DataSource, Reference, Task
@@ -133,7 +133,6 @@ def load_with_options(
     definition = definition_of(name).with_options(options).in_categories(categories)
     if extract is not None:
         definition = definition.with_code_rule(extract)
-    first = split or definition.split
 
     @cache
     def load(wanted: str) -> Benchmark:
@@ -141,7 +140,6 @@ def load_with_options(
             definition,
             data,
             wanted,
-            first,
             observer or DownloadObserver(notify),
             sample_stands_in=sample_stands_in,
         )
@@ -156,7 +154,7 @@ def load_with_options(
         )
         return replace(loaded, recipe=recipe, load_split=load)
 
-    return load(first)
+    return load(split or definition.split)
 
 
 def _data_again(data: str | None, source: DataSource) -> str | None:
@@ -199,14 +197,12 @@ def _load(
     definition: Definition,
     data: str | None,
     wanted: str,
-    first: str,
     observer: DownloadObserver,
     *,
     sample_stands_in: bool,
 ) -> Benchmark:
     split = definition.in_split(wanted)
-    if data is not None and wanted != first:
-        _require_apart(definition, split, Path(data).expanduser(), wanted, first)
+    _require_apart(definition, wanted, data)
     # The sample may stand in for the split that is evaluated, but not for one to learn from.
     sampled = wanted == definition.split or (definition.split, wanted) == ("all", "test")
     sampled = sampled and (sample_stands_in or data is not None)
@@ -239,8 +235,11 @@ def _rows(
             )
         rows, sha256 = definition.make_rows()
         return rows, DataSource("path", definition.source or definition.name, sha256, len(rows))
+    files = definition.split_files(wanted)
+    if data is None and split.data is not None and os.path.isfile(split.data):
+        files = replace(files, by_name=False)
     return load_rows(
-        benchmark=definition.name,
+        files,
         data=data or split.data,
         hub=split.hub,
         bundled=definition.bundled if sampled else None,
@@ -248,7 +247,6 @@ def _rows(
         observer=observer,
         gather=definition.gather,
         table=definition.table,
-        split=wanted,
     )
 
 
@@ -295,14 +293,38 @@ def _require_count(definition: Definition, wanted: str, split: Split, source: Da
         )
 
 
-def _require_apart(definition: Definition, split: Split, data: Path, wanted: str, first: str) -> None:
-    """Raise UsageError if the rows of one file would be taken for two splits."""
-    whole = split.holds is not None or definition.in_split(first).holds is not None
-    if data.is_file() and not whole:
+def _require_apart(definition: Definition, wanted: str, data: str | None) -> None:
+    """Raise UsageError if the wanted split would have the rows of another split.
+
+    A benchmark that makes or gathers its rows has those of the evaluation split alone. Others have a file or
+    a dataset for each split, unless the rows themselves tell their split.
+    """
+    split = definition.in_split(wanted)
+    if split.holds is not None:
+        return
+    path = None if data is None or data in ("hub", "bundled") else Path(data).expanduser()
+    path = None if path is None or is_cache(path) else path
+    if wanted != definition.split and (definition.make_rows or (definition.gather and path)):
+        reason = f"{path} is read as" if path else "it makes the rows of"
         raise UsageError(
-            f"{data} is one file: it is split '{first}' of {definition.name} and cannot also be '{wanted}'",
-            hint="name a folder with a file for each split, or load the other file on its own",
+            f"{definition.name}: {reason} split '{definition.split}', and cannot also be '{wanted}'",
+            hint=f"choose split '{definition.split}'",
         )
+    place = None if path else _place(split)
+    for name in (definition.split, *definition.splits):
+        other = definition.in_split(name)
+        if name != wanted and place and other.holds is None and _place(other) == place:
+            raise UsageError(
+                f"{definition.name}: splits '{wanted}' and '{name}' have the same rows, in {place}",
+                hint="name another file or dataset for one of them, or leave it out",
+            )
+
+
+def _place(split: Split) -> HubDataset | str | None:
+    """Return the place that has the rows of a split alone. In a folder, the names of files tell splits."""
+    if split.data is None:
+        return split.hub
+    return None if os.path.isdir(split.data) else os.path.realpath(split.data)
 
 
 def _select_rows(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from harness.data.download import DownloadObserver
-from harness.data.formats import SUFFIXES, file_suffix, read_file
+from harness.data.formats import file_suffix, read_file
 from harness.data.hub import HubDataset, HubUnreachableError, load_hub_rows
 from harness.data.rows import Row
+from harness.data.splits import SplitFiles
 from harness.data.table import Table
 from harness.data.tree import is_archive
-from harness.errors import DataError, UsageError
+from harness.errors import UsageError
 from harness.types import DataSource
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -22,8 +22,6 @@ BUNDLED = Path(__file__).parent / "bundled"
 
 # The folders that we create in a cache folder.
 _KEPT = {"hub", "files"}
-_SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
-
 
 Gather = Callable[[Path, Callable[[str], None]], tuple[list[Row], str]]
 """Returns the rows of a benchmark in a file, folder or archive, at least one, and the SHA-256 (hex) of their
@@ -31,8 +29,8 @@ files. It notifies of each file that it leaves out, and raises DataError."""
 
 
 def load_rows(
+    files: SplitFiles,
     *,
-    benchmark: str,
     data: str | None,
     hub: HubDataset | None,
     bundled: str | None,
@@ -40,16 +38,15 @@ def load_rows(
     cache_dir: Path | None = None,
     gather: Gather | None = None,
     table: Table | None = None,
-    split: str | None = None,
     observer: DownloadObserver | None = None,
 ) -> tuple[list[Row], DataSource]:
     """Return a benchmark's rows and their source.
 
     Args:
-        data: `hub`, `bundled` or a path. Without `gather`, the path is a file or a folder with one file of
-            the benchmark, or one for each split. A folder that is empty or a cache stores the rows of the
-            hub. None asks the hub and, only if that cannot be reached, takes the bundled sample with a loud
-            warning.
+        files: The benchmark and the wanted split, and the rule that tells which file holds that split.
+        data: `hub`, `bundled` or a path. Without `gather`, the path is a file, or a folder with one file for
+            the split. A folder that is empty or a cache stores the rows of the hub. None asks the hub and,
+            only if that cannot be reached, takes the bundled sample with a loud warning.
         bundled: The name of the bundled sample, None if there is none.
         gather: Reads the rows at a path, for a benchmark that is more than one file.
         table: The layout of CSV files.
@@ -57,25 +54,26 @@ def load_rows(
     Raises DataError or UsageError.
     """
     observer = observer or DownloadObserver(notify)
-    read = gather or (lambda path, _notify: _one_file(benchmark, path, table, split))
+    benchmark = files.benchmark
+    read = gather or (lambda path, _notify: _one_file(path, table, files))
     match data:
         case "hub":
             return _from_hub(benchmark, hub, observer, cache_dir, table)
         case "bundled":
-            return _from_bundled(benchmark, bundled, split, read, notify)
+            return _from_bundled(files, bundled, read, notify)
         case None:
             try:
                 return _from_hub(benchmark, hub, observer, cache_dir, table)
             except HubUnreachableError as error:
                 if bundled is None:
                     raise
-                rows, source = _from_bundled(benchmark, bundled, split, read, notify)
+                rows, source = _from_bundled(files, bundled, read, notify)
                 notify(_not_the_benchmark(benchmark, len(rows), error))
                 return rows, source
         case _:
             if hub is not None and is_cache(Path(os.path.expanduser(data))):
                 return _into_folder(benchmark, hub, observer, Path(os.path.expanduser(data)), table)
-            return _from_path(data, read, notify)
+            return _from_path(data, files, read, notify)
 
 
 def is_cache(path: Path) -> bool:
@@ -122,16 +120,20 @@ def _into_folder(
 
 
 def _from_bundled(
-    benchmark: str, name: str | None, split: str | None, read: Gather, notify: Callable[[str], None]
+    files: SplitFiles, name: str | None, read: Gather, notify: Callable[[str], None]
 ) -> tuple[list[Row], DataSource]:
     if name is None:
-        what = f" of split '{split}'" if split else ""
-        raise UsageError(f"{benchmark} has no bundled sample{what}", hint="use --data hub, or a path")
+        raise UsageError(
+            f"{files.benchmark} has no bundled sample of split '{files.wanted}'",
+            hint="use --data hub, or a path",
+        )
     rows, sha256 = read(BUNDLED / name, notify)
     return rows, DataSource("bundled", f"harness/data/bundled/{name}", sha256, len(rows))
 
 
-def _from_path(data: str, read: Gather, notify: Callable[[str], None]) -> tuple[list[Row], DataSource]:
+def _from_path(
+    data: str, files: SplitFiles, read: Gather, notify: Callable[[str], None]
+) -> tuple[list[Row], DataSource]:
     if not data.strip():
         raise UsageError("--data is empty", hint="use bundled, hub or a path")
     path = Path(os.path.expanduser(data))
@@ -139,6 +141,8 @@ def _from_path(data: str, read: Gather, notify: Callable[[str], None]) -> tuple[
         near = difflib.get_close_matches(data.lower(), ["bundled", "hub"], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "a path contains a folder or ends in a known suffix"
         raise UsageError(f"--data '{data}' is not bundled, hub or a path", hint=hint)
+    if os.path.isfile(path):
+        files.require(path)
     rows, sha256 = read(path, notify)
     return rows, DataSource("path", os.path.abspath(path), sha256, len(rows))
 
@@ -147,31 +151,5 @@ def _has_ending(path: Path) -> bool:
     return file_suffix(path) is not None or is_archive(path)
 
 
-def _one_file(benchmark: str, path: Path, table: Table | None, split: str | None) -> tuple[list[Row], str]:
-    return read_file(_only_file(path, benchmark, split) if os.path.isdir(path) else path, table)
-
-
-def _only_file(folder: Path, benchmark: str, split: str | None) -> Path:
-    """Return the only data file in a folder with the benchmark's name and split, or the only data file."""
-    try:
-        files = sorted(entry for entry in folder.iterdir() if file_suffix(entry) and entry.is_file())
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", path=folder) from error
-    named = [file for file in files if _plain(benchmark) in _plain(file.name)]
-    for candidates in (_of_split(named, split), named, _of_split(files, split), files):
-        if len(candidates) == 1:
-            return candidates[0]
-    names = ", ".join(file.name for file in files[:10]) or f"no file that ends in {', '.join(SUFFIXES)}"
-    what = f"split '{split}' of {benchmark}" if split in _SPLIT_WORDS else benchmark
-    raise DataError(
-        f"is a folder without exactly one file for {what}; it has {names}", path=folder, hint="name one file"
-    )
-
-
-def _of_split(files: list[Path], split: str | None) -> list[Path]:
-    words = _SPLIT_WORDS.get(split or "", ())
-    return [file for file in files if set(words) & set(re.split(r"[^a-z]+", file.name.lower()))]
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+def _one_file(path: Path, table: Table | None, files: SplitFiles) -> tuple[list[Row], str]:
+    return read_file(files.choose(path) if os.path.isdir(path) else path, table)

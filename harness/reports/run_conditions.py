@@ -1,6 +1,6 @@
 """The conditions without which the rate of a run misleads: a part of the tasks, a seed, and accepted changes.
 
-The service that has graded is one, too.
+The window of a benchmark that grows and the service that has graded are further ones.
 
 A manifest may be of somebody else, so every value in it may have another type.
 """
@@ -34,8 +34,11 @@ BUNDLED_NOTICE = (
 def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each condition as a label and a text of one line.
 
-    A whole run of this machine with the default seed has none.
+    A whole run of this machine with the default seed has none, unless its benchmark grows.
     """
+    data = manifest.get("data")
+    if isinstance(data, dict) and data.get("window") is not None:
+        yield "window", _quote(data["window"], bare=True)
     config = manifest.get("config")
     if isinstance(config, dict):
         if selection := describe_selection(config):

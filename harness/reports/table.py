@@ -175,6 +175,8 @@ def _texts(record: AttemptRecord) -> Iterator[tuple[str, str, int]]:
         output, left_out = record.agent_output_full, 0
     if record.error:
         yield "error", record.error, 0
+    if hint := record.metrics.get("hint"):
+        yield "hint", str(hint), 0
     if record.expected_output:
         yield "expected", record.expected_output, record.expected_output_cut
     if output:

@@ -159,7 +159,7 @@ def test_json_has_four_parts(tmp_path: Path) -> None:
 def test_json_names_the_audited_benchmark(tmp_path: Path) -> None:
     assert written(audit(*SOUND), tmp_path)["audit"] == {
         "benchmark": "mbpp",
-        "data": {"kind": "path", "location": "data.json", "sha256": "ab" * 32, "rows": 3},
+        "data": {"kind": "path", "location": "data.json", "sha256": "ab" * 32, "rows": 3, "window": None},
         "seed": 7,
         "folder": "runs/audit-1",
         "duration_seconds": 61.25,

@@ -13,6 +13,7 @@ import pytest
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.data.source import load_rows
+from harness.data.splits import SplitFiles
 
 HUMANEVAL_FIELDS = ["task_id", "prompt", "entry_point", "canonical_solution", "test"]
 MBPP_FIELDS = ["source_file", "task_id", "prompt", "code", "test_imports", "test_list"]
@@ -46,7 +47,8 @@ for program in json.load(sys.stdin):
 
 def bundled(benchmark: str, file: str) -> list[Row]:
     nowhere = HubDataset("nobody/nothing", None, "test")
-    return load_rows(benchmark=benchmark, data="bundled", hub=nowhere, bundled=file, notify=pytest.fail)[0]
+    files = SplitFiles(benchmark, "test", "test")
+    return load_rows(files, data="bundled", hub=nowhere, bundled=file, notify=pytest.fail)[0]
 
 
 HUMANEVAL = bundled("humaneval", "humaneval.jsonl")

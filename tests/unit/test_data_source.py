@@ -15,6 +15,7 @@ from harness.data.cached_rows import read_cached_rows, write_cached_rows
 from harness.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
 from harness.data.rows import Row
 from harness.data.source import load_rows
+from harness.data.splits import SplitFiles
 from harness.errors import DataError, UsageError
 from harness.types import DataSource
 
@@ -39,9 +40,8 @@ def load(
     data: str | None, cache: Path, notes: list[str] | None = None, benchmark: str = "mbpp"
 ) -> tuple[list[Row], DataSource]:
     notify = pytest.fail if notes is None else notes.append
-    return load_rows(
-        benchmark=benchmark, data=data, hub=HUB, bundled="mbpp.json", notify=notify, cache_dir=cache
-    )
+    files = SplitFiles(benchmark, "test", "test")
+    return load_rows(files, data=data, hub=HUB, bundled="mbpp.json", notify=notify, cache_dir=cache)
 
 
 def jsonl(path: Path) -> Path:
@@ -77,7 +77,7 @@ def test_a_folder_gives_its_one_file(tmp_path: Path, files: list[str], chosen: s
     with pytest.raises(DataError) as caught:
         load(str(tmp_path), tmp_path, benchmark="humaneval")
     if chosen is None:
-        assert "is a folder without exactly one file for humaneval" in str(caught.value)
+        assert "is a folder without exactly one file for split 'test' of humaneval" in str(caught.value)
         assert all(name in str(caught.value) for name in files if name != "README.md")
     else:
         assert str(tmp_path / chosen) in str(caught.value)

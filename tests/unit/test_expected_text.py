@@ -60,8 +60,9 @@ def test_another_answer_passes_neither(answer: str, expected: str) -> None:
 def test_an_empty_expectation_matches_nothing(answer: str, expected: str) -> None:
     verdict = judge(ExpectedText(expected), Submission(answer, answer))
     assert verdict.status is Status.FAILED
-    assert verdict.metrics == {"resolved_strict": False}
-    assert "no expected text" in str(verdict.evidence)
+    assert verdict.evidence == "No expected output available"
+    assert verdict.metrics["resolved_strict"] is False
+    assert "the record has no expected text" in verdict.metrics["hint"]
 
 
 def test_the_published_rule_gives_the_status_and_the_strict_one_a_metric() -> None:

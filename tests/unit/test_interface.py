@@ -145,7 +145,7 @@ def test_one_file_is_never_two_splits(tmp_path: Path, monkeypatch: pytest.Monkey
     definition = splits_in(tmp_path)
     monkeypatch.setattr("harness.benchmarks.loading.definition_of", lambda _name: definition)
     benchmark = load_benchmark("humaneval", data=str(tmp_path / "humaneval-test.jsonl"))
-    with pytest.raises(UsageError, match="is one file: it is split 'test'"):
+    with pytest.raises(UsageError, match="is split 'test' of humaneval by its name, not 'train'"):
         benchmark.get_train_data()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from harness.benchmarks import definitions, load_benchmark
 from harness.benchmarks.livecodebench.preamble import PREAMBLE
-from harness.benchmarks.livecodebench.releases import ReleaseFile
+from harness.benchmarks.livecodebench.releases import FILES, ReleaseFile, name_release
 from harness.benchmarks.options import parse_options
 from harness.config import RunConfig
 from harness.data.rows import OnDisk
@@ -24,7 +25,8 @@ from harness.environments.python.call_programs import CallTests
 from harness.environments.python.stdin_programs import Compatibility, StdinTests
 from harness.errors import DataError, UsageError
 from harness.evaluation.selection import select
-from harness.types import Status, Task, Verdict
+from harness.reports.run_conditions import list_conditions
+from harness.types import DataSource, Status, Task, Verdict
 
 NAMES = ("livecodebench", "livecodebench-execution", "livecodebench-test-output")
 BUNDLED = Path(__file__).parents[2] / "harness/data/bundled"
@@ -136,6 +138,59 @@ def test_a_release_decides_the_files_and_the_number_of_problems() -> None:
     definition = definitions()["livecodebench"].with_options({"release": "v2-v3"})
     assert definition.hub is not None
     assert (definition.hub.files, definition.tasks) == (("test2.jsonl", "test3.jsonl"), 212)
+
+
+@pytest.mark.parametrize(
+    ("release", "files", "problems"),
+    [
+        ("v1_v3", ("test.jsonl", "test2.jsonl", "test3.jsonl"), 612),
+        ("v4_v5", ("test4.jsonl", "test5.jsonl"), 268),
+        ("v4-v5", ("test4.jsonl", "test5.jsonl"), 268),
+        ("release_v5", tuple(file.name for file in FILES[:5]), 880),
+    ],
+)
+def test_a_range_of_files_may_be_spelt_as_upstream_does(
+    release: str, files: tuple[str, ...], problems: int
+) -> None:
+    definition = definitions()["livecodebench"].with_options({"release": release})
+    assert definition.hub is not None
+    assert (definition.hub.files, definition.tasks) == (files, problems)
+
+
+def test_only_the_rows_of_a_release_get_its_name(tmp_path: Path) -> None:
+    (tmp_path / "test6.jsonl").write_text("")
+    hub = DataSource("hub", "livecodebench/code_generation_lite/test.jsonl@abc", "", 1055)
+    whole, cut = (DataSource("path", str(tmp_path / "test6.jsonl"), "", rows) for rows in (175, 3))
+    found = [
+        name_release("release_latest", hub),
+        name_release("release_v2", hub),
+        name_release("v4_v5", replace(whole, location=str(tmp_path))),
+        name_release("release_v1", whole),
+        name_release("release_v1", cut),
+        name_release("release_v1", DataSource("bundled", "", "", 14)),
+    ]
+    assert found == [
+        "release_latest (v1 to v6)",
+        "release_v2",
+        "v4_v5",
+        "v6",
+        "no release",
+        "no release",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_window_of_the_loaded_problems_is_known(name: str) -> None:
+    whole = load_benchmark(name, data="bundled")
+    dates = sorted(str(row["contest_date"])[:10] for row in whole.rows.values())
+    count = len(dates)
+    assert whole.source.window == f"no release, contests of {dates[0]} to {dates[-1]}, {count} problems"
+    last = load_benchmark(name, data="bundled", start_date=dates[-1])
+    left = dates.count(dates[-1])
+    expected = f"no release, contests of {dates[-1]} to {dates[-1]}, {left} of {count} problems"
+    assert last.source.window == expected
+    (shown,) = list_conditions({"data": asdict(last.source)})
+    assert shown == ("window", expected)
 
 
 def test_options_of_the_command_line_are_yaml() -> None:

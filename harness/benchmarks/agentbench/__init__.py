@@ -83,6 +83,7 @@ BENCHMARKS = (
         categories=CATEGORIES,
         category_facts={"os": _OS, "db": _DB, **{name: world.facts for name, world in worlds().items()}},
         find_category=category_of,
+        names_tell_splits=False,
         missing={name: f"--filter-category {name} selects it" for name in ("dev", "std")},
         missing_categories={
             WEB_BROWSING: "it is Mind2Web's recorded web pages, which harness does not run",

@@ -16,7 +16,15 @@ from harness.benchmarks.livecodebench.choice import ChoiceOptions
 from harness.benchmarks.livecodebench.preamble import PREAMBLE
 from harness.benchmarks.livecodebench.problem import HIDDEN, Filters, PackedTests, Problem, read_problem
 from harness.benchmarks.livecodebench.prompts import write_program
-from harness.benchmarks.livecodebench.releases import LATEST, ReleaseFile, files_of, problems_of
+from harness.benchmarks.livecodebench.releases import (
+    LATEST,
+    ONLY_TEST,
+    ReleaseFile,
+    describe_window,
+    files_of,
+    name_release,
+    problems_of,
+)
 from harness.benchmarks.option_effects import NO_EFFECT, OptionEffect
 from harness.benchmarks.options import validate_options
 from harness.benchmarks.programs import SubmitProgram
@@ -28,7 +36,7 @@ from harness.data.source import BUNDLED
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.stdin_programs import Compatibility, StdinTest, StdinTests
 from harness.errors import DataError
-from harness.types import Reference, Task
+from harness.types import DataSource, Reference, Task
 
 NAME = "livecodebench"
 REPOSITORY = "livecodebench/code_generation_lite"
@@ -41,7 +49,7 @@ class GenerationOptions(ChoiceOptions):
     """The choice of tasks, and the rules by which programs are graded."""
 
     release: Annotated[str, NO_EFFECT] = LATEST
-    """`release_v1` to `release_v6`, `release_latest`, a single file `v1` to `v6`, or a range as `v2-v4`."""
+    """`release_v1` to `release_v6`, `release_latest`, a single file `v1` to `v6`, or a range as `v2_v4`."""
     platform: Annotated[tuple[str, ...], NO_EFFECT] = ()
     """One platform or several."""
     strict_compat: Compatibility = Compatibility.OFF
@@ -131,9 +139,14 @@ def configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
         tasks=problems_of(files),
         hub=_hub(files),
         gather=partial(_gather, files=files),
+        find_window=partial(_find_window, options.release.strip()),
         read=_Reading(options, options.filters(), solutions),
         submit=SubmitProgram(completion=options.extraction, reply=options.extraction),
     )
+
+
+def _find_window(release: str, source: DataSource, rows: Sequence[Row]) -> str:
+    return describe_window(name_release(release, source), source, rows)
 
 
 def _hub(files: Sequence[ReleaseFile]) -> HubDataset:
@@ -176,8 +189,10 @@ BENCHMARKS = (
         environments=("python",),
         tasks=problems_of(files_of(LATEST)),
         licence="CC",
+        missing=ONLY_TEST,
         hub=_hub(files_of(LATEST)),
         gather=partial(_gather, files=files_of(LATEST)),
+        find_window=partial(_find_window, LATEST),
         bundled="livecodebench.jsonl",
         formats=("test.jsonl to test6.jsonl, one of them or a folder",),
         read=_Reading(GenerationOptions(), Filters(), {}),

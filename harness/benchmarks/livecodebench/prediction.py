@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,13 +12,18 @@ from harness.benchmarks.livecodebench.choice import AnswerOptions, Extraction, f
 from harness.benchmarks.livecodebench.execution import ExecutionProblem, read_execution
 from harness.benchmarks.livecodebench.problem import Filters
 from harness.benchmarks.livecodebench.prompts import asked_call, complete_assertion, predict_output
-from harness.benchmarks.livecodebench.releases import EXECUTION_PROBLEMS, TEST_OUTPUT_PROBLEMS
+from harness.benchmarks.livecodebench.releases import (
+    EXECUTION_PROBLEMS,
+    ONLY_TEST,
+    TEST_OUTPUT_PROBLEMS,
+    describe_window,
+)
 from harness.benchmarks.livecodebench.test_output import TestOutputProblem, read_test_output
 from harness.benchmarks.options import validate_options
 from harness.benchmarks.replies import extract_answer, extract_assert
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
-from harness.types import Reference, Submission, Task
+from harness.types import DataSource, Reference, Submission, Task
 
 EXECUTION = "livecodebench-execution"
 TEST_OUTPUT = "livecodebench-test-output"
@@ -43,6 +48,11 @@ def _read_test_output(row: Row, *, filters: Filters, exact: bool) -> tuple[Task,
     target = problem.target(exact_types=exact)
     task = _task(TEST_OUTPUT, problem, complete_assertion(problem))
     return task, Reference(problem.id, solution, target, problem.test.output)
+
+
+def _find_window(published: str, problems: int, source: DataSource, rows: Sequence[Row]) -> str:
+    is_whole = source.kind != "bundled" and source.rows == problems
+    return describe_window(published if is_whole else "no release", source, rows)
 
 
 def _accepts(problem: ExecutionProblem | TestOutputProblem, filters: Filters) -> bool:
@@ -86,9 +96,11 @@ BENCHMARKS = (
         environments=("text",),
         tasks=EXECUTION_PROBLEMS,
         licence="CC",
+        missing=ONLY_TEST,
         hub=HubDataset("livecodebench/execution-v2", None, "test"),
         bundled="livecodebench-execution.jsonl",
         formats=("test.jsonl",),
+        find_window=partial(_find_window, "execution-v2", EXECUTION_PROBLEMS),
         read=partial(_read_execution, filters=Filters(), exact=True),
         submit=partial(_submit, extract=extract_answer),
         reply_rule="the text between `[ANSWER]` and `[/ANSWER]`, else the first line with `==`, else the "
@@ -102,9 +114,11 @@ BENCHMARKS = (
         environments=("text",),
         tasks=TEST_OUTPUT_PROBLEMS,
         licence="CC",
+        missing=ONLY_TEST,
         hub=HubDataset("livecodebench/test_generation", None, "test"),
         bundled="livecodebench-test-output.jsonl",
         formats=("test.jsonl",),
+        find_window=partial(_find_window, "test_generation", TEST_OUTPUT_PROBLEMS),
         read=partial(_read_test_output, filters=Filters(), exact=False),
         submit=partial(_submit, extract=extract_assert),
         reply_rule="the last line that begins with `assert`, else the first block of code",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.benchmarks.livecodebench.problem import contest_date
+from harness.data.rows import Row
 from harness.errors import UsageError, unknown_name
+from harness.types import DataSource
 
+ONLY_TEST = dict.fromkeys(("train", "dev"), "it was published with test only")
+"""The reasons why no scenario has other splits."""
 EXECUTION_PROBLEMS = 479
 """The number of rows of execution-v2."""
 TEST_OUTPUT_PROBLEMS = 442
@@ -36,7 +42,7 @@ _RANGE = re.compile(r"v(\d{1,3})(?:[-_]v(\d{1,3}))?")
 
 
 def release_names() -> tuple[str, ...]:
-    """Return the names of all releases and files. Ranges such as `v2-v4` are possible too."""
+    """Return the names of all releases and files. Ranges such as `v2_v4` are possible too."""
     numbers = range(1, len(FILES) + 1)
     return (*(f"release_v{number}" for number in numbers), LATEST, *(f"v{number}" for number in numbers))
 
@@ -69,3 +75,20 @@ def files_of(release: str) -> tuple[ReleaseFile, ...]:
 def problems_of(files: Sequence[ReleaseFile]) -> int:
     """Return the number of problems that these files must hold together."""
     return sum(file.problems for file in files)
+
+
+def name_release(release: str, source: DataSource) -> str:
+    """Return the release of rows. A file of other problems has none, whatever the user asked for."""
+    if source.kind == "bundled":
+        return "no release"
+    if source.kind == "path" and os.path.isfile(source.location):
+        given = ReleaseFile(os.path.basename(source.location), source.rows)
+        return f"v{FILES.index(given) + 1}" if given in FILES else "no release"
+    return f"{LATEST} (v1 to v{len(FILES)})" if release.lower() == LATEST else release.lower()
+
+
+def describe_window(release: str, source: DataSource, rows: Sequence[Row]) -> str:
+    """Return the release, the first and last day of the contests, and the number of problems as text."""
+    dates = sorted(map(contest_date, rows))
+    of_all = "" if len(rows) == source.rows else f" of {source.rows:,}"
+    return f"{release}, contests of {dates[0]} to {dates[-1]}, {len(rows):,}{of_all} problems"

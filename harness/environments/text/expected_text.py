@@ -17,6 +17,9 @@ from harness.scoring.answers import has_answer
 from harness.scoring.bounds import MAX_NUMBER_CHARACTERS, MAX_REPLY_CHARACTERS
 from harness.types import Status, Submission, Verdict
 
+NO_EXPECTATION = "No expected output available"
+"""The error of a record without an expected text, in the words of the flat format's documentation."""
+_HINT = "the record has no expected text, so no answer can contain it"
 MAX_NUMBERS = 10
 """The largest number of different numbers in an answer. An answer with more numbers is a list of guesses."""
 
@@ -64,21 +67,24 @@ async def grade_text(expected: ExpectedText, submission: Submission) -> Verdict:
 
 
 def judge(expected: ExpectedText, submission: Submission) -> Verdict:
-    """Return the verdict of the published rule, with the strict result in `metrics["resolved_strict"]`."""
+    """Return the verdict of the published rule, with the strict result in `metrics["resolved_strict"]`.
+
+    A verdict on a record without an expected text has `metrics["hint"]`.
+    """
     answer = submission.text
     if len(answer) > MAX_REPLY_CHARACTERS:
         too_long = f"the answer has {len(answer):,} characters; the limit is {MAX_REPLY_CHARACTERS:,}"
         return Verdict(Status.FAILED, 0.0, {"resolved_strict": False}, too_long)
     resolved = holds(answer, expected.text)
-    evidence = None
+    evidence, hint = None, {}
     if not expected.text.strip():
-        evidence = "the record has no expected text, so no answer can contain it"
+        evidence, hint = NO_EXPECTATION, {"hint": _HINT}
     elif not resolved:
         evidence = "the expected text is not in the answer"
     return Verdict(
         status=Status.PASSED if resolved else Status.FAILED,
         score=float(resolved),
-        metrics={"resolved_strict": bool(answer.strip()) and holds_strictly(answer, expected.text)},
+        metrics={"resolved_strict": bool(answer.strip()) and holds_strictly(answer, expected.text), **hint},
         evidence=evidence,
     )
 

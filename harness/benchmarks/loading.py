@@ -206,7 +206,7 @@ def _load(
 ) -> Benchmark:
     split = definition.in_split(wanted)
     if data is not None and wanted != first:
-        _require_apart(definition, split, Path(data).expanduser(), wanted, first)
+        _require_apart(definition, split, Path(os.path.expanduser(data)), wanted, first)
     # The sample may stand in for the split that is evaluated, but not for one to learn from.
     sampled = wanted == definition.split or (definition.split, wanted) == ("all", "test")
     sampled = sampled and (sample_stands_in or data is not None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import platform
+import pwd
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -213,6 +213,15 @@ def _endpoint() -> dict[str, Any]:
     return {"base_url": context.Host, "tls": context.TLSConfig}
 
 
+def _hint_at_group() -> str:
+    """Return how this user gets access to the engine. A container may run as a user that has no name."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()} has no name here: give this process the group of the engine's socket"
+    return f"run: sudo usermod -aG docker {name}   then log in again"
+
+
 def _component_version(version: Mapping[str, Any], name: str) -> str | None:
     for component in version.get("Components") or ():
         if component.get("Name") == name:
@@ -252,7 +261,7 @@ def _hint(endpoint: str | None, denied: bool) -> str:
     if endpoint is not None and not denied:
         return f"start the engine behind {endpoint}, or choose another one (DOCKER_HOST, docker context use)"
     if denied:
-        return f"run: sudo usermod -aG docker {getpass.getuser()}   then log in again"
+        return _hint_at_group()
     if can_install_packages():
         return "run: harness setup   (installs Docker if it is missing, starts it, builds the images)"
     if sys.platform == "darwin":

@@ -17,6 +17,7 @@ from harness.errors import EngineUnavailableError, SandboxError, UsageError
 
 if TYPE_CHECKING:
     from docker import APIClient
+    from docker.errors import APIError
 
 # An engine that does not run refuses at once. One on a busy machine may need seconds for its first answer.
 CONNECT_SECONDS = 10
@@ -25,6 +26,8 @@ CALL_SECONDS = 60
 # One connection for each sandbox that is in use at once. With docker-py's default of 10, the client would
 # reconnect all the time.
 POOL_SIZE = 64
+# Codes of HTTP.
+NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,16 @@ def engine_errors(action: str) -> Iterator[None]:
             hint="check whether the engine still answers: harness doctor",
             outside=True,
         ) from error
+
+
+def is_gone(error: APIError) -> bool:
+    """Return whether the engine answers that it has no such container or image."""
+    return error.status_code == NOT_FOUND
+
+
+def is_going(error: APIError) -> bool:
+    """Return whether the engine answers that it is removing a container already, or still uses an image."""
+    return error.status_code == CONFLICT
 
 
 @dataclass(frozen=True, slots=True)

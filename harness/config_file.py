@@ -114,7 +114,7 @@ class _Reader:
                 f"{where} must be a file, not {name}",
                 hint="download it, because a config decides which programs run on this machine",
             )
-        base = path.parent / Path(name).expanduser()
+        base = path.parent / os.path.expanduser(name)
         passed = (*chain, path)
         if any(os.path.realpath(base) == os.path.realpath(each) for each in passed):
             cycle = " -> ".join(map(str, (*passed, base)))

@@ -10,9 +10,24 @@ from pathlib import Path
 from harness.errors import UsageError
 
 
+def home_folder(variable: str) -> Path:
+    """Return the user's home folder. Raises UsageError, whose hint names `variable`, if the user has none.
+
+    A user has none whose id is in no list of users, as in many containers, and for whom HOME is not set.
+    """
+    home = os.path.expanduser("~")
+    if home == "~":
+        raise UsageError(f"user {os.getuid()} has no home folder", hint=f"set HOME or {variable} to a folder")
+    return Path(home)
+
+
 def cache_dir() -> Path:
-    """Return the folder for files that harness can recreate: $XDG_CACHE_HOME/harness or ~/.cache/harness."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harness"
+    """Return the folder for files that harness can recreate: $XDG_CACHE_HOME/harness or ~/.cache/harness.
+
+    Raises UsageError if the user has no home folder.
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else home_folder("XDG_CACHE_HOME") / ".cache") / "harness"
 
 
 @contextmanager

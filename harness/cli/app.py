@@ -37,10 +37,12 @@ from harness.cli import (
 )
 from harness.cli.error_lines import print_error
 from harness.cli.hints import HintingGroup
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
+# Python's words, which a library may raise for a user id without a name.
+NO_HOME = "Could not determine home directory."
 
 # Without Rich, because it would take most of the time of `--help`.
 app = typer.Typer(
@@ -126,6 +128,8 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = "free some disk space, then run it again" if full else rerun
         _fail(error, f"{place}{error.strerror}", hint, INTERNAL_ERROR)
+    if isinstance(error, RuntimeError) and str(error) == NO_HOME:
+        _fail(error, "this user has no home folder", "set HOME to a folder", UsageError.exit_code)
     hint = "this is a bug in harness; run it again with HARNESS_TRACEBACK=1 and report the traceback"
     _fail(error, f"{type(error).__name__}: {error}", hint, INTERNAL_ERROR)
 

@@ -27,6 +27,7 @@ from harness.data.hub_probe import (
 from harness.data.rows import Row
 from harness.data.table import Table
 from harness.errors import DataError, HarnessError
+from harness.lock import home_folder
 
 __all__ = ["HubDataset", "HubUnreachableError", "default_cache_dir", "load_hub_rows", "quiet"]
 
@@ -79,11 +80,9 @@ def load_hub_rows(
 
 
 def default_cache_dir() -> Path:
-    """Return HARNESS_DATA if it is set, else `~/.harness/data`. Raises DataError if there is no home."""
-    try:
-        return Path(os.environ.get("HARNESS_DATA") or "~/.harness/data").expanduser()
-    except RuntimeError as error:
-        raise DataError("no home folder to store data in", hint="set HARNESS_DATA to a folder") from error
+    """Return HARNESS_DATA if it is set, else `~/.harness/data`. Raises UsageError if there is no home."""
+    named = os.environ.get("HARNESS_DATA")
+    return Path(os.path.expanduser(named)) if named else home_folder("HARNESS_DATA") / ".harness" / "data"
 
 
 def _cached_file(cache_dir: Path, dataset: HubDataset) -> Path:

@@ -239,7 +239,7 @@ def _has_local_data(config: RunConfig, definition: Definition) -> bool:
         return True
     if config.data is None:
         return definition.data is not None
-    return config.data != "hub" and not is_cache(Path(config.data).expanduser())
+    return config.data != "hub" and not is_cache(Path(os.path.expanduser(config.data)))
 
 
 def _load(config: RunConfig) -> Benchmark:

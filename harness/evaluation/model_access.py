@@ -12,6 +12,7 @@ from harness.agents import Agent
 from harness.config import RunConfig
 from harness.errors import UsageError
 from harness.evaluation.spending_log import RunSpending, SpendingLog
+from harness.lock import cache_dir
 from harness.models.endpoint import Endpoint, read_key
 from harness.models.messages import Generation
 from harness.models.settings import choose_endpoint
@@ -155,10 +156,12 @@ def describe_url(config: RunConfig, endpoint: Endpoint | None) -> str | None:
 
 
 def find_cache_folder() -> Path:
-    """Return the folder of kept replies, from HARNESS_REPLY_CACHE or in the user's cache folder."""
+    """Return the folder of kept replies, from HARNESS_REPLY_CACHE or in the user's cache folder.
+
+    Raises UsageError if the user has no home folder.
+    """
     named = os.environ.get(CACHE_VARIABLE)
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(named) if named else Path(base).expanduser() / "harness" / "replies"
+    return Path(named) if named else cache_dir() / "replies"
 
 
 def _uses_cache(config: RunConfig) -> bool:

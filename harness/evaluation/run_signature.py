@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UsageError
+from harness.lock import home_folder
 from harness.text import quote_argument
 
 # The key of a signature in a manifest.
@@ -30,8 +32,8 @@ def find_secret_file() -> Path | None:
     """Return the file of the user's secret, which may not exist yet. None if the user has no home folder."""
     base = os.environ.get("XDG_STATE_HOME")
     try:
-        state = Path(base) if base else Path.home() / ".local" / "state"
-    except RuntimeError:
+        state = Path(base) if base else home_folder("XDG_STATE_HOME") / ".local" / "state"
+    except UsageError:
         return None
     return state / "harness" / "signing-secret"
 

@@ -24,6 +24,7 @@ from harness.machine.agent_layer import (
 )
 from harness.machine.image_build import run_build
 from harness.machine.images import AGENTS_LOCK, build_images, list_images
+from harness.sandbox.backends.docker.container import remove
 from harness.sandbox.backends.docker.engine import engine_errors
 from harness.sandbox.backends.docker.image_sources import image_tag
 from harness.sandbox.backends.docker.images import AGENT_LABEL, LABEL, Image, find_image
@@ -231,7 +232,7 @@ def _read_agent_folder(
         except NotFound as error:
             raise FileNotFoundError(folder) from error
         finally:
-            client.remove_container(container, force=True)
+            remove(client, container)
         archive.seek(0)
         return pack_archive(archive, file, source=source)
 

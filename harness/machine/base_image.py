@@ -93,7 +93,9 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
             process.wait()
         if failed or image is None:
             if image is not None:
-                client.remove_image(image)
+                # The error of the build matters more than this one.
+                with suppress(SandboxError), engine_errors("remove what the build left"):
+                    client.remove_image(image)
             raise SandboxError(
                 f"cannot make image base: mmdebstrap failed:\n{_tail(log)}", hint=_other_ways()
             )

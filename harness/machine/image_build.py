@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import SandboxError
-from harness.sandbox.backends.docker.engine import engine_errors, image_details
+from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_going, is_gone
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -64,7 +64,10 @@ def _remove_leftovers(client: APIClient, layers: list[str]) -> None:
                     client.remove_image(layers[-1])
                 layers.pop()
             except APIError as error:
-                # 409: the container of an interrupted step still uses the image.
-                if error.status_code != 409 or time.monotonic() > deadline:
+                if is_gone(error):
+                    layers.pop()
+                    continue
+                # The container of an interrupted step may still use the image.
+                if not is_going(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)

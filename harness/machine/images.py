@@ -10,7 +10,7 @@ from harness.lock import exclusive
 from harness.machine.base_image import bootstrap_base, pull_debian
 from harness.machine.image_build import run_build
 from harness.machine.wheels import REQUIREMENTS, fetch_wheels
-from harness.sandbox.backends.docker.engine import engine_errors
+from harness.sandbox.backends.docker.engine import engine_errors, is_going, is_gone
 from harness.sandbox.backends.docker.image_sources import (
     BASE,
     build_context,
@@ -90,7 +90,7 @@ def prune_images(client: APIClient, *, notify: Callable[[str], None]) -> list[st
                     client.remove_image(reference)
                     removed.append(reference)
                 except APIError as error:
-                    if error.status_code not in (404, 409):  # already gone; in use
+                    if not is_gone(error) and not is_going(error):
                         raise
     return removed
 

@@ -235,7 +235,8 @@ PROGRAM_ONLY = {
     ),
     "reads no counter of its container": (
         "all(denied(lambda: open(path)) for path in ('/proc/loadavg', '/proc/stat', '/proc/meminfo',"
-        " '/proc/net/unix', '/proc/self/net/unix', '/proc/sysvipc/shm', '/proc/sys/fs/inode-nr'))"
+        " '/proc/net/unix', '/proc/self/net/unix')) and not any(map("
+        "os.path.exists, ('/proc/sysvipc/shm', '/proc/sys/fs/inode-nr', '/sys/devices/system')))"
         " and denied(lambda: os.listdir('/sys/fs/cgroup')) if confined() else True"
     ),
     "is still killed first when memory is short": (

@@ -79,7 +79,24 @@ PLAIN: dict[str, Any] = {
 # one.
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
-    "strict": ({"seccomp": "strict"}, {"SecurityOpt": ["no-new-privileges:true", "seccomp=strict"]}),
+    # Programs under tests find no folder of the kernel that they do not need.
+    "strict": (
+        {"seccomp": "strict"},
+        {
+            "SecurityOpt": ["no-new-privileges:true", "seccomp=strict"],
+            "MaskedPaths": [
+                *MASKED,
+                *(f"/proc/{name}" for name in ("bus", "driver", "fs", "irq", "pressure", "sys", "sysvipc")),
+                *("/proc/tty", "/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices"),
+                *("/sys/hypervisor", "/sys/kernel", "/sys/module", "/sys/power"),
+                *(f"/sys/fs/{name}" for name in ("bpf", "btrfs", "erofs", "ext4", "f2fs", "fuse", "nfs")),
+                *(f"/sys/fs/{name}" for name in ("nilfs2", "ocfs2", "pstore", "resctrl", "selinux")),
+                *(f"/sys/fs/{name}" for name in ("smackfs", "tmpfs", "xfs", "zfs")),
+                TERMINALS,
+            ],
+            "ReadonlyPaths": ["/proc/sysrq-trigger"],
+        },
+    ),
     "writable root": ({"writable_root": True}, {"ReadonlyRootfs": False}),
     "root agent": (
         {"writable_root": True, "root_agent": True},

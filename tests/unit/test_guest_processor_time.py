@@ -14,6 +14,7 @@ import pytest
 
 from harness.environments.python.guest import waiting
 from harness.environments.python.guest.waiting import Waiting
+from harness.sandbox.guest import processor_time
 from harness.sandbox.guest.cgroup import ProcessorCounter, count_processors
 from harness.sandbox.guest.loop import Loop
 from harness.sandbox.guest.processes import compute_backstop
@@ -121,7 +122,7 @@ def test_a_sum_counts_the_children_that_a_process_waited_for() -> None:
 def test_an_account_without_a_cgroup_adds_the_first_process_the_living_and_the_orphans(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(UNTRUSTED, "_counter", ProcessorCounter(()))
+    monkeypatch.setattr(processor_time, "COUNTER", ProcessorCounter(()))
     reaper = loop()
     with child(burn) as pid:
         account = Account(reaper, lambda: [pid])
@@ -134,7 +135,7 @@ def test_an_account_without_a_cgroup_adds_the_first_process_the_living_and_the_o
 def test_an_account_leaves_out_orphans_of_an_earlier_job_that_are_not_reaped_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(UNTRUSTED, "_counter", ProcessorCounter(()))
+    monkeypatch.setattr(processor_time, "COUNTER", ProcessorCounter(()))
     reaper = loop()
     ended = [5.0]
 

@@ -36,6 +36,7 @@ from .options import list_options, pair_options
 ANSWER_SECONDS = 10.0
 START_SECONDS = 60.0
 END_SECONDS = 30.0
+REMOVAL_SECONDS = 120.0
 POLL_SECONDS = 0.05
 # The engine may record the event of an end a moment after it reports the container as ended.
 REPORT_SECONDS = 1.0
@@ -213,9 +214,8 @@ class CommandLineBackend:
 
     def _remove(self, container_id: str) -> bool:
         """Remove a container; return whether it was there. Raises SandboxError if it stays."""
-        tried = 0
+        deadline = time.monotonic() + REMOVAL_SECONDS
         while True:
-            tried += 1
             try:
                 # It prints the container that it has removed, and nothing for a missing one.
                 return bool(self._client.run("remove a sandbox", "rm", "--force", "--volumes", container_id))
@@ -223,9 +223,9 @@ class CommandLineBackend:
                 return False
             except SandboxError:
                 # Somebody else may be removing it, or a mount may be busy for a moment.
-                if tried == TRIES:
+                if time.monotonic() > deadline:
                     raise
-            time.sleep(0.1 * tried)
+            time.sleep(4 * POLL_SECONDS)
 
 
 def _require_first_byte(stream: socket.socket, stderr: socket.socket) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ def own_definition(path: Path) -> Definition:
     from harness.benchmarks.custom.mapping import read_mapping
     from harness.benchmarks.custom.module import read_module
 
-    path = path.expanduser().absolute()
+    path = Path(os.path.expanduser(path)).absolute()
     try:
         open_input(path, max_bytes=MAX_TEXT_BYTES).close()
     except FileNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -131,7 +132,7 @@ def read_mapping(path: Path) -> Definition:
 
 def _split(place: SplitPlace, path: Path) -> Split:
     if place.path is not None:
-        return Split(None, place.rows, data=str(path.parent / Path(place.path).expanduser()))
+        return Split(None, place.rows, data=str(path.parent / os.path.expanduser(place.path)))
     if place.url is not None:
         return Split(HubDataset(place.url, None, "", (place.url,)), place.rows)
     return Split(HubDataset(place.hub or "", place.config, place.split or "train"), place.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -133,7 +134,7 @@ def configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
     files = files_of(options.release)
     solutions = dict(_bundled_solutions())
     if options.solutions is not None:
-        solutions |= _solutions(Path(options.solutions).expanduser())
+        solutions |= _solutions(Path(os.path.expanduser(options.solutions)))
     return replace(
         definition,
         tasks=problems_of(files),

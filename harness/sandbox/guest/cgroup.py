@@ -6,6 +6,13 @@ import os
 
 MEMORY_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 PROCESS_FILES = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
+# Each has the times that the memory was full, so that the kernel had to free some. Version 1 counts memory
+# with and without swap.
+FULL_MEMORY_FILES = (
+    ("/sys/fs/cgroup/memory.events", b"max"),
+    ("/sys/fs/cgroup/memory/memory.failcnt", b""),
+    ("/sys/fs/cgroup/memory/memory.memsw.failcnt", b""),
+)
 # The file, the word before the number, and the number's units in a second.
 PROCESSOR_FILES = (
     ("/sys/fs/cgroup/cpu.stat", b"usage_usec", 10**6),
@@ -20,11 +27,14 @@ MAX_FILE_BYTES = 4096
 
 
 class Counter:
-    """Reads the number behind `key` in the first of these files that exists. Without any, it is always 0."""
+    """Reads the number behind `key` in the first of these files that exists. Without any, it is always 0.
+
+    Without a `key`, the file holds a number alone.
+    """
 
     def __init__(self, paths: tuple[str, ...], key: bytes) -> None:
         self._descriptor: int | None = None
-        self._key = b"\n" + key + b" "
+        self._key = b"\n" + key + b" " if key else b"\n"
         for path in paths:
             try:
                 # The file stays open, because opening it costs several times as much as reading it.
@@ -51,8 +61,14 @@ class ProcessorCounter:
     """
 
     def __init__(self, files: tuple[tuple[str, bytes, int], ...] = PROCESSOR_FILES) -> None:
+        self._files = files
+        self.open()
+
+    def open(self) -> None:
+        """Open the file, as a process that has inherited this object without the descriptor has to."""
         self._descriptor: int | None = None
-        for path, self._key, self._units in files:
+        for path, key, units in self._files:
+            self._key, self._units = key, units
             try:
                 self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
@@ -61,6 +77,11 @@ class ProcessorCounter:
                 return
             os.close(self._descriptor)
             self._descriptor = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The descriptors that a process needs to keep."""
+        return () if self._descriptor is None else (self._descriptor,)
 
     def seconds(self) -> float | None:
         """Return the processor time in seconds, or None if the container cannot read it."""
@@ -93,6 +114,7 @@ def _content(path: str) -> bytes:
 
 MEMORY_KILLS = Counter(MEMORY_FILES, b"oom_kill")
 REFUSED_FORKS = Counter(PROCESS_FILES, b"max")
+FULL_MEMORY = tuple(Counter((path,), key) for path, key in FULL_MEMORY_FILES)
 PROCESSORS = count_processors()
 
 

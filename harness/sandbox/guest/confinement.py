@@ -35,11 +35,7 @@ WRITABLE_FOLDERS = ("/work", "/tmp", "/dev/shm")
 # The top folders that hold more than files of the image.
 OTHER_FOLDERS = ("proc", "sys", "dev", "work", "tmp")
 # Constants of the machine that C libraries and common programs read. None of them counts anything.
-CONSTANTS = (
-    *("/proc/cpuinfo", "/proc/version", "/proc/sys/kernel/osrelease", "/proc/sys/vm/overcommit_memory"),
-    *("/sys/devices/system/cpu/online", "/sys/devices/system/cpu/possible"),
-    *("/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"),
-)
+CONSTANTS = ("/proc/cpuinfo", "/proc/version")
 # Files in a program's own folder in /proc. `net` is not one of them, because it counts the traffic of all
 # programs.
 OWN_FILES = ("fd", "maps", "mem", "stat", "statm", "status")

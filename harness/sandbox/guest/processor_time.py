@@ -54,22 +54,25 @@ def _read_waited_seconds(pid: int) -> float:
         return 0.0  # the process has ended meanwhile
 
 
+# The counter of this process, which PID 1 has opened. Forks close its descriptor, or open it again.
+COUNTER = ProcessorCounter()
+
+
 class UntrustedClock:
     """Reads the processor time of all processes of the container except our own."""
 
     def __init__(self, ours: Iterable[int]) -> None:
         self._ours = ours
-        self._counter = ProcessorCounter()
 
     def seconds(self) -> float | None:
         """Return the seconds used since the container was started, or None if its cgroup cannot be read."""
         # Our clocks come first, because reading the clock of a running process updates its cgroup.
         ours = sum(map(read_clock, self._ours))
-        total = self._counter.seconds()
+        total = COUNTER.seconds()
         return None if total is None else total - ours
 
 
-# The clock of PID 1. Its children close the descriptor.
+# The clock of PID 1.
 UNTRUSTED = UntrustedClock(processes.our_pids)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -106,7 +107,7 @@ def find_catalogue(path: Path) -> tuple[Path, Path, Path]:
 
     Raises DataError.
     """
-    path = path.expanduser().absolute()
+    path = Path(os.path.expanduser(path)).absolute()
     if path.is_dir():
         names = [name for name in _PUBLISHED if (path / name).is_file()]
         folder, name = path, names[0] if names else next(iter(_PUBLISHED))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.sandbox.guest import confinement
+from harness.sandbox.guest import confinement, processes
+from harness.sandbox.guest.known_names import KnownNames
 
 from . import marks, roles, spawner
 from .conversation import LARGE_BYTES
@@ -27,7 +28,9 @@ def install(kernel: Kernel) -> None:
     candidates = spawner.start(roles.CANDIDATE, kernel.loop)
     spawners = Spawners(candidates=candidates, tests=spawner.start(roles.TESTS, kernel.loop))
     counts_process_ids = marks.counts_process_ids(last, forks=2)
-    programs = Programs(kernel, spawners, counts_process_ids=counts_process_ids)
+    # A kernel without Landlock hides less than the names show.
+    names = KnownNames(processes.our_pids) if confinement.has_rules() else None
+    programs = Programs(kernel, spawners, names, counts_process_ids=counts_process_ids)
     kernel.on_hello(programs.greet)
     kernel.add_procedure("run_tests", programs.run_tests)
     kernel.add_procedure("run_calls", programs.run_tests)
@@ -37,9 +40,12 @@ def install(kernel: Kernel) -> None:
 class Programs:
     """Starts the jobs of programs, and detects the marks that programs leave."""
 
-    def __init__(self, kernel: Kernel, spawners: Spawners, *, counts_process_ids: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, spawners: Spawners, names: KnownNames | None, *, counts_process_ids: bool
+    ) -> None:
         self._kernel = kernel
         self._spawners = spawners
+        self._names = names
         self._counts_process_ids = counts_process_ids
         self._marks: Marks | None = None
 
@@ -94,6 +100,7 @@ class Programs:
                 or len(body) > LARGE_BYTES
                 or (report is not None and report["large"])
                 or users.is_running_out
+                or (self._names is not None and self._names.may_differ())
                 or self._marks is None
                 or self._marks.differ(before, self._counters(), files=files)
             )

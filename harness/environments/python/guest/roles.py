@@ -11,6 +11,7 @@ from os import open as os_open
 
 from harness.sandbox.guest import confinement, json_text, processes
 from harness.sandbox.guest.processes import become_limited
+from harness.sandbox.guest.processor_time import COUNTER
 
 from . import candidate, rehearsal, trusted_tests
 from .spawner import Role, wait_for_adoption
@@ -138,6 +139,8 @@ def _be_standalone(child: Child, descriptors: tuple[int, ...], rules: int) -> No
 def _prepare_tests() -> None:
     # The tests must not import files from the current folder.
     sys.path[:] = [path for path in sys.path if path]
+    # The user of the tests may have no right to do this.
+    COUNTER.open()
 
 
 def _configure_tests(settings: dict[str, Any]) -> None:
@@ -157,7 +160,8 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
     try:
         channel, request, result, word = descriptors
         _open_null((0, 1, 2))
-        become_limited(child.uid, child.folder, child.cpu_seconds, (*descriptors, child.adoption))
+        kept = (*descriptors, child.adoption, *COUNTER.descriptors)
+        become_limited(child.uid, child.folder, child.cpu_seconds, kept)
         wait_for_adoption(child)
 
         def until_dead(peer: Candidate) -> None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import ImageMissingError
 from harness.sandbox.backends.base import FoundContainer, SandboxSpec, StartedContainer
-from harness.sandbox.backends.docker.engine import engine_errors
+from harness.sandbox.backends.docker.engine import (
+    INTERNAL_ERROR,
+    engine_answers,
+    engine_errors,
+    is_going,
+    is_gone,
+)
 from harness.sandbox.backends.docker.owner_watch import expect_removal, note_removal
 from harness.sandbox.backends.docker.pieces import PieceSplitter
 from harness.sandbox.backends.docker.runtimes import WATCHED_BY_GUEST
@@ -19,7 +25,11 @@ if TYPE_CHECKING:
 
     from docker import APIClient
 
+# A mount of a container may be busy for a moment.
 REMOVE_TRIES = 10
+# A busy engine may need this long for a removal that somebody has asked for already.
+REMOVAL_SECONDS = 120.0
+LONGEST_PAUSE_SECONDS = 0.5
 # The engine's states of a container whose PID 1 is alive.
 RUNNING = frozenset(("running", "paused", "restarting"))
 
@@ -70,26 +80,38 @@ def _attach(client: APIClient, container_id: str) -> socket.socket:
 def remove(client: APIClient, name: str) -> bool:
     """Kill and remove a container, by its name or id; return whether this call removed it.
 
-    Raises SandboxError if the container stays.
+    If the engine is already removing it, for whomever, this waits until it is gone. Raises SandboxError if
+    the container stays.
     """
-    from docker.errors import APIError, NotFound
+    from docker.errors import APIError
+    from requests import Timeout
 
-    tried = 0
+    deadline = time.monotonic() + REMOVAL_SECONDS
+    failed, pause = 0, 0.0
     while True:
-        tried += 1
         with engine_errors("remove a sandbox"):
             try:
                 client.remove_container(name, force=True, v=True)
+            except Timeout:
+                # The engine goes on with the removal, unless it has stopped.
+                if time.monotonic() > deadline or not engine_answers(client):
+                    raise
+            except APIError as error:
+                if is_gone(error):
+                    note_removal(name)
+                    return False
+                if is_going(error):
+                    if time.monotonic() > deadline:
+                        raise
+                else:
+                    failed += 1
+                    if error.status_code != INTERNAL_ERROR or failed == REMOVE_TRIES:
+                        raise
+            else:
                 note_removal(name)
                 return True
-            except NotFound:
-                note_removal(name)
-                return False
-            except APIError as error:
-                # 409: the engine is already removing the container. 500: a mount is busy for a moment.
-                if tried == REMOVE_TRIES or error.status_code not in (409, 500):
-                    raise
-        time.sleep(0.1 * tried)
+        pause = min(pause + 0.1, LONGEST_PAUSE_SECONDS)
+        time.sleep(pause)
 
 
 def list_containers(client: APIClient, labels: Mapping[str, str | None]) -> list[FoundContainer]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import platform
+import pwd
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,7 @@ from harness.errors import EngineUnavailableError, SandboxError, UsageError
 
 if TYPE_CHECKING:
     from docker import APIClient
+    from docker.errors import APIError
 
 # An engine that does not run refuses at once. One on a busy machine may need seconds for its first answer.
 CONNECT_SECONDS = 10
@@ -25,6 +26,8 @@ CALL_SECONDS = 60
 # One connection for each sandbox that is in use at once. With docker-py's default of 10, the client would
 # reconnect all the time.
 POOL_SIZE = 64
+# Codes of HTTP.
+NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,16 @@ def engine_errors(action: str) -> Iterator[None]:
             hint="check whether the engine still answers: harness doctor",
             outside=True,
         ) from error
+
+
+def is_gone(error: APIError) -> bool:
+    """Return whether the engine answers that it has no such container or image."""
+    return error.status_code == NOT_FOUND
+
+
+def is_going(error: APIError) -> bool:
+    """Return whether the engine answers that it is removing a container already, or still uses an image."""
+    return error.status_code == CONFLICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +226,15 @@ def _endpoint() -> dict[str, Any]:
     return {"base_url": context.Host, "tls": context.TLSConfig}
 
 
+def _hint_at_group() -> str:
+    """Return how this user gets access to the engine. A container may run as a user that has no name."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()} has no name here: give this process the group of the engine's socket"
+    return f"run: sudo usermod -aG docker {name}   then log in again"
+
+
 def _component_version(version: Mapping[str, Any], name: str) -> str | None:
     for component in version.get("Components") or ():
         if component.get("Name") == name:
@@ -252,7 +274,7 @@ def _hint(endpoint: str | None, denied: bool) -> str:
     if endpoint is not None and not denied:
         return f"start the engine behind {endpoint}, or choose another one (DOCKER_HOST, docker context use)"
     if denied:
-        return f"run: sudo usermod -aG docker {getpass.getuser()}   then log in again"
+        return _hint_at_group()
     if can_install_packages():
         return "run: harness setup   (installs Docker if it is missing, starts it, builds the images)"
     if sys.platform == "darwin":

@@ -447,7 +447,7 @@ def _find_data(path: str | os.PathLike[str] | None) -> str | None:
     """Return `path` as `load_benchmark` takes it, and create the folder to save data in."""
     if path is None or path in ("hub", "bundled"):
         return path if path is None else str(path)
-    place = Path(path).expanduser()
+    place = Path(os.path.expanduser(path))
     if not place.exists() and file_suffix(place) is None:
         try:
             place.mkdir(parents=True)

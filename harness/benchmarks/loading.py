@@ -302,7 +302,7 @@ def _require_apart(definition: Definition, wanted: str, data: str | None) -> Non
     split = definition.in_split(wanted)
     if split.holds is not None:
         return
-    path = None if data is None or data in ("hub", "bundled") else Path(data).expanduser()
+    path = None if data is None or data in ("hub", "bundled") else Path(os.path.expanduser(data))
     path = None if path is None or is_cache(path) else path
     if wanted != definition.split and (definition.make_rows or (definition.gather and path)):
         reason = f"{path} is read as" if path else "it makes the rows of"

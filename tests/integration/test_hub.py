@@ -56,6 +56,7 @@ sys.addaudithook(refuse)
 
 from harness.data.hub import HubDataset
 from harness.data.source import load_rows
+from harness.data.splits import SplitFiles
 from harness.errors import HarnessError
 
 def load_whole(name, split):
@@ -73,8 +74,8 @@ def load(repo, config, split, data):
     notes = []
     try:
         rows, source = load_rows(
-            benchmark="sample", data=data, hub=HubDataset(repo, config, split), bundled="humaneval.jsonl",
-            notify=notes.append,
+            SplitFiles("sample", "test", "test"), data=data, hub=HubDataset(repo, config, split),
+            bundled="humaneval.jsonl", notify=notes.append,
         )
         result = {
             "values": [dict(row.values) for row in rows], "places": [(row.path, row.line) for row in rows],

@@ -52,7 +52,7 @@ def write(path: Path, *rows: dict[str, Any]) -> str:
 def test_every_class_is_a_name_of_the_package() -> None:
     assert {each.__name__ for each in CLASSES} < set(benchmarks.__all__)
     with pytest.raises(AttributeError, match="DROP"):
-        _ = benchmarks.DROP  # type: ignore[attr-defined]
+        _ = benchmarks.DROP
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -140,15 +140,16 @@ def test_a_wrong_prediction_or_label_is_refused() -> None:
     nq, humaneval = NQ(path="bundled"), HumanEval(path="bundled")
     (example,) = humaneval.get_test_data(indices=[0])
     label = humaneval.get_label(example)
-    for wrong in (["Oslo"], None, 3):
+    for prediction in (["Oslo"], None, 3):
         with pytest.raises(UsageError, match="a prediction is a text, found"):
-            nq.evaluate(wrong, ["Oslo"])
-    for wrong in ("Oslo", [], [3], None):
+            nq.evaluate(prediction, ["Oslo"])
+    for answers in ("Oslo", [], [3], None):
         with pytest.raises(DataError, match="the label of NQ: field 'answer"):
-            nq.evaluate("Oslo", wrong)
-    for wrong in (None, [], {}):
+            nq.evaluate("Oslo", answers)
+    nothing: tuple[object, ...] = (None, [], {})
+    for none in nothing:
         with pytest.raises(UsageError, match="a prediction is a text or a list of texts"):
-            humaneval.evaluate(wrong, label)
+            humaneval.evaluate(none, label)
     with pytest.raises(UsageError, match="a prediction is a text, found"):
         humaneval.evaluate(["pass", None], label)
     for other in (None, "test", {}, {**label, "test": "def check(candidate): pass"}, {"task_id": "x"}):
@@ -250,13 +251,14 @@ def test_livecodebench_has_three_scenarios_and_versions_of_one() -> None:
     assert names == ["livecodebench", "livecodebench-test-output", "livecodebench-execution"]
     for version, problems in (("release_v1", 400), ("v1_v3", 612), ("v4_v5", 268), ("release_latest", 1055)):
         assert LiveCodeBench(path="bundled", version=version).load("test").definition.tasks == problems
-    for options, said in (
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"scenario": "repair"}, "unknown scenario 'repair'"),
         ({"version": "release_v9"}, "unknown release 'release_v9'"),
         ({"version": "release_v1", "scenario": "code_execution"}, "needs scenario 'code_generation'"),
         ({"release": "v1"}, "is called version here"),
         ({"start_date": "2099-01-01"}, "no task is left"),
-    ):
+    )
+    for options, said in refused:
         with pytest.raises(UsageError, match=said):
             LiveCodeBench(path="bundled", **options)
 

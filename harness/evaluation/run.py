@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, SandboxError, UsageError
 from harness.evaluation.attempt_settings import AttemptSettings
 from harness.evaluation.changes import Change, add_accepted
 from harness.evaluation.concurrency import choose_concurrency
@@ -258,7 +258,14 @@ class Run:
             if (close := getattr(self.selection.agent, "close", None)) is not None:
                 await complete(asyncio.to_thread(close))
             if self.backend is not None:
-                await complete(asyncio.to_thread(remove_run, self.backend, self.manifest["run_id"]))
+                await self._remove_containers(self.backend, observer)
+
+    async def _remove_containers(self, backend: Backend, observer: RunObserver) -> None:
+        try:
+            await complete(asyncio.to_thread(remove_run, backend, self.manifest["run_id"]))
+        except SandboxError as error:
+            # Every verdict stands, and the containers end by their deadlines.
+            observer.note(f"{error.message} (a container of this run may be left; `harness gc` tries again)")
 
     def write_summary(self) -> None:
         """Write `summary.json`. Raises StorageError."""

@@ -57,7 +57,7 @@ CONTAINERS = (
     ("        *MASKED_PATHS,\n", ""),
     ("*(MASKED_FROM_ROOT if spec.root_agent else ()),", ""),
     ("*(() if spec.terminals else (TERMINALS,)),", ""),
-    ("*READ_ONLY_PATHS, *READ_ONLY_FOR_ROOT", "*READ_ONLY_PATHS"),
+    ("read_only + list(READ_ONLY_FOR_ROOT if spec.root_agent else ())", "read_only"),
     ("nosuid,nodev", "nosuid"),
     ("mode=1777,noexec", "mode=1777,exec"),
     ('network_mode="none"', 'network_mode="bridge"'),

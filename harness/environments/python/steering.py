@@ -3,8 +3,10 @@
 The tests of most benchmarks make calls and assert, and nothing else depends on an answer. The guest drives a
 program through such tests without a comparison, so that the program cannot observe whether an answer was
 right, and samples of one task may share a container. Every other form of test may stop, branch or loop by an
-answer. A sample under such tests gets its own container. A form that this module does not know is one of
-these.
+answer. A sample under such tests gets its own container.
+
+This module accepts a small grammar and refuses everything else, because a form that it does not know may be
+one of these. It follows what `asserts` and `driving` of the guest really defer.
 """
 
 from __future__ import annotations
@@ -14,32 +16,46 @@ import builtins
 import functools
 from collections.abc import Sequence
 
-from harness.environments.python.guest.driving import IMPURE
-from harness.environments.python.taint import STORING, Taint, walk
+from harness.environments.python.answer_names import AnswerNames, qualify_locals
 from harness.types import ProgramTests
 
-# Built-in functions that compare nothing. Outside of an assert, the guest calls them on answers.
-_NEVER_COMPARING = frozenset(
+# Built-in functions that the guest defers, and that call nothing else.
+_DEFERRED = frozenset(
     (
-        *("abs", "bytes", "complex", "enumerate", "filter", "float", "hex", "int", "iter", "len", "list"),
-        *("map", "next", "print", "range", "repr", "reversed", "round", "str", "sum", "tuple", "type"),
-        *("zip"),
+        *("abs", "bool", "bytes", "complex", "dict", "float", "frozenset", "hex", "int", "isinstance", "len"),
+        *("list", "max", "min", "ord", "repr", "round", "set", "sorted", "str", "sum", "tuple", "type"),
     )
 )
-# Methods of an answer that change it, and may fail by what it holds.
-_CHANGING = frozenset(("discard", "pop", "popitem", "remove", "setdefault", "sort"))
-# Modules whose functions only compute. A name in the tests may be an alias of one.
-_COMPUTING = frozenset(("math", "cmath", "copy", "numpy", "np"))
-# These find names and run code that no analysis of the text can see.
-_REFLECTING = frozenset(
+_DEFERRED_MODULES = frozenset(("math", "cmath"))
+# What a function of the set-up may call when it gets an answer. None of these compares it with anything.
+_ARITHMETIC = frozenset(("abs", "enumerate", "float", "int", "len", "list", "pow", "range", "round", "sum"))
+# Modules that reach no other code of the tests.
+_HARMLESS_MODULES = frozenset(
     (
-        *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "importlib", "inspect"),
-        *("gc", "sys"),
+        *("bisect", "cmath", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq"),
+        *("itertools", "math", "numpy", "random", "re", "statistics", "string", "sys", "time", "typing"),
     )
 )
 # What tests may use of `sys`.
-_PLAIN_ATTRIBUTES = frozenset(("getsizeof", "maxsize", "float_info", "version_info"))
-_CALLED_WITH_FUNCTIONS = frozenset(("filter", "map"))
+_OF_SYS = frozenset(("float_info", "getsizeof", "maxsize", "setrecursionlimit"))
+# These find names and run code that no analysis of the text can see.
+_REFLECTING = frozenset(
+    (
+        *(
+            "eval",
+            "exec",
+            "compile",
+            "globals",
+            "locals",
+            "vars",
+            "getattr",
+            "setattr",
+            "delattr",
+            "breakpoint",
+        ),
+        *("input", "open", "super", "dir", "memoryview"),
+    )
+)
 _CACHED = 4096
 
 
@@ -63,11 +79,11 @@ def _find(setup: str, statements: Sequence[str], exports: Sequence[str], has_cla
         return "the tests use a class of the program, whose methods decide comparisons"
     places = [("the set-up", setup), *((f"test {n}", text) for n, text in enumerate(statements, start=1))]
     try:
-        trees = [ast.parse(text) for _place, text in places]
+        trees = [qualify_locals(_drop_stubs(ast.parse(text), exports)) for _place, text in places]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "the tests do not compile"
     try:
-        form = _Form(Taint(trees, exports))
+        form = _Form(AnswerNames(trees, exports), frozenset(exports))
         for (place, text), tree in zip(places, trees, strict=True):
             try:
                 form.check_names(tree)
@@ -86,189 +102,309 @@ def _describe(place: str, text: str, found: _Steered) -> str:
 
 
 class _Form:
-    """Accepts the forms of tests that the guest can drive without a look at an answer."""
+    """The grammar of tests that the guest can drive without a look at an answer."""
 
-    def __init__(self, taint: Taint) -> None:
-        self._taint = taint
+    def __init__(self, answers: AnswerNames, exports: frozenset[str]) -> None:
+        self._answers = answers
+        self._exports = exports
 
     def check_names(self, tree: ast.Module) -> None:
-        """Refuse what an answer may reach without a name that the taint covers."""
-        harmless = set()
-        for node in walk(tree):  # A node comes before those below it.
-            if isinstance(node, ast.Attribute) and node.attr in _PLAIN_ATTRIBUTES:
-                harmless.add(node.value)
-            elif isinstance(node, ast.Name) and node.id in _REFLECTING and node not in harmless:
-                raise _Steered(node, f"'{node.id}' may reach the program out of sight")
-            elif isinstance(node, ast.ClassDef) and not _is_record(node):
-                raise _Steered(node, "an operator or a base of this class may see an answer")
+        """Refuse what may reach the program without a name that the analysis of names follows."""
+        of_sys = set()
+        for node in ast.walk(tree):  # A node comes before those below it.
+            match node:
+                case ast.Attribute(value=ast.Name(id="sys") as module, attr=attribute) if (
+                    attribute in _OF_SYS
+                ):
+                    of_sys.add(module)
+                case ast.Name(id="sys") if node not in of_sys:
+                    raise _Steered(node, "'sys' may reach the program out of sight")
+                case ast.Name(id=name) | ast.Attribute(attr=name) if _is_hidden(name):
+                    raise _Steered(node, f"'{name}' may reach the program out of sight")
+                case ast.Name(id=name) if name in _REFLECTING and name not in self._answers.bound:
+                    raise _Steered(node, f"'{name}' may reach the program out of sight")
+                case ast.Import(names=names) if any(
+                    alias.name not in _HARMLESS_MODULES or alias.asname == "sys" for alias in names
+                ):
+                    raise _Steered(node, "this module may reach the program out of sight")
+                case ast.Import(names=names) if any(alias.name == "sys" and alias.asname for alias in names):
+                    raise _Steered(node, "'sys' may reach the program out of sight")
+                case ast.ImportFrom(module=module, names=names) if module not in _HARMLESS_MODULES - {
+                    "sys"
+                } or any(alias.name == "*" for alias in names):
+                    raise _Steered(node, "this module may reach the program out of sight")
+                case ast.Attribute(ctx=ast.Store() | ast.Del()):
+                    raise _Steered(node, "an attribute is changed, and a function may be replaced")
+                case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Lambda() if self._answers.cover(node):
+                    raise _Steered(node, "this may see an answer")
+                case ast.ClassDef(bases=[_, *_]) | ast.ClassDef(keywords=[_, *_]):
+                    raise _Steered(node, "a base of this class may run its methods")
 
     def check_block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
-            if self._taint.covers(statement):
+            if self._answers.cover(statement):
                 self._check_statement(statement)
 
     def _check_statement(self, node: ast.stmt) -> None:
-        covers = self._taint.covers
+        cover = self._answers.cover
         match node:
-            case ast.FunctionDef():
-                if node.decorator_list:
-                    raise _Steered(node, "a decorator may change the course")
-                self.check_block(node.body)
+            case ast.FunctionDef(decorator_list=[]):
+                defaults = [
+                    *node.args.defaults,
+                    *(each for each in node.args.kw_defaults if each is not None),
+                ]
+                annotations = [each.annotation for each in ast.walk(node.args) if isinstance(each, ast.arg)]
+                defaults += [each for each in (*annotations, node.returns) if each is not None]
+                if cover(*defaults) or len(self._answers.functions[node.name]) > 1:
+                    raise _Steered(node, "which function this is may depend on an answer")
+                if not self._is_arithmetic(node):
+                    self.check_block(node.body)
             case ast.Assert():
                 self._check_truth(node.test)
-            case ast.Expr():
-                self._check_value(node.value, asserted=False)
-            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for target in targets:
-                    self._check_target(target)
-                if node.value is not None:
-                    self._check_value(node.value, asserted=False)
-            case ast.Return():
-                if node.value is not None:
-                    self._check_value(node.value, asserted=False)
-            case ast.For():
-                self._check_value(node.iter, asserted=False)
+            case ast.Expr(value=ast.Call() as call):
+                self._check_effect(call)
+            case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Global() | ast.Nonlocal():
+                pass
+            case (
+                ast.Assign(targets=[ast.Name()], value=value)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value)
+            ):
+                self._check_kept(value)
+            case ast.Return(value=ast.Name() | ast.Constant() | None):
+                pass
+            case ast.For(orelse=[]):
                 self._check_target(node.target)
-                self.check_block([*node.body, *node.orelse])
-            case ast.If() | ast.While() if not covers(node.test):
-                self.check_block([*node.body, *node.orelse])
+                self._check_iterated(node.iter)
+                self.check_block(node.body)
             case _:
                 raise _Steered(node, f"its course may depend on an answer ({type(node).__name__})")
 
+    def _check_effect(self, call: ast.Call) -> None:
+        """Check a call whose result nobody uses: of the program, of a function of the tests, or `append`."""
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(), attr="append"), args=[value], keywords=[]):
+                self._check_kept(value)
+            case ast.Call(func=ast.Name(id=name)) if (
+                name in self._answers.functions and name not in self._exports
+            ):
+                self._require_one_meaning(call.func)
+                for given in (*call.args, *(word.value for word in call.keywords)):
+                    self._check_argument(given)
+            case _:
+                self._check_call_of_program(call)
+
+    def _check_kept(self, node: ast.expr) -> None:
+        """Check a value that a variable or a list keeps: answers, or plain collections of them."""
+        match node:
+            case ast.Call():
+                self._check_call_of_program(node)
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                for item in items:
+                    self._check_kept(item)
+            case ast.ListComp(elt=value, generators=[ast.comprehension(ifs=[], is_async=0) as loop]):
+                self._check_target(loop.target)
+                self._check_iterated(loop.iter)
+                self._check_kept(value)
+            case ast.Name() | ast.Constant():
+                pass
+            case _ if not self._answers.cover(node):
+                pass
+            case _ if _is_literal(node):
+                pass
+            case _:
+                raise _Steered(node, "a value is computed from an answer")
+
     def _check_target(self, target: ast.expr) -> None:
-        """Check the target of an assignment. A name never looks at its value, but an index does."""
         match target:
             case ast.Name():
                 pass
-            case ast.Tuple() | ast.List():
-                for item in target.elts:
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                for item in items:
                     self._check_target(item)
-            case ast.Subscript() if not self._taint.covers(target.slice):
-                self._check_target(target.value)
             case _:
                 raise _Steered(target, "an assignment may look at an answer")
+
+    def _check_iterated(self, node: ast.expr) -> None:
+        """Check what a loop goes through. The program knows how long its own answers are."""
+        match node:
+            case ast.Name():
+                pass
+            case ast.Call(func=ast.Name(id="zip" | "enumerate" as name), args=args) if (
+                name not in self._answers.bound and all(isinstance(each, ast.Name) for each in args)
+            ):
+                if any(word.arg == "strict" for word in node.keywords):
+                    raise _Steered(node, "the loop may end by the length of an answer")
+            case ast.Call(func=ast.Attribute(value=ast.Name(), attr="items"), args=[], keywords=[]):
+                pass
+            case _ if not self._answers.cover(node) or _is_literal(node):
+                pass
+            case _:
+                raise _Steered(node, "what a loop goes through is computed from an answer")
+
+    def _check_argument(self, node: ast.expr) -> None:
+        """Check an argument. It is evaluated while the program lives, so it must not compute on answers."""
+        match node:
+            case ast.Name():
+                if node.id in self._answers.functions and node.id not in self._exports:
+                    raise _Steered(node, "the program may call a function of the tests")
+            case ast.Starred(value=ast.Name()):
+                pass
+            case _ if not self._answers.cover(node) or _is_literal(node):
+                if any(isinstance(inner, (ast.Lambda, ast.NamedExpr)) for inner in ast.walk(node)):
+                    raise _Steered(node, "the program may call a function of the tests")
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                for item in items:
+                    self._check_argument(item)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=module), attr="copy" | "deepcopy"), args=[ast.Name()]
+            ):
+                if self._answers.imported.get(module) != ("copy", None) or module in self._answers.bound:
+                    raise _Steered(node, "an argument is computed from an answer")
+            case ast.Call():
+                self._check_call_of_program(node)
+            case _:
+                raise _Steered(node, "an argument is computed from an answer")
+
+    def _check_call_of_program(self, call: ast.Call) -> None:
+        match call.func:
+            case ast.Name(id=name) if name in self._answers and not hasattr(builtins, name):
+                if name in self._answers.functions and name not in self._exports:
+                    raise _Steered(call, "a function of the tests sees an answer")
+            case _:
+                raise _Steered(call, "this function may judge what it is given")
+        for given in (*call.args, *(word.value for word in call.keywords)):
+            self._check_argument(given)
 
     def _check_truth(self, node: ast.expr) -> None:
         """Check an expression whose truth an assert asks for."""
         match node:
-            case ast.BoolOp():
-                for value in node.values:
+            case ast.BoolOp(op=ast.And(), values=values):
+                for value in values:
                     self._check_truth(value)
-            case ast.UnaryOp(op=ast.Not()):
-                self._check_truth(node.operand)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                self._check_operand(operand)
             case ast.Compare():
                 for side in (node.left, *node.comparators):
-                    self._check_value(side, asserted=True)
-            case ast.Call(
-                func=ast.Name(id="all" | "any"), args=[ast.GeneratorExp() | ast.ListComp() as items]
-            ):
-                self._check_loops(items)
-                self._check_truth(items.elt)
+                    self._check_operand(side)
             case _:
-                self._check_value(node, asserted=True)
+                self._check_operand(node)
 
-    def _check_value(self, node: ast.expr, *, asserted: bool) -> None:
-        """Check an expression. In an assert, the guest defers arithmetic and pure functions."""
-        if not self._taint.covers(node):
+    def _check_operand(self, node: ast.expr) -> None:
+        """Check an operand of a comparison in an assert. The guest defers what it computes on answers."""
+        if not self._answers.cover(node) or _is_literal(node):
+            if any(isinstance(inner, (ast.NamedExpr, ast.Yield, ast.Await)) for inner in ast.walk(node)):
+                raise _Steered(node, "an assert binds a name")
             return
         match node:
             case ast.Name():
                 pass
+            case ast.Call(
+                func=ast.Name(id="list" | "tuple" as name), args=[ast.Call(func=ast.Name(id="map"))]
+            ):
+                self._check_map(node, name)
+            case ast.Call(func=ast.Name(id=name), keywords=[]) if (
+                name in _DEFERRED and name not in self._answers.bound
+            ):
+                if name == "type" and len(node.args) != 1:
+                    raise _Steered(node, "a class is made of an answer")
+                for given in node.args:
+                    self._check_operand(given)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module))) if (
+                self._answers.imported.get(module, ("", ""))[0] in _DEFERRED_MODULES
+                and self._answers.imported[module][1] is None
+                and module not in self._answers.bound
+            ):
+                for given in (*node.args, *(word.value for word in node.keywords)):
+                    self._check_operand(given)
+            case ast.Call(func=ast.Name(id=name)) if (
+                name in self._answers.functions and name not in self._exports
+            ):
+                self._require_one_meaning(node.func)
+                if not self._is_arithmetic(self._answers.functions[name][0]):
+                    raise _Steered(node, "a function of the tests sees an answer")
+                for given in node.args:
+                    self._check_argument(given)
             case ast.Call():
-                self._check_call(node, asserted=asserted)
-            case ast.BinOp():
-                self._check_value(node.left, asserted=asserted)
-                self._check_value(node.right, asserted=asserted)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                self._check_value(node.operand, asserted=asserted)
-            case ast.Subscript():
-                if self._taint.covers(node.slice) and not asserted and not isinstance(node.slice, ast.Slice):
-                    raise _Steered(node, "an answer is looked up")
-                self._check_value(node.value, asserted=asserted)
-                self._check_value(node.slice, asserted=asserted)
-            case ast.Slice():
-                for part in (node.lower, node.upper, node.step):
-                    if part is not None:
-                        self._check_value(part, asserted=asserted)
-            case ast.List() | ast.Tuple() | ast.Set():
-                for item in node.elts:
-                    self._check_value(item, asserted=asserted)
-            case ast.Dict():
-                for part in (*node.keys, *node.values):
-                    if part is not None:
-                        self._check_value(part, asserted=asserted)
-            case ast.Starred() | ast.Attribute():
-                self._check_value(node.value, asserted=asserted)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                self._check_loops(node)
-                self._check_value(node.elt, asserted=asserted)
-            case ast.DictComp():
-                self._check_loops(node)
-                self._check_value(node.key, asserted=asserted)
-                self._check_value(node.value, asserted=asserted)
+                self._check_call_of_program(node)
+            case ast.BinOp(left=left, right=right):
+                self._check_operand(left)
+                self._check_operand(right)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                self._check_operand(operand)
+            case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
+                self._check_operand(value)
+                self._check_operand(index)
+            case ast.List() | ast.Tuple() | ast.ListComp():
+                self._check_kept(node)
             case _:
                 raise _Steered(node, f"its course may depend on an answer ({type(node).__name__})")
 
-    def _check_loops(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
-        for loop in node.generators:
-            self._check_value(loop.iter, asserted=False)
-            self._check_target(loop.target)
-            for condition in loop.ifs:
-                if self._taint.covers(condition):
-                    raise _Steered(condition, "a condition on an answer selects items")
-
-    def _check_call(self, node: ast.Call, *, asserted: bool) -> None:
-        passed = [*node.args, *(word.value for word in node.keywords)]
-        self._check_function(node.func, passed, asserted=asserted)
-        for given in passed:
-            self._check_value(given.value if isinstance(given, ast.Starred) else given, asserted=asserted)
-
-    def _check_function(self, function: ast.expr, passed: Sequence[ast.expr], *, asserted: bool) -> None:
-        taint = self._taint
-        match function:
-            case ast.Name() if taint.functions_of(function):
-                return  # a function of the tests, whose body is checked as well
-            case ast.Name() if taint.has(function):
-                return  # a function of the program
-            case ast.Name(id=name) if name not in taint.imported and _is_pure_builtin(name):
-                if (not asserted and name not in _NEVER_COMPARING) or (name == "type" and len(passed) > 1):
-                    raise _Steered(function, "this function compares answers")
-                if name in _CALLED_WITH_FUNCTIONS:
-                    return
-            case ast.Attribute(value=ast.Name(id=module)) if module in taint.imported & _COMPUTING:
-                pass
-            case ast.Attribute(value=ast.Constant(value=str()), attr="join" | "format"):
-                pass
-            case ast.Attribute(attr=name) if name in STORING or (
-                taint.covers(function.value) and (not passed or asserted) and name not in _CHANGING
-            ):
-                self._check_value(function.value, asserted=asserted)
+    def _check_map(self, node: ast.Call, name: str) -> None:
+        match node.args[0]:
+            case ast.Call(func=ast.Name(), args=[ast.Name(id=function), items], keywords=[]) if {
+                name,
+                "map",
+            }.isdisjoint(self._answers.bound) and function in self._exports:
+                self._check_iterated(items)
             case _:
-                raise _Steered(function, "this function may judge what it is given")
-        self._refuse_functions(passed)
+                raise _Steered(node, "this function may judge what it is given")
 
-    def _refuse_functions(self, passed: Sequence[ast.expr]) -> None:
-        """Refuse functions as arguments of a library's function, which may look at what they return."""
-        for given in passed:
-            if isinstance(given, ast.Lambda) and self._taint.covers(given.body):
-                raise _Steered(given, "this function sees an answer")
-            if isinstance(given, ast.Name) and any(map(self._taint.covers, self._taint.functions_of(given))):
-                raise _Steered(given, "this function sees an answer")
+    def _require_one_meaning(self, function: ast.expr) -> None:
+        """Require that a name always means the same function of the tests."""
+        name = function.id if isinstance(function, ast.Name) else ""
+        if len(self._answers.functions[name]) != 1 or name in self._answers.rebound:
+            raise _Steered(function, "which function this is may depend on an answer")
+
+    def _is_arithmetic(self, function: ast.FunctionDef) -> bool:
+        """Return whether a function returns an expression that compares nothing, as a polynomial does."""
+        body = [each for each in function.body if not isinstance(each, ast.Expr)]
+        if function.decorator_list or len(body) != 1 or not isinstance(body[0], ast.Return):
+            return False
+        allowed = (
+            *(
+                ast.Return,
+                ast.BinOp,
+                ast.UnaryOp,
+                ast.operator,
+                ast.USub,
+                ast.UAdd,
+                ast.Name,
+                ast.expr_context,
+            ),
+            *(ast.Constant, ast.ListComp, ast.comprehension, ast.Call, ast.Tuple, ast.Attribute),
+        )
+        for node in ast.walk(body[0]):
+            if not isinstance(node, allowed) or (isinstance(node, ast.comprehension) and node.ifs):
+                return False
+            if isinstance(node, ast.Call):
+                match node.func:
+                    case ast.Name(id=name) if name in _ARITHMETIC and name not in self._answers.bound:
+                        pass
+                    case ast.Attribute(value=ast.Name(id="math"), attr="pow") if (
+                        "math" not in self._answers.bound
+                    ):
+                        pass
+                    case _:
+                        return False
+        return True
 
 
-def _is_record(node: ast.ClassDef) -> bool:
-    """Return whether a class has neither bases nor operators, as a node of a tree or a list has."""
-    special = [
-        inner.name
-        for inner in node.body
-        if isinstance(inner, ast.FunctionDef) and inner.name.startswith("__")
+def _drop_stubs(tree: ast.Module, exports: Sequence[str]) -> ast.Module:
+    """Return the tests without their own functions in whose place they get functions of the program."""
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name in exports)
     ]
-    return not node.bases and not node.keywords and not node.decorator_list and special in ([], ["__init__"])
+    return tree
 
 
-def _is_pure_builtin(name: str) -> bool:
-    function = getattr(builtins, name, None)
-    if isinstance(function, type):
-        return name != "super" and not issubclass(function, BaseException)
-    return function is not None and name not in IMPURE
+def _is_hidden(name: str) -> bool:
+    return name.startswith("__") and name not in ("__init__", "__name__")
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """Return whether an expression consists of constants."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True

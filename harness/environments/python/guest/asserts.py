@@ -14,7 +14,7 @@ import marshal
 import warnings
 from functools import lru_cache
 
-from .driving import APPLY, DRIVE, EXHAUST, GOES_ON, LOOKED_INTO, OPERATORS, SEEN
+from .driving import APPLY, DRIVE, EXHAUST, GOES_ON, LOOKED_INTO, OPERATORS
 from .judging import EQUAL, FAILED, NOTE, RAISED, TESTS_NAME
 from .trusted_tests import SETUP_NAME
 
@@ -124,6 +124,12 @@ def _judge(node: ast.Assert) -> ast.stmt:
     at = _place(node)
     test = node.test
     message = [] if node.msg is None or _has_effects(node.msg) else [_function(node.msg)]
+    # All sides of `and` are judged, because the time to the first wrong one could reveal which one that is.
+    claims = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return _group([_judge_claim(claim, message, at) for claim in claims], at)
+
+
+def _judge_claim(test: ast.expr, message: list[ast.expr], at: dict[str, Any]) -> ast.stmt:
     call: ast.expr
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
         call = ast.Call(ast.Name(EQUAL, LOAD, **at), [test.left, test.comparators[0], *message], [], **at)
@@ -138,8 +144,9 @@ def _drive(node: ast.Assert) -> ast.stmt:
     """Turn an assert into the calls in its expression."""
     at = _place(node)
     calls = [node.test] if _has_effects(node.test) else _ask_all(node.test, 0)
-    statements: list[ast.stmt] = [ast.Expr(call, **at) for call in calls]
-    return _continue_on_error(statements or [ast.Pass(**at)], ast.Pass(**at), at)
+    # An answer of an unusual type may raise in one of them, and the program must get the other calls as well.
+    statements = [_continue_on_error([ast.Expr(call, **at)], ast.Pass(**at), at) for call in calls]
+    return _group(statements or [ast.Pass(**at)], at)
 
 
 def _drive_caught(node: ast.Assert) -> ast.stmt:
@@ -170,8 +177,7 @@ def _ask_all(node: ast.expr, depth: int) -> list[ast.expr]:
             if any(isinstance(operator, (ast.In, ast.NotIn)) for operator in node.ops):
                 operands = [_defer(side, depth) for side in sides]
                 return [ast.Call(ast.Name(LOOKED_INTO, LOAD, **at), operands, [], **at)]
-            operands = [_defer(side, depth) for side in sides if not _is_literal(side)]
-            return [ast.Call(ast.Name(SEEN, LOAD, **at), operands, [], **at)]
+            return [_defer(side, depth) for side in sides if not _is_literal(side)]
     return [ast.Call(ast.Name(DRIVE, LOAD, **at), [_defer(node, depth)], [], **at)]
 
 
@@ -265,6 +271,11 @@ def _continue_on_error(body: list[ast.stmt], handler: ast.stmt, at: dict[str, An
     """Return `try: body` with a handler for every exception but those that end all tests."""
     caught = ast.ExceptHandler(ast.Name(GOES_ON, LOAD, **at), None, [handler], **at)
     return ast.Try(body, [caught], [], [], **at)
+
+
+def _group(statements: list[ast.stmt], at: dict[str, Any]) -> ast.stmt:
+    """Return one statement that runs some others in order."""
+    return statements[0] if len(statements) == 1 else ast.If(ast.Constant(True, **at), statements, [], **at)
 
 
 def _note(node: ast.Assert) -> ast.Assert:

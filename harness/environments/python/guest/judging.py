@@ -66,11 +66,11 @@ class Judge:
         """Judge `assert left == right`. The message is a function, which is called if the assert fails."""
         self._compared[0], self._compared[1] = left, right
         if not left == right:  # noqa: SIM201 - `!=` may be another method
-            self.fail(_assertion_error(message), sys._getframe(1).f_lineno)
+            self.fail(self._assertion_error(message), sys._getframe(1).f_lineno)
 
     def record_failure(self, *message: Callable[[], object]) -> None:
         """Record that an assert of any other kind has failed."""
-        self.fail(_assertion_error(message), sys._getframe(1).f_lineno)
+        self.fail(self._assertion_error(message), sys._getframe(1).f_lineno)
 
     def record_exception(self) -> None:
         """Record the exception that the expression of an assert has raised."""
@@ -86,6 +86,10 @@ class Judge:
             place = len(self.results)
             text = self._failure(error, line, self._statements[place])
             self.evidence = f"test {place + 1}: {text}"
+
+    def _assertion_error(self, message: tuple[Callable[[], object], ...]) -> AssertionError:
+        # Only the first failure is shown, so that the number of failures costs no time.
+        return _assertion_error(message if self.evidence is None else ())
 
     def _failure(self, error: BaseException, line: int | None, statement: str) -> str:
         """Return the failed line with the reason, the values that it compared, and the last call."""

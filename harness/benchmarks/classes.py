@@ -148,11 +148,11 @@ class BenchmarkClass(ABC):
         """Grade a prediction by a label and return its metrics by name.
 
         Text is graded in this process, programs and mathematics in a sandbox. It also works where an event
-        loop runs, such as in a notebook, and blocks that loop. `load_benchmark` gives the status and the
-        evidence of a verdict, too.
+        loop runs, such as in a notebook, and blocks that loop. `load(split).evaluate` also returns the status
+        and the evidence of a verdict.
 
         Raises:
-            UsageError: The prediction or the label has another type than those of this benchmark.
+            UsageError: The prediction or the label has a type that this benchmark does not take.
             SandboxError: The sandbox failed, so that there is no verdict.
         """
         with hold_on_loop(nullcontext, SandboxClosed) as (_, calls):

@@ -296,8 +296,8 @@ def _require_count(definition: Definition, wanted: str, split: Split, source: Da
 def _require_apart(definition: Definition, wanted: str, data: str | None) -> None:
     """Raise UsageError if the wanted split would have the rows of another split.
 
-    A benchmark that makes or gathers its rows has those of the evaluation split alone. Others have a file or
-    a dataset for each split, unless the rows themselves tell their split.
+    A benchmark that makes or gathers its rows has the evaluation split alone. Others have a file or a dataset
+    for each split, unless the rows themselves tell their split.
     """
     split = definition.in_split(wanted)
     if split.holds is not None:

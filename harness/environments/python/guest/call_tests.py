@@ -10,6 +10,7 @@ import sys
 
 from .clock import Clock, TimeIsUp
 from .conversation import LARGE_BYTES, Live
+from .converted import base_of, data_in
 from .display import show
 from .evidence import bound, describe
 from .judging import MAX_EVIDENCE
@@ -67,7 +68,7 @@ class _Test:
         refused = _type_unknown_to_json(result)
         if refused is not None:
             return f"returned {show(result)}, and JSON has no {refused}"
-        if type(result) is tuple:
+        if isinstance(result, tuple):
             result = list(result)
         expected = json.loads(self.expected)
         try:
@@ -155,8 +156,12 @@ def _type_unknown_to_json(result: Any) -> str | None:
         value = waiting.pop()
         if value is None or type(value) in (bool, int, float, str):
             continue
-        if type(value) not in (list, tuple, dict) and not isinstance(value, dict):
-            return type(value).__name__
+        value = data_in(value)
+        kind = base_of(type(value))
+        if kind in (bool, int, float, str):
+            continue
+        if kind not in (list, tuple, dict) and not issubclass(kind, dict):
+            return str(kind.__name__)
         if id(value) not in known:
             known.add(id(value))
             waiting += value

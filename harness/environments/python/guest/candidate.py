@@ -91,7 +91,7 @@ class Program:
         try:
             reply = self._answer(letter, payload)
         except BaseException as error:
-            reply = channel.RAISED, self._encode(self._describe(error))
+            reply = channel.RAISED, self._encode(self._describe(error), marks=False)
         channel.send(self._descriptor, *reply)
 
     def _answer(self, letter: bytes, payload: bytes) -> tuple[bytes, bytes]:
@@ -133,7 +133,8 @@ class Program:
         description = None
         if isinstance(value, type) and issubclass(value, BaseException):
             description = exception_classes.describe_class(value, self._number_of)
-        return self._encode((plain.as_function(value) if callable(value) else value, description))
+        found = plain.as_function(value) if callable(value) else value, description
+        return self._encode(found, marks=description is None)
 
     def _call(self, payload: bytes) -> tuple[bytes, bytes]:
         decoder = decoding.Decoder(self._object)
@@ -150,7 +151,8 @@ class Program:
             result = function(*args, **kwargs)
         except BaseException as error:
             answer, result = channel.RAISED, self._describe(error)
-        return changes.reply(encoding.Encoder(self._handle, known), answer, result, known, before)
+        encoder = encoding.Encoder(self._handle, known, marks=answer == channel.VALUE)
+        return changes.reply(encoder, answer, result, known, before)
 
     def _next(self, iterator: Any) -> tuple[bytes, bytes]:
         step: str = "__next__"
@@ -169,7 +171,7 @@ class Program:
 
         `name` is the number of the message that lent the function first, and its place in that message.
         """
-        encoder = encoding.Encoder(self._handle)
+        encoder = encoding.Encoder(self._handle, marks=True)
         channel.send(self._descriptor, channel.CALLBACK, encoder.encode((*name, args, kwargs)))
         while True:
             letter, payload = self._receive()
@@ -227,8 +229,9 @@ class Program:
     def _number_of_raised(self, error: BaseException) -> int | None:
         return self._raised.get(id(error), (None, None))[1]
 
-    def _encode(self, value: object) -> bytes:
-        return encoding.Encoder(self._handle).encode(value)
+    def _encode(self, value: object, *, marks: bool = True) -> bytes:
+        """Return the bytes of a value. An exception has no marks, because the tests rebuild it."""
+        return encoding.Encoder(self._handle, marks=marks).encode(value)
 
 
 class LentIterator:

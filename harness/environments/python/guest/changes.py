@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 
-from . import plain
+from . import converted, plain
 from .channel import CHANGED, RAISED, VALUE, ChannelBreach
 from .decoding import pairs
 from .values import ValueRefused
@@ -64,7 +64,7 @@ def restore(container: Any, items: Any) -> None:
 
     Raises ValueRefused for a wrong shape.
     """
-    if type(container) is float:
+    if isinstance(container, float):
         return
     if _holds_bytes(container):
         if type(items) is not bytes:
@@ -90,7 +90,7 @@ def restore(container: Any, items: Any) -> None:
 
 
 def _contents(container: Any) -> tuple[Any, ...] | bytes:
-    if type(container) is float:
+    if isinstance(container, float):
         return ()  # A NaN has a number, as containers have.
     if _holds_bytes(container):
         return bytes(container)
@@ -101,7 +101,7 @@ def _contents(container: Any) -> tuple[Any, ...] | bytes:
 
 def _holds_bytes(container: object) -> bool:
     """Return whether a container is a bytearray or an array, which hold numbers and no objects."""
-    kind = type(container)
+    kind = converted.base_of(type(container))
     return isinstance(container, bytearray) or (kind.__module__ == "array" and plain.in_library(kind))
 
 

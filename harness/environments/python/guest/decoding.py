@@ -6,6 +6,7 @@ import math
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 
+from . import converted
 from .values import (
     COMPLEX,
     FLOAT,
@@ -60,6 +61,11 @@ class Decoder:
         self._references = 0
         self._handles = 0
         self._reduction = 0
+        # The mark on the item that is being read.
+        self._mark = b""
+        # The objects that hold containers, by the containers' numbers.
+        self._holders: dict[int, object] = {}
+        self.has_marks = False
 
     @property
     def containers(self) -> list[object]:
@@ -150,7 +156,42 @@ class Decoder:
         if tag == b"A":
             raw, end = _take(data, position + 1)
             return self._keep(_array(data[position : position + 1].decode(), raw)), end
+        if tag == b"x":
+            return self._read_marked(data, position)
         return self._open(tag, data, position)
+
+    def _read_marked(self, data: bytes, position: int) -> tuple[Any, int]:
+        """Read an item that crosses as the plain data that it equals, and give it a class of its own."""
+        self.has_marks = True
+        mark, tag = data[position : position + 1], data[position + 1 : position + 2]
+        position += 1
+        if tag == b"x":
+            raise ValueRefused("a mark on a mark")
+        if tag == b"r":
+            # A subclass would hold a copy, and a short reference may name a large container.
+            if mark != converted.LOOKALIKE:
+                raise ValueRefused("a subclass of a container that is already there")
+            (number,) = LENGTH.unpack_from(data, position + 1)
+            self._resolve(number)
+            return converted.convert(mark, self._containers[number]), position + 5
+        number = len(self._containers)
+        self._mark = mark
+        value, position = self._read(data, position)
+        self._mark = b""
+        if len(self._containers) == number:
+            if type(value) is not _Open:
+                return converted.convert(mark, value), position
+            finish = value.finish
+            value.finish = lambda items: converted.convert(mark, finish(items))
+            return value, position
+        if mark == converted.SUBCLASS:
+            return value, position
+        holder = self._holders[number] = converted.convert(mark, self._containers[number])
+        if type(value) is not _Open:
+            return holder, position
+        fill = value.finish
+        value.finish = lambda items: (fill(items), holder)[1]
+        return value, position
 
     def _read_handle(self, tag: bytes, data: bytes, position: int) -> tuple[Any, int]:
         self._handles += 1
@@ -165,7 +206,7 @@ class Decoder:
     def _resolve(self, number: int) -> object:
         # A single reference to an argument shares nothing. A reference into this same value does.
         self._references += 1 if number < self._known else 2
-        return self._containers[number]
+        return self._holders.get(number, self._containers[number])
 
     def _read_packed(self, tag: bytes, data: bytes, position: int) -> tuple[Any, int]:
         code = data[position : position + 1].decode()
@@ -210,6 +251,8 @@ class Decoder:
         return Fraction(numerator, denominator)
 
     def _keep(self, container: Any) -> Any:
+        if self._mark == converted.SUBCLASS:
+            container = converted.convert(self._mark, container)
         self._containers.append(container)
         return container
 
@@ -324,7 +367,7 @@ def _zone(offset: Any) -> Any:
 
     if offset is None:
         return None
-    if type(offset) is not datetime.timedelta:
+    if not isinstance(offset, datetime.timedelta):
         raise ValueRefused("an offset that is not a timedelta")
     return datetime.timezone(offset)
 

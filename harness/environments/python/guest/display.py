@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from types import BuiltinFunctionType, FunctionType, MethodType
 
+from .converted import base_of, data_in
 from .remote import RemoteObject
 
 TYPE_CHECKING = False
@@ -75,7 +76,8 @@ class _Writer:
 
     def write(self, value: Any, level: int) -> None:
         """Add the text of a value. Raises _Full."""
-        kind = type(value)
+        value = data_in(value)
+        kind = base_of(type(value))
         if value is None or kind is bool or kind is float or kind is complex or value is ...:
             self._add(repr(value))
         elif kind is int:

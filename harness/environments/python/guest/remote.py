@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from . import channel
+from .converted import data_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,14 +154,14 @@ class RemoteCallable(RemoteObject):
     @property
     def __name__(self) -> str:
         name = self._candidate.operate("getattr", self, "__name__")
-        if type(name) is not str:
+        if not isinstance(name, str):
             raise AttributeError("the object has no name")
         return name
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         text = self._candidate.operate("getattr", self, "__doc__")
-        return text if type(text) is str else None
+        return text if isinstance(text, str) else None
 
 
 class RemoteCallableObject(RemoteCallable):
@@ -234,7 +235,7 @@ class RemoteInstance(RemoteAttributes, RemoteIterable):
     def _compare(self, name: str, operation: str, other: object) -> Any:
         if name not in self._candidate.attributes or not isinstance(other, RemoteInstance):
             return NotImplemented
-        return self._candidate.operate(operation, self, other) is True
+        return data_in(self._candidate.operate(operation, self, other)) is True
 
     def __eq__(self, other: object) -> Any:
         return self._compare("__eq__", "eq", other)
@@ -264,11 +265,11 @@ class RemoteInstance(RemoteAttributes, RemoteIterable):
         if "__format__" not in self._candidate.attributes:
             return super().__format__(spec)
         value = self._special("__format__", "format", spec)
-        return value if type(value) is str else ""
+        return value if isinstance(value, str) else ""
 
     def _text(self, name: str, operation: str) -> str:
         value = self._special(name, operation) if name in self._candidate.attributes else ""
-        return value if type(value) is str else ""
+        return value if isinstance(value, str) else ""
 
     def __len__(self) -> int:
         value: int = self._special("__len__", "len")

@@ -6,6 +6,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from itertools import chain
 
+from .converted import Lookalike, base_of
 from .values import KINDS, LimitReached, tag_of
 
 TYPE_CHECKING = False
@@ -35,8 +36,8 @@ def check_weight(
     while True:
         container, children = path[-1]
         for child in children:
-            kind = type(child)
-            if kind not in _WEIGHED and not issubclass(kind, tuple):
+            kind = base_of(type(child))
+            if kind not in _WEIGHED and not issubclass(type(child), (tuple, Lookalike)):
                 if not handles and kind not in _PLAIN and tag_of(kind) is None:
                     raise LimitReached("an object that is not plain data")
                 totals[-1] += 1 + (child.nbytes if type(child) is memoryview else sys.getsizeof(child)) // 64
@@ -63,6 +64,8 @@ def check_weight(
 
 
 def _children(container: Any) -> Iterator[object]:
+    if issubclass(type(container), Lookalike):
+        return iter((container._data,))
     if type(container) is slice:
         return iter((container.start, container.stop, container.step))
     if isinstance(container, defaultdict) and not isinstance(container.default_factory, type):

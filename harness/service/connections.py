@@ -43,6 +43,9 @@ UNTAKEN_BYTES = 256 * 1024 * 1024
 _MOST_MESSAGES = 1024
 _MOST_PARTS = 64 * 1024
 _MOST_ANSWER_BYTES = 1024 * 1024
+# The close code for a text message that is not UTF-8 (RFC 6455, section 7.4.1).
+_NOT_TEXT = 1007
+_UNREADABLE_HEAD = STATUS_LINE[400] + b"content-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -249,9 +252,22 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            # Uvicorn answers no head that cannot be read.
+            self.transport.write(_UNREADABLE_HEAD)
+            self.transport.close()
         # One piece of data can hold tens of thousands of empty messages, or of empty parts of one message.
         if self.queue.qsize() > _MOST_MESSAGES or len(self.frames) > _MOST_PARTS:
             self.transport.abort()
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not _is_text(b"".join(self.frames)):
+            # Uvicorn would log a traceback for each of these.
+            self.frames = []
+            self.conn.send_close(_NOT_TEXT)
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
 
     def handle_ping(self) -> None:
         super().handle_ping()
@@ -268,3 +284,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         super().shutdown()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -45,9 +45,9 @@ class Snapshot:
         return b"".join(self.contents[path][start : start + length] for path, start, length in ranges)
 
 
-async def take_snapshot(sandbox: RootSandbox) -> Snapshot:
-    """Return all files that were changed since the sandbox started. Raises UnreadableFiles."""
-    entries = await sandbox.list_changed()
+async def take_snapshot(sandbox: RootSandbox, since_ns: int | None = None) -> Snapshot:
+    """Return the files that were changed since a time or since the start. Raises UnreadableFiles."""
+    entries = await sandbox.list_changed(since_ns)
     contents: dict[str, bytearray] = {entry.path: bytearray() for entry in entries if entry.kind == "file"}
     for piece in _split_ranges(entries):
         data = await sandbox.read_ranges(piece)

@@ -1,0 +1,150 @@
+"""Judge the programs that a task asks for, by what they print for the arguments that its check gives them.
+
+Upstream's checks start the agent's program and believe its output. Here the check runs among the agent's
+files, but with the reference's program in place of the agent's, and a recorder notes each call. Then the
+agent's program gets the same arguments in another machine, where nothing judges it. Its outputs are data, and
+the host compares them with the outputs of the reference's program.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import secrets
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from harness.environments.os.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
+from harness.environments.os.root_sandbox import RootSandbox
+from harness.environments.os.scripts import Script, run_script
+from harness.sandbox.results import ExecResult
+
+MAX_CALLS = 200
+SCRIPT_SECONDS = 60.0
+CALL_SECONDS = 20.0
+# AgentBench's task `calc` allows this difference.
+TOLERANCE = 1e-5
+_NUMBER = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})")
+_RECORDER = """#!/bin/bash
+printf '%s\\0' "$#" "$PWD" "$(type -P -- "$1")" "$@" >> {log} && exec "$@"
+"""
+_CALL = Script("bash", 'cd "$1" && shift && exec "$@"')
+# A script that an interpreter runs need not be executable.
+_LOCATE = Script(
+    "bash", 'cd "$1" && { type -P -- "$2" || realpath -e -s -- "$2"; } | xargs -d "\\n" realpath -s -z --'
+)
+_REMOVE = Script("bash", 'rm -rf -- "$1"')
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCall:
+    """One call of a program in a folder: its name with its arguments, and the path of that name there."""
+
+    folder: str
+    path: str
+    argv: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return shlex.join(self.argv)
+
+    def find_program(self, made: Snapshot) -> str:
+        """Return the word of the call that names a file of the reference: the command, or its script."""
+        for word, path in ((self.argv[0], self.path), *((word, word) for word in self.argv[1:])):
+            if posixpath.normpath(posixpath.join(self.folder, path)) in made.contents:
+                return word
+        return self.argv[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A run of a check with the reference's programs: its result, and the calls of programs."""
+
+    result: ExecResult
+    calls: tuple[ProgramCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCheck:
+    """A check that starts programs that the task asks for, which `example` makes as the reference.
+
+    `starts` are the offsets of the commands that start programs.
+    """
+
+    script: Script
+    starts: tuple[int, ...]
+    example: Script
+
+    async def make_reference(self, sandbox: RootSandbox) -> Snapshot:
+        """Make the reference in a machine in which no agent acted, and return its files.
+
+        Raises SandboxError, UnreadableFiles.
+        """
+        since_ns = await sandbox.begin()
+        await run_script(sandbox, self.example, timeout=SCRIPT_SECONDS)
+        return await take_snapshot(sandbox, since_ns)
+
+    async def record(self, sandbox: RootSandbox, parameters: Sequence[str]) -> Recording:
+        """Run the check in a machine without programs of an agent. Raises SandboxError."""
+        stem = f"/tmp/{secrets.token_hex(8)}"
+        await sandbox.write_file(stem, _RECORDER.format(log=f"{stem}-calls").encode(), mode=0o755)
+        await sandbox.write_file(f"{stem}-calls", b"")
+        marked = self.script.code
+        for start in sorted(self.starts, reverse=True):
+            marked = f"{marked[:start]}{stem} {marked[start:]}"
+        script = Script(self.script.language, marked)
+        result = await run_script(sandbox, script, parameters, timeout=SCRIPT_SECONDS, confined=True)
+        return Recording(result, _read_calls(await sandbox.read_file(f"{stem}-calls")))
+
+
+def _read_calls(log: bytes) -> tuple[ProgramCall, ...]:
+    fields = log.decode("utf-8", "surrogateescape").split("\0")
+    calls: list[ProgramCall] = []
+    while len(fields) > 3 and len(calls) < MAX_CALLS:
+        end = 3 + int(fields[0])
+        calls.append(ProgramCall(fields[1], fields[2], tuple(fields[3:end])))
+        fields = fields[end:]
+    return tuple(calls)
+
+
+async def run_calls(sandbox: RootSandbox, calls: Sequence[ProgramCall]) -> AsyncIterator[ExecResult]:
+    """Yield the result of each of these calls in a machine. Raises SandboxError."""
+    for call in calls:
+        yield await run_script(sandbox, _CALL, [call.folder, *call.argv], timeout=CALL_SECONDS, confined=True)
+
+
+async def put_reference(
+    sandbox: RootSandbox, reference: Snapshot, calls: Sequence[ProgramCall]
+) -> str | None:
+    """Put the reference's programs in place of the agent's. Return the name of one that the agent lacks.
+
+    A single program takes the place of the agent's file, so that all names stay the same, because programs
+    may count them. Raises SandboxError, UnreadableFiles.
+    """
+    files = [entry for entry in reference.entries if entry.kind != "folder"]
+    for folder, word in {(call.folder, call.find_program(reference)) for call in calls}:
+        found = await run_script(sandbox, _LOCATE, [folder, word], timeout=CALL_SECONDS)
+        path = str(found.stdout).rstrip("\0")
+        if found.exit_code != 0 or not path.startswith("/"):
+            return word
+        # An agent may have made a link, which must not lead to a tool of the image.
+        await run_script(sandbox, _REMOVE, [path], timeout=CALL_SECONDS)
+        if len(files) == 1 and files[0].kind == "file":
+            await sandbox.write_file(path, reference.contents[files[0].path], mode=0o755)
+    if len(files) != 1:
+        await copy_files(CopyPlan(reference.entries), reference.read_ranges, sandbox)
+    return None
+
+
+def is_same_output(output: str, expected: str) -> bool:
+    """Return whether two outputs have the same words. Numbers may differ by TOLERANCE."""
+    words, wanted = output.split(), expected.split()
+    return len(words) == len(wanted) and all(map(_is_same_word, words, wanted))
+
+
+def _is_same_word(word: str, wanted: str) -> bool:
+    if word == wanted:
+        return True
+    if not (_NUMBER.fullmatch(word) and _NUMBER.fullmatch(wanted)):
+        return False
+    return abs(float(word) - float(wanted)) <= TOLERANCE

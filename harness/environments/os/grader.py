@@ -284,6 +284,10 @@ class _StepRunner:
             known = await step.record(sandbox, self._parameters)
         if _fail_unless_passed(known.result, "", None) is not None or not known.calls:
             raise _Failed(_fail("the check does not pass with the reference's own program"))
+        if known.changed is not None:
+            raise _Failed(
+                _fail(f"the reference's program changes {known.changed}, and its output says too little")
+            )
         async with self._machine.copy_left(self._texts) as copy:
             missing = await put_reference(copy.sandbox, reference, known.calls)
             if missing is not None:

@@ -58,10 +58,11 @@ class ProgramCall:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run of a check with the reference's programs: its result, and the calls of programs."""
+    """A run of a check with the reference's programs: its result, the calls, and a file that they changed."""
 
     result: ExecResult
     calls: tuple[ProgramCall, ...]
+    changed: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,11 @@ class ProgramCheck:
         for start in sorted(self.starts, reverse=True):
             marked = f"{marked[:start]}{stem} {marked[start:]}"
         script = Script(self.script.language, marked)
+        since_ns = await sandbox.begin()
         result = await run_script(sandbox, script, parameters, timeout=SCRIPT_SECONDS, confined=True)
-        return Recording(result, _read_calls(await sandbox.read_file(f"{stem}-calls")))
+        calls = _read_calls(await sandbox.read_file(f"{stem}-calls"))
+        changed = [entry.path for entry in await sandbox.list_changed(since_ns) if entry.kind != "folder"]
+        return Recording(result, calls, next((path for path in changed if path != f"{stem}-calls"), None))
 
 
 def _read_calls(log: bytes) -> tuple[ProgramCall, ...]:

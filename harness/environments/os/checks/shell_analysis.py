@@ -8,11 +8,16 @@ unquoted text may make `[` fail, so that the `exit 1` behind it is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.environments.os.checks import shell_tests, shell_tools
-from harness.environments.os.checks.shell_flow import may_pass_after
+from harness.environments.os.checks.shell_flow import (
+    find_used_statuses,
+    list_last,
+    list_unused_statuses,
+    may_pass_after,
+)
 from harness.environments.os.checks.shell_parser import parse_shell
 from harness.environments.os.checks.shell_syntax import (
     AndOr,
@@ -43,6 +48,7 @@ from harness.environments.os.checks.shell_syntax import (
 from harness.environments.os.checks.shell_values import (
     NOTHING,
     Argument,
+    Call,
     Input,
     Kind,
     Trusting,
@@ -61,6 +67,7 @@ _STEERING = re.compile(
     r"|OLDPWD|POSIXLY_CORRECT|PROMPT_COMMAND|DIRSTACK|TAR_OPTIONS|PS\d|TIMEFORMAT|FUNCNEST|HOSTFILE|INPUTRC"
     r"|(?:LD|BASH|PYTHON|PERL|RUBY|NODE|GIT|GREP|GCONV|MALLOC|GLIBC|COMP|AWK|JQ|LOCALE|NLS|LESS|XDG|SSL)\w*"
 )
+_EXIT_CODE = "uses the exit code of a program of the agent's"
 _CHOSEN_FILE = "reads a file whose name the agent chooses"
 _CODE = re.compile(r"\b(?:import|exec|eval|open|compile|globals|getattr|breakpoint)\b|__")
 _FIXED_NUMBERS = frozenset("?#$!")
@@ -96,25 +103,9 @@ def analyse_shell(code: str, *, strict: bool = False, allow_programs: bool = Fal
     analysis = ShellAnalysis(script, code, allow_programs=allow_programs)
     output = analysis.settle()
     analysis.require_sound_flow(strict=strict)
+    analysis.require_data_only()
     is_fixed = output is None or output.kind is Kind.FIXED
     return ShellFindings(tuple(sorted(analysis.starts)), is_fixed)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A command with its arguments after expansion."""
-
-    command: Simple
-    name: str
-    arguments: Sequence[Argument]
-    input: Input
-
-    def inner(self, skipped: int) -> Call | None:
-        """Return the call of the command that follows after some arguments, None if that name is no text."""
-        rest = self.arguments[skipped:]
-        if not rest or rest[0].text is None:
-            return None
-        return replace(self, name=rest[0].text, arguments=rest[1:])
 
 
 class ShellAnalysis:
@@ -122,17 +113,19 @@ class ShellAnalysis:
 
     def __init__(self, script: Script, code: str, *, allow_programs: bool = False) -> None:
         self.starts: set[int] = set()
+        self._started: set[Simple] = set()
         self._script = script
         self._code = code
         self._allow_programs = allow_programs
         self._variables: dict[str, Value] = {}
         self._outputs: dict[str, Value | None] = {}
         self._forced: dict[Simple, dict[bool, str]] = {}
-        # The commands in `_forced` that belong to each substitution that is being evaluated.
-        self._forced_in: list[set[Simple]] = []
+        # The commands whose status an agent rules, with the reason, in each substitution being evaluated.
+        self._ruled_in: list[dict[Simple, str]] = []
         # The functions that are being evaluated, the innermost last.
         self._running: list[str] = []
         self._is_captured = False
+        self._mixes_errors = False
 
     def settle(self) -> Value | None:
         """Evaluate the script until nothing changes, and return its output. Raises Trusting."""
@@ -142,6 +135,20 @@ class ShellAnalysis:
             if before == (self._variables, self._outputs):
                 return output
         raise NotUnderstood("its values depend on each other")
+
+    def require_data_only(self) -> None:
+        """Raise Trusting if the check uses more of a program of the agent's than its output."""
+        if not self._started:
+            return
+        used = find_used_statuses(self._script)
+        for command in used:
+            words = [word for assignment in command.assignments for word in assignment.values]
+            parts = [part for word in words for part in word.parts if isinstance(part, Substitution)]
+            last = {each for part in parts for each in list_last(part.body)}
+            if last & self._started:
+                raise Trusting(_EXIT_CODE)
+        if self._mixes_errors or "$?" in self._code or "${?" in self._code or "PIPESTATUS" in self._code:
+            raise Trusting("uses more of a program of the agent's than its output")
 
     def require_sound_flow(self, *, strict: bool = False) -> None:
         """Raise Trusting if the script can pass because a text of the agent's decides a command's status."""
@@ -153,9 +160,12 @@ class ShellAnalysis:
     def force(self, call: Call, reason: str, statuses: Iterable[bool] = (True, False)) -> None:
         """Note that an agent can give a command these statuses, whatever the check compares."""
         for status in statuses:
-            self._forced.setdefault(call.command, {}).setdefault(status, reason)
-        for commands in self._forced_in:
-            commands.add(call.command)
+            self._force(call.command, status, reason)
+
+    def _force(self, command: Simple, status: bool, reason: str) -> None:
+        self._forced.setdefault(command, {}).setdefault(status, reason)
+        for commands in self._ruled_in[-1:]:
+            commands[command] = reason
 
     def defines(self, name: str) -> bool:
         """Return whether the script defines a function of this name."""
@@ -164,7 +174,7 @@ class ShellAnalysis:
     def may_have_code(self, known: Iterable[str]) -> bool:
         """Return whether a text of the script may be code of Python, apart from these known pieces."""
         rest = self._code
-        for text in known:
+        for text in filter(None, known):
             rest = rest.replace(text, " ")
         return _CODE.search(rest) is not None
 
@@ -259,11 +269,13 @@ class ShellAnalysis:
     def _capture(self, body: Body, *, is_captured: bool) -> Value | None:
         """Return the output of commands whose statuses no other command may use."""
         before, self._is_captured = self._is_captured, is_captured
-        self._forced_in.append(set())
+        self._ruled_in.append({})
         output = self.run(body, NOTHING)
         self._is_captured = before
-        for command in self._forced_in.pop() - set(_list_unused_statuses(body)):
-            raise Trusting(next(iter(self._forced[command].values())))
+        unused = set(list_unused_statuses(body))
+        for command, reason in self._ruled_in.pop().items():
+            if command not in unused:
+                raise Trusting(reason)
         return output
 
     def compute(self, arithmetic: Arithmetic) -> Value:
@@ -317,13 +329,10 @@ class ShellAnalysis:
                 return self._run_simple(command, given)
 
     def _run_pipeline(self, commands: Sequence[Command], given: Input) -> Value | None:
-        captured = self._is_captured
         output: Value | None = None
         for command in commands:
-            self._is_captured = captured and command is commands[-1]
             output = self.run(command, given)
             given = Input((output or Value()).kind)
-        self._is_captured = captured
         return output
 
     def _run_if(
@@ -373,6 +382,7 @@ class ShellAnalysis:
             elif redirect.descriptor == "2":
                 errors = printed if target.text in ("1", "/dev/stdout") else None
         if errors is not None:
+            self._mixes_errors = True
             return given, lambda output: Value(Kind.TEXT)
         return given, (lambda output: None) if printed is None else (lambda output: output)
 
@@ -391,6 +401,12 @@ class ShellAnalysis:
         if not command.words:
             return None
         arguments = [self.expand(word) for word in command.words]
+        if command.assignments and any(
+            self.expand(word, splits=False).value.kind is Kind.TEXT
+            for assignment in command.assignments
+            for word in assignment.values
+        ):
+            raise Trusting("puts a text of the agent's into the environment of a command")
         name = arguments[0].text
         if name is None:
             raise Trusting("starts a command whose name is made when the check runs")
@@ -417,9 +433,11 @@ class ShellAnalysis:
         """Give an assignment the statuses that an agent can give the last command in its value."""
         for part in word.parts:
             if isinstance(part, Substitution):
-                for last in _list_last(part.body):
+                for last in list_last(part.body):
                     for status, reason in self._forced.get(last, {}).items():
-                        self._forced.setdefault(command, {}).setdefault(status, reason)
+                        self._force(command, status, reason)
+                    if last in self._started and self._ruled_in:
+                        self._ruled_in[-1][command] = _EXIT_CODE
 
     def call(self, call: Call) -> Value | None:
         """Return the output of a command by its name. Raises Trusting."""
@@ -430,12 +448,22 @@ class ShellAnalysis:
         if slash and f"{folder}/" in _COMMAND_FOLDERS:
             call = replace(call, name=base)
         tool = shell_tools.find_tool(call.name)
-        return self.start(call, name) if tool is None else tool(self, call)
+        if tool is None:
+            return self.start(call, name)
+        is_long = any(argument.value.kind is Kind.TEXT for argument in call.arguments)
+        if is_long and call.name not in shell_tools.BUILTINS:
+            self.force(
+                call, "passes a text of the agent's to a command, which fails if it is too long", (False,)
+            )
+        return tool(self, call)
 
     def start(self, call: Call, shown: str) -> Value | None:
         """Return the output of a program that an agent may have made. Raises Trusting if not allowed."""
-        if self._allow_programs and self._is_captured and call.command.start is not None:
-            self.starts.add(call.command.start)
+        start = call.command.start
+        if self._allow_programs and self._is_captured and start is not None and not call.input.is_given:
+            self.starts.add(start)
+            self._started.add(call.command)
+            self._ruled_in[-1][call.command] = _EXIT_CODE
             return Value()
         raise Trusting(f"starts `{shown}`, whose output and exit code the agent may control")
 
@@ -462,31 +490,3 @@ class ShellAnalysis:
 def _may_split(part: Part, value: Value) -> bool:
     """Return whether bash may make another number of words than one of an expansion."""
     return not isinstance(part, Text) and not part.quoted and value.kind >= Kind.MAYBE
-
-
-def _list_unused_statuses(command: Command) -> Iterator[Simple]:
-    """Yield the commands of a substitution whose statuses nothing in it uses."""
-    match command:
-        case Body(items):
-            for item in items:
-                yield from _list_unused_statuses(item)
-        case Pipeline(commands, False):
-            for item in commands:
-                yield from _list_unused_statuses(item)
-        case Block(body):
-            yield from _list_unused_statuses(body)
-        case Simple():
-            yield command
-
-
-def _list_last(command: Command) -> Iterator[Simple]:
-    """Yield the command whose status is that of the whole."""
-    match command:
-        case Body(items) if items:
-            yield from _list_last(items[-1])
-        case Pipeline(commands, False):
-            yield from _list_last(commands[-1])
-        case Block(body):
-            yield from _list_last(body)
-        case Simple():
-            yield command

@@ -1,8 +1,8 @@
-"""Follow the flow of a bash script, to find out whether it can still pass after a certain command."""
+"""Follow the flow of a bash script: can it pass after a certain command, and which statuses does it use?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from harness.environments.os.checks.shell_syntax import (
@@ -51,6 +51,76 @@ def may_pass_after(script: Script, command: Command, success: bool) -> bool:
     flow = _Flow(script, command, success)
     ends = flow.run(script.body, _State(True, seen=False), is_condition=False)
     return any(end.state.success and end.state.seen for end in ends)
+
+
+def find_used_statuses(script: Script) -> set[Simple]:
+    """Return the commands outside of substitutions whose exit status may decide how the script goes on."""
+    found: set[Simple] = set()
+    has_errexit = any(isinstance(item, Simple) and _is_errexit(item) for item in script.body.items)
+
+    def visit(command: Command, used: bool) -> None:
+        match command:
+            case Simple():
+                if used or has_errexit:
+                    found.add(command)
+            case Body(items):
+                for item in items:
+                    visit(item, used and item is items[-1])
+            case AndOr(items):
+                for _operator, item in items:
+                    visit(item, used or item is not items[-1][1])
+            case Pipeline(commands, is_negated):
+                for item in commands:
+                    visit(item, used or is_negated)
+            case Block(body) | Function(body=body):
+                visit(body, used)
+            case If(clauses, otherwise):
+                for condition, body in clauses:
+                    visit(condition, True)
+                    visit(body, used)
+                if otherwise is not None:
+                    visit(otherwise, used)
+            case While(condition, body):
+                visit(condition, True)
+                visit(body, used)
+            case For(body=body):
+                visit(body, used)
+            case Case(items=items):
+                for _patterns, body in items:
+                    visit(body, used)
+
+    visit(script.body, True)
+    for body in script.functions.values():
+        visit(body, True)
+    return found
+
+
+def list_unused_statuses(command: Command) -> Iterator[Simple]:
+    """Yield the commands of a substitution whose statuses nothing in it uses."""
+    match command:
+        case Body(items):
+            for item in items:
+                yield from list_unused_statuses(item)
+        case Pipeline(commands, False):
+            for item in commands:
+                yield from list_unused_statuses(item)
+        case Block(body):
+            yield from list_unused_statuses(body)
+        case Simple():
+            yield command
+
+
+def list_last(command: Command) -> Iterator[Simple]:
+    """Yield the command whose status is that of the whole."""
+    match command:
+        case Body(items) if items:
+            yield from list_last(items[-1])
+        case Pipeline(commands, False):
+            yield from list_last(commands[-1])
+        case Block(body):
+            yield from list_last(body)
+        case Simple():
+            yield command
 
 
 class _Flow:

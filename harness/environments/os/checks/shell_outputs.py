@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.environments.os.checks.shell_values import Argument, Kind, Trusting, Value
+from harness.environments.os.checks.shell_values import Argument, Call, Kind, Trusting, Value
 
 if TYPE_CHECKING:
-    from harness.environments.os.checks.shell_analysis import Call, ShellAnalysis
+    from harness.environments.os.checks.shell_analysis import ShellAnalysis
 
 _OPTIONS_WITH_VALUES = {
     "cut": ("-b", "-c", "-d", "-f", "--output-delimiter"),

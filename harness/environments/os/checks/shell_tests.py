@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.environments.os.checks.shell_syntax import Condition, Word
-from harness.environments.os.checks.shell_values import Argument, Kind, Trusting, Value
+from harness.environments.os.checks.shell_values import Argument, Call, Kind, Trusting, Value
 
 if TYPE_CHECKING:
-    from harness.environments.os.checks.shell_analysis import Call, ShellAnalysis
+    from harness.environments.os.checks.shell_analysis import ShellAnalysis
 
 _COMPARISONS = frozenset(("=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"))
 _NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))

@@ -13,10 +13,10 @@ from harness.environments.os.checks import shell_tests
 from harness.environments.os.checks.python_analysis import analyse_python
 from harness.environments.os.checks.shell_outputs import OUTPUTS, filter_input, list_operands, list_options
 from harness.environments.os.checks.shell_syntax import Arithmetic, Simple, Text, Variable, Word, make_word
-from harness.environments.os.checks.shell_values import Argument, Kind, Trusting, Value
+from harness.environments.os.checks.shell_values import Argument, Call, Kind, Trusting, Value
 
 if TYPE_CHECKING:
-    from harness.environments.os.checks.shell_analysis import Call, ShellAnalysis
+    from harness.environments.os.checks.shell_analysis import ShellAnalysis
 
 Tool = Callable[["ShellAnalysis", "Call"], Value | None]
 
@@ -49,7 +49,7 @@ _READERS = frozenset(
         *("tty", "uniq", "uptime", "users", "w", "wc", "whereis", "which", "who", "whoami", "xxd", "zcat"),
     )
 )
-_SILENT = frozenset((":", "cd", "false", "hash", "sleep", "true"))
+_SILENT = frozenset((":", "cd", "false", "sleep", "true"))
 _FIXED = frozenset(("arch", "hostname", "nproc", "uname"))
 # These only read with this option.
 _READ_WITH = {"chage": "-l", "crontab": "-l", "gunzip": "-t", "gzip": "-t", "passwd": "-S", "zip": "-T"}
@@ -86,15 +86,19 @@ def find_tool(name: str) -> Tool | None:
 
 def declare(analysis: ShellAnalysis, command: Simple) -> None:
     """Assign the variables of `local`, `export` and the like. Raises Trusting."""
+    options = "".join(word.text or "" for word in command.words[1:] if (word.text or "").startswith("-"))
     for word in command.words[1:]:
         first = word.parts[0]
         found = _NAMED.match(first.text) if isinstance(first, Text) and not first.quoted else None
         if found is not None and isinstance(first, Text):
             rest = make_word([Text(first.text[found.end() :], quoted=False), *word.parts[1:]])
-            analysis.assign(found[1], analysis.expand(rest, splits=False).value)
+            value = analysis.expand(rest, splits=False).value
+            if value.kind is Kind.TEXT and (command.words[0].text == "export" or "x" in options):
+                raise Trusting("puts a text of the agent's into the environment of its commands")
+            analysis.assign(found[1], value)
             continue
         text = word.text or ""
-        if _NAME.fullmatch(text):
+        if _NAME.fullmatch(text) and command.words[0].text != "export":
             continue
         if not re.fullmatch(r"-[raAgx]+", text):
             raise Trusting(f"declares variables in a way that is not understood: {text or 'no text'}")
@@ -159,7 +163,7 @@ def _wrap(analysis: ShellAnalysis, call: Call, skipped: int = 0) -> Value | None
     inner = call.inner(skipped)
     if inner is None or inner.name.startswith("-") or "=" in inner.name:
         raise Trusting(f"calls `{call.name}` in a way that is not understood")
-    if find_tool(inner.name) is None or inner.name in _BUILTINS or analysis.defines(inner.name):
+    if find_tool(inner.name) is None or inner.name in BUILTINS or analysis.defines(inner.name):
         return analysis.start(inner, inner.name)
     return analysis.call(inner)
 
@@ -424,11 +428,11 @@ def _refuse(analysis: ShellAnalysis, call: Call) -> Value | None:
     raise Trusting(f"{does.get(call.name, 'changes how its own commands are read')}: `{shown}`")
 
 
-_BUILTINS = frozenset(
+BUILTINS = frozenset(
     (
-        *("eval", "source", ".", "exec", "trap", "builtin", "enable", "alias", "exit", "return"),
-        *("set", "shift", "read", "mapfile", "readarray", "unset", "let", "break", "continue"),
-        *("shopt", "cd"),
+        *(".", ":", "[", "alias", "break", "builtin", "cd", "command", "continue", "echo", "enable", "eval"),
+        *("exec", "exit", "false", "let", "mapfile", "printf", "pwd", "read", "readarray", "return", "set"),
+        *("shift", "shopt", "source", "test", "trap", "true", "type", "unset"),
     )
 )
 _TOOLS: dict[str, Tool] = {

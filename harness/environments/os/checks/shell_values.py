@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
+
+from harness.environments.os.checks.shell_syntax import Simple
 
 
 class Trusting(Exception):
@@ -59,9 +61,28 @@ class Input:
 
     kind: Kind = Kind.FIXED
     exists: bool = True
+    # Whether the check gives it, instead of the empty one of the check itself.
+    is_given: bool = True
 
 
-NOTHING = Input()
+NOTHING = Input(is_given=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A command with its arguments after expansion."""
+
+    command: Simple
+    name: str
+    arguments: Sequence[Argument]
+    input: Input
+
+    def inner(self, skipped: int) -> Call | None:
+        """Return the call of the command that follows after some arguments, None if that name is no text."""
+        rest = self.arguments[skipped:]
+        if not rest or rest[0].text is None:
+            return None
+        return replace(self, name=rest[0].text, arguments=rest[1:])
 
 
 def join_all(values: Iterable[Value]) -> Value:

@@ -233,7 +233,7 @@ class _Analysis:
     def _check_pattern(self, call: ast.Call) -> None:
         patterns = [*call.args[:1], *(key.value for key in call.keywords if key.arg == "pattern")]
         for pattern in patterns:
-            if not _is_constant_text(pattern) and not _is_of_reference(pattern):
+            if not _is_constant_text(pattern) and not self._is_call_of(pattern, "escape"):
                 raise Trusting("searches for a pattern that is not its own")
 
     def _fails(self, body: list[ast.stmt]) -> bool:
@@ -286,17 +286,3 @@ def _is_true(node: ast.expr | None) -> bool:
 
 def _is_constant_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-
-
-def _is_of_reference(node: ast.expr) -> bool:
-    """Return whether an expression has no parameter but the reference's outputs, which follow the answer."""
-    match node:
-        case ast.Subscript(
-            value=ast.Name(id="argv") | ast.Attribute(attr="argv"), slice=ast.Constant(value=place)
-        ):
-            return type(place) is int and place >= 2
-        case ast.Call(func=ast.Attribute(value=value, attr="strip" | "rstrip"), args=[]):
-            return _is_of_reference(value)
-        case ast.Call(func=ast.Attribute(attr="escape"), args=[_]):
-            return True
-    return False

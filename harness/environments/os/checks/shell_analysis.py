@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from harness.environments.os.checks import shell_tests, shell_tools
 from harness.environments.os.checks.shell_flow import (
     find_used_statuses,
-    list_last,
+    list_last_in,
     list_unused_statuses,
     may_pass_after,
 )
@@ -70,6 +70,9 @@ _STEERING = re.compile(
 _EXIT_CODE = "uses the exit code of a program of the agent's"
 _CHOSEN_FILE = "reads a file whose name the agent chooses"
 _CODE = re.compile(r"\b(?:import|exec|eval|open|compile|globals|getattr|breakpoint)\b|__")
+_SET_BY_BASH = frozenset(
+    ("_", "BASH_ARGV", "BASH_COMMAND", "BASH_REMATCH", "DIRSTACK", "MAPFILE", "OLDPWD", "PWD", "REPLY")
+)
 _FIXED_NUMBERS = frozenset("?#$!")
 
 
@@ -126,6 +129,8 @@ class ShellAnalysis:
         self._running: list[str] = []
         self._is_captured = False
         self._mixes_errors = False
+        # The input of the command that is being evaluated, which its substitutions inherit.
+        self._input = NOTHING
 
     def settle(self) -> Value | None:
         """Evaluate the script until nothing changes, and return its output. Raises Trusting."""
@@ -140,12 +145,9 @@ class ShellAnalysis:
         """Raise Trusting if the check uses more of a program of the agent's than its output."""
         if not self._started:
             return
-        used = find_used_statuses(self._script)
-        for command in used:
+        for command in find_used_statuses(self._script):
             words = [word for assignment in command.assignments for word in assignment.values]
-            parts = [part for word in words for part in word.parts if isinstance(part, Substitution)]
-            last = {each for part in parts for each in list_last(part.body)}
-            if last & self._started:
+            if self._started & {each for word in words for each in list_last_in(word)}:
                 raise Trusting(_EXIT_CODE)
         if self._mixes_errors or "$?" in self._code or "${?" in self._code or "PIPESTATUS" in self._code:
             raise Trusting("uses more of a program of the agent's than its output")
@@ -190,9 +192,9 @@ class ShellAnalysis:
             function = self._running[-1]
             found = [self._variables.get(f"{function} {name}"), self._variables.get(f"{function} many")]
             return join_all(value for value in found if value is not None)
-        if name == "_":
+        if name in _SET_BY_BASH:
             return Value(Kind.TEXT)
-        return self._variables.get(name, Value(led=name in ("HOME", "PWD")))
+        return self._variables.get(name, Value(led=name == "HOME"))
 
     def shift(self) -> None:
         """Note that the parameters change their places."""
@@ -270,7 +272,7 @@ class ShellAnalysis:
         """Return the output of commands whose statuses no other command may use."""
         before, self._is_captured = self._is_captured, is_captured
         self._ruled_in.append({})
-        output = self.run(body, NOTHING)
+        output = self.run(body, self._input)
         self._is_captured = before
         unused = set(list_unused_statuses(body))
         for command, reason in self._ruled_in.pop().items():
@@ -291,6 +293,12 @@ class ShellAnalysis:
 
     def run(self, command: Command, given: Input) -> Value | None:
         """Return the output of a command, None if it prints nothing. Raises Trusting."""
+        before, self._input = self._input, given
+        output = self._run(command, given)
+        self._input = before
+        return output
+
+    def _run(self, command: Command, given: Input) -> Value | None:
         match command:
             case Body(items):
                 return one_after_another([self.run(item, given) for item in items])
@@ -431,13 +439,11 @@ class ShellAnalysis:
 
     def take_status(self, command: Simple, word: Word) -> None:
         """Give an assignment the statuses that an agent can give the last command in its value."""
-        for part in word.parts:
-            if isinstance(part, Substitution):
-                for last in list_last(part.body):
-                    for status, reason in self._forced.get(last, {}).items():
-                        self._force(command, status, reason)
-                    if last in self._started and self._ruled_in:
-                        self._ruled_in[-1][command] = _EXIT_CODE
+        for last in list_last_in(word):
+            for status, reason in self._forced.get(last, {}).items():
+                self._force(command, status, reason)
+            if last in self._started and self._ruled_in:
+                self._ruled_in[-1][command] = _EXIT_CODE
 
     def call(self, call: Call) -> Value | None:
         """Return the output of a command by its name. Raises Trusting."""

@@ -17,6 +17,7 @@ from harness.environments.os.checks.shell_syntax import (
     Pipeline,
     Script,
     Simple,
+    Substitution,
     Variable,
     While,
     Word,
@@ -121,6 +122,13 @@ def list_last(command: Command) -> Iterator[Simple]:
             yield from list_last(body)
         case Simple():
             yield command
+
+
+def list_last_in(word: Word) -> Iterator[Simple]:
+    """Yield the last command of each substitution in a word."""
+    for part in word.parts:
+        if isinstance(part, Substitution):
+            yield from list_last(part.body)
 
 
 class _Flow:

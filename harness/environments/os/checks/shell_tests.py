@@ -14,6 +14,7 @@ _COMPARISONS = frozenset(("=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"))
 _NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _UNARY = frozenset(f"-{letter}" for letter in "abcdefghknoprstuwxzGLNOS")
 _UNQUOTED = "puts a text of the agent's into a test without quotes"
+_VANISHING = "has a test without quotes, which fails if the agent removes a file"
 _NO_NUMBER = "compares a text of the agent's as a number, and a test of anything else fails"
 
 
@@ -32,7 +33,7 @@ def check_test(analysis: ShellAnalysis, call: Call) -> Value | None:
     is_comparison = len(arguments) == 3 and arguments[1].text in _COMPARISONS | _NUMERIC
     if vanishing:
         # `[ $number = 3 ]` fails without a number. If all words vanish, `[` may find any text true.
-        analysis.force(call, _UNQUOTED, (False,) if is_comparison and vanishing == 1 else (True, False))
+        analysis.force(call, _VANISHING, (False,) if is_comparison and vanishing == 1 else (True, False))
     elif not is_comparison and len(arguments) > 2:
         _check_several(analysis, call, arguments)
     if operators & {"-v", "-R"} and any(each.value.kind > Kind.NUMBER for each in arguments):

@@ -84,6 +84,11 @@ def find_tool(name: str) -> Tool | None:
     return _read_with_option if name in _READ_WITH else None
 
 
+def list_tools() -> frozenset[str]:
+    """Return the names of all tools, each of which the image has."""
+    return _READERS | _SILENT | _FIXED | _READ_WITH.keys() | _TOOLS.keys() | BUILTINS | DECLARATIONS
+
+
 def declare(analysis: ShellAnalysis, command: Simple) -> None:
     """Assign the variables of `local`, `export` and the like. Raises Trusting."""
     options = "".join(word.text or "" for word in command.words[1:] if (word.text or "").startswith("-"))

@@ -289,9 +289,9 @@ class _StepRunner:
                 _fail(f"the reference's program changes {known.changed}, and its output says too little")
             )
         async with self._machine.copy_left(self._texts) as copy:
-            missing = await put_reference(copy.sandbox, reference, known.calls)
-            if missing is not None:
-                raise _Failed(_fail(f"there is no program {missing}"))
+            reason = await put_reference(copy.sandbox, reference, known.calls)
+            if reason is not None:
+                raise _Failed(_fail(reason))
             recording = await step.record(copy.sandbox, self._parameters)
             expected = [str(output.stdout) async for output in run_calls(copy.sandbox, recording.calls)]
         if not recording.calls:

@@ -14,8 +14,10 @@ import secrets
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from harness.environments.os.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
+from harness.environments.os.file_entries import FileEntry
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.environments.os.scripts import Script, run_script
 from harness.sandbox.results import ExecResult
@@ -48,12 +50,16 @@ class ProgramCall:
     def __str__(self) -> str:
         return shlex.join(self.argv)
 
-    def find_program(self, made: Snapshot) -> str:
-        """Return the word of the call that names a file of the reference: the command, or its script."""
+    def find_program(self, made: Snapshot) -> tuple[str, str] | None:
+        """Return the word that names a program of the reference, a command or a script, and its file.
+
+        Returns None if the reference made neither.
+        """
         for word, path in ((self.argv[0], self.path), *((word, word) for word in self.argv[1:])):
-            if posixpath.normpath(posixpath.join(self.folder, path)) in made.contents:
-                return word
-        return self.argv[0]
+            found = made.follow(posixpath.join(self.folder, path))
+            if found is not None:
+                return word, found
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +126,46 @@ async def run_calls(sandbox: RootSandbox, calls: Sequence[ProgramCall]) -> Async
 async def put_reference(
     sandbox: RootSandbox, reference: Snapshot, calls: Sequence[ProgramCall]
 ) -> str | None:
-    """Put the reference's programs in place of the agent's. Return the name of one that the agent lacks.
+    """Put the reference's programs in place of the agent's. Return the reason why that is not possible.
 
-    A single program takes the place of the agent's file, so that all names stay the same, because programs
-    may count them. Raises SandboxError, UnreadableFiles.
+    The names of the agent's files stay the same, because programs may count them. Raises SandboxError,
+    UnreadableFiles.
     """
-    files = [entry for entry in reference.entries if entry.kind != "folder"]
-    for folder, word in {(call.folder, call.find_program(reference)) for call in calls}:
-        found = await run_script(sandbox, _LOCATE, [folder, word], timeout=CALL_SECONDS)
-        path = str(found.stdout).rstrip("\0")
-        if found.exit_code != 0 or not path.startswith("/"):
-            return word
+    programs: dict[tuple[str, str], str] = {}
+    for call in calls:
+        found = call.find_program(reference)
+        if found is None:
+            return f"the check starts {call.argv[0]}, which the reference does not make"
+        programs[call.folder, found[0]] = found[1]
+    for (folder, word), made in programs.items():
+        located = await run_script(sandbox, _LOCATE, [folder, word], timeout=CALL_SECONDS)
+        path = str(located.stdout).rstrip("\0")
+        if located.exit_code != 0 or not path.startswith("/"):
+            return f"there is no program {word}"
         # An agent may have made a link, which must not lead to a tool of the image.
         await run_script(sandbox, _REMOVE, [path], timeout=CALL_SECONDS)
-        if len(files) == 1 and files[0].kind == "file":
-            await sandbox.write_file(path, reference.contents[files[0].path], mode=0o755)
-    if len(files) != 1:
-        await copy_files(CopyPlan(reference.entries), reference.read_ranges, sandbox)
+        await sandbox.write_file(path, reference.contents[made], mode=0o755)
+    await copy_files(CopyPlan(_list_parts(reference, set(programs.values()))), reference.read_ranges, sandbox)
     return None
+
+
+def _list_parts(reference: Snapshot, programs: set[str]) -> tuple[FileEntry, ...]:
+    """Return the reference's files whose names the programs mention, because these may be parts of them."""
+    parts: set[str] = set()
+    texts = [reference.contents[path] for path in programs]
+    while texts:
+        text = texts.pop()
+        for entry in reference.entries:
+            name = posixpath.basename(entry.path).encode(errors="surrogateescape")
+            if entry.kind != "folder" and entry.path not in parts | programs and name in text:
+                parts.add(entry.path)
+                texts.append(reference.contents.get(entry.path, b""))
+    folders = {parent for path in parts for parent in _list_parents(path)}
+    return tuple(entry for entry in reference.entries if entry.path in parts | folders)
+
+
+def _list_parents(path: str) -> list[str]:
+    return [str(parent) for parent in PurePosixPath(path).parents]
 
 
 def is_same_output(output: str, expected: str) -> bool:

@@ -143,7 +143,7 @@ class RunConfig(BaseModel):
     filter_tags: Annotated[list[Name], BeforeValidator(_list_one)] = Field(default_factory=list)
     """Select only tasks that have all of these tags, such as `leetcode` or `platform=leetcode`."""
     include_quarantined: bool = False
-    """Whether tasks with a wrong reference take part."""
+    """Whether tasks take part whose reference is wrong, or whose check can be deceived."""
     shard: Annotated[str, AfterValidator(_require_shard)] | None = None
     """The part of the selected tasks that this run makes, such as `2/8`. Default: all of them."""
     timeout_seconds: int | None = Field(default=None, ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS)

@@ -96,7 +96,7 @@ DurationsFrom = Annotated[
     ),
 ]
 Quarantined = Annotated[
-    bool, typer.Option("--include-quarantined", help="Include tasks with a wrong reference.")
+    bool, typer.Option("--include-quarantined", help="Include tasks that no grader can rely on.")
 ]
 Shard = Annotated[
     str | None,

@@ -41,7 +41,7 @@ def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.quarantined:
         names = ", ".join(summary.quarantined)
         tasks = count(len(summary.quarantined), "task")
-        yield "quarantined", f"{tasks}, reference known to be wrong: {names}"
+        yield "quarantined", f"{tasks} that no grader can rely on: {names}"
 
 
 def describe_repeated(superseded: Mapping[str, int]) -> str:

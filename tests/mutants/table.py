@@ -462,8 +462,8 @@ OTHERS = (
     ),
     (
         JUDGES,
-        " or result.stdout.truncated:",
-        ":",
+        " or result.stdout.truncated",
+        "",
         f"{SHELL_GRADING}::test_a_check_whose_output_was_cut_fails",
     ),
     (

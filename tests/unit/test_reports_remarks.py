@@ -96,7 +96,7 @@ def test_quarantined_tasks_are_counted_and_named_in_both_reports() -> None:
     stream = io.StringIO()
     source = DataSource("path", "x", "0" * 64, 1)
     print_summary(summary, title="t", source=source, duration_seconds=1, stream=stream)
-    assert "quarantined  1 task, reference known to be wrong: os/dev/8" in stream.getvalue()
+    assert "quarantined  1 task that no grader can rely on: os/dev/8" in stream.getvalue()
     html = render_html(manifest={}, summary=summary, attempts=[])
     assert "os/dev/8" in html
     assert "&lt;its check&gt;" in html

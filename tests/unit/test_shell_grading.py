@@ -16,8 +16,6 @@ from harness.environments.os.grader import (
     PASS_UNTOUCHED,
     REPLACED_TOOLS,
     UNREADABLE_FILES,
-    Gold,
-    Observation,
     StateChecks,
     grade_state,
 )
@@ -107,9 +105,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     return record
 
 
-async def graded(machine: Machine, *steps: Any, answer: str = "a") -> Verdict:
+async def graded(machine: Machine, *scripts: Script | None) -> Verdict:
     pretended: Any = machine
-    return await grade_state(pretended, StateChecks(steps), Submission(answer, answer))
+    target = StateChecks(scripts, Script("bash", "ls") if None in scripts else None)
+    return await grade_state(pretended, target, Submission("a", "a"))
 
 
 async def test_every_check_that_reads_the_machine_has_a_new_confined_one(ran: Ran) -> None:
@@ -123,9 +122,8 @@ async def test_a_comparison_runs_in_a_machine_without_files_of_the_agent(ran: Ra
 
 
 async def test_gold_is_computed_in_the_machine_of_before(ran: Ran) -> None:
-    gold = Script("bash", "ls")
     ran.results = {"ls": [ended(stdout=b"3\n")]}
-    assert (await graded(Machine(), Gold(gold), COMPARES)) == Verdict(Status.PASSED, 1.0)
+    assert (await graded(Machine(), None, COMPARES)) == Verdict(Status.PASSED, 1.0)
     assert ran.calls == [(0, "ls", ["a"], False), (0, COMPARES.code, ["a", "3\n"], False)]
 
 
@@ -164,21 +162,9 @@ async def test_the_output_of_a_check_is_escaped(ran: Ran) -> None:
     assert verdict.evidence == r"check 1 of 1 exited with code 1: \x1b[2J\u202e"
 
 
-async def test_the_exit_code_of_an_observation_does_not_count(ran: Ran) -> None:
-    ran.results = {"calc": [ended(1, stdout=b"42")], COMPARES.code: [ended(0), ended(1)]}
-    assert (await graded(Machine(), Observation(Script("bash", "calc")), COMPARES)).status is Status.PASSED
-    assert ran.calls[1] == (0, COMPARES.code, ["a", "42"], False)
-
-
-async def test_an_observation_that_reached_a_limit_fails(ran: Ran) -> None:
-    ran.results = {"calc": [ended(0, limit="wall_seconds")]}
-    verdict = await graded(Machine(), Observation(Script("bash", "calc")), COMPARES)
-    assert verdict.status is Status.TIMEOUT
-
-
-async def changed_question(ran: Ran, *outputs: bytes, machine: Machine, **settings: bool) -> Verdict:
+async def changed_question(ran: Ran, *outputs: bytes, machine: Machine) -> Verdict:
     ran.results = {"ls": [ended(stdout=output) for output in outputs]}
-    return await graded(machine, Gold(Script("bash", "ls"), **settings), COMPARES)
+    return await graded(machine, None, COMPARES)
 
 
 async def test_an_agent_that_changes_the_question_fails(ran: Ran) -> None:
@@ -187,19 +173,18 @@ async def test_an_agent_that_changes_the_question_fails(ran: Ran) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "outputs", "settings"),
+    ("machine", "outputs"),
     [
-        pytest.param(Machine(), [b"3", b"0", b"3"], {}, id="nothing changed"),
-        pytest.param(Machine(changed=True), [b"3", b"3"], {}, id="the same output"),
-        pytest.param(Machine(changed=True), [b"3", b"0", b"1"], {}, id="another output each time"),
-        pytest.param(Machine(changed=True, makes_files=True), [b"3", b"0", b"3"], {}, id="asked for"),
-        pytest.param(Machine(changed=True), [b"3", b"0", b"3"], {"is_question": False}, id="no question"),
+        pytest.param(Machine(), [b"3", b"0", b"3"], id="nothing changed"),
+        pytest.param(Machine(changed=True), [b"3", b"3"], id="the same output"),
+        pytest.param(Machine(changed=True), [b"3", b"0", b"1"], id="another output each time"),
+        pytest.param(Machine(changed=True, makes_files=True), [b"3", b"0", b"3"], id="asked for"),
     ],
 )
 async def test_other_changes_do_not_fail_the_attempt(
-    ran: Ran, machine: Machine, outputs: list[bytes], settings: dict[str, bool]
+    ran: Ran, machine: Machine, outputs: list[bytes]
 ) -> None:
-    verdict = await changed_question(ran, *outputs, machine=machine, **settings)
+    verdict = await changed_question(ran, *outputs, machine=machine)
     assert verdict.status is Status.PASSED
 
 

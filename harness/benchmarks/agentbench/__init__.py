@@ -11,7 +11,7 @@ from harness.benchmarks.agentbench import rehearsal
 from harness.benchmarks.agentbench.categories import CATEGORIES, WEB_BROWSING, category_of
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.options import AgentBenchOptions, options_model
-from harness.benchmarks.agentbench.quarantine import why_quarantined
+from harness.benchmarks.agentbench.quarantine import why_quarantined, why_trusting
 from harness.benchmarks.agentbench.statuses import status_metrics
 from harness.benchmarks.agentbench.tasks import play, read, scores_of, submit
 from harness.benchmarks.agentbench.worlds import worlds
@@ -63,7 +63,7 @@ def _find_quarantine_reason(task_id: str) -> str | None:
 
 def _find_unsound(reference: Reference) -> str | None:
     reasons = (world.why_unsound(reference) for world in worlds().values())
-    return next((reason for reason in reasons if reason is not None), None)
+    return why_trusting(reference.target) or next((reason for reason in reasons if reason is not None), None)
 
 
 BENCHMARKS = (

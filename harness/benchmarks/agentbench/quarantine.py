@@ -1,9 +1,15 @@
-"""Upstream's tasks whose gold is wrong or depends on the host. A run leaves them out by default."""
+"""Upstream's tasks that no grader can rely on. A run leaves them out by default.
+
+The gold of some is wrong or depends on the host. These are named here. The check of others believes the
+agent, as its structure tells (`harness.environments.os.checks`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from harness.environments.os.grader import StateChecks
 
 _HOST_PROCESSES = "its gold counts processes, and their number depends on the host and the moment"
 _NO_SUCH_SHELL = (
@@ -30,6 +36,10 @@ QUARANTINE = (
         "its set-up writes to file descriptor 123321, because it lacks a blank before >, and that fails "
         "unless the host's limit of open files (nofile) is above that number",
     ),
+    Quarantined(
+        "os/4/Q47/0",
+        "its checks accept any file of that name, so that they cannot tell a move from a new file",
+    ),
     Quarantined("os/6/new/0", _NO_SUCH_SHELL),
     Quarantined("os/6/new/1", _NO_SUCH_SHELL),
     Quarantined("os/6/new/8", "its gold installs a package from the network, which no sandbox has"),
@@ -42,3 +52,10 @@ QUARANTINE = (
 def why_quarantined(task_id: str) -> str | None:
     """Return the reason why a task is quarantined, or None if it is not."""
     return next((each.reason for each in QUARANTINE if fnmatchcase(task_id, each.tasks)), None)
+
+
+def why_trusting(target: object) -> str | None:
+    """Return the reason why a target's check believes the agent, or None if it does not."""
+    if not isinstance(target, StateChecks) or target.judgement.kind != "trusting":
+        return None
+    return target.judgement.reason

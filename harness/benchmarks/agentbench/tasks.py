@@ -18,7 +18,6 @@ from harness.benchmarks.agentbench.records import (
     kind_of,
     parse,
 )
-from harness.benchmarks.agentbench.rewritten import checks_in_place_of
 from harness.benchmarks.agentbench.scores import Outcome, scores
 from harness.benchmarks.agentbench.worlds import worlds
 from harness.benchmarks.benchmark import Benchmark, TaskResult
@@ -134,7 +133,7 @@ def _shell_task(record: OsRecord) -> tuple[Task, Reference]:
     match = record.match
     if match is None:
         checks = [None if check is None else _script(check) for check in record.checks]
-        target: PlainData = StateChecks(checks_in_place_of(checks), example)
+        target: PlainData = StateChecks(tuple(checks), example)
         expected = "" if record.example is None else record.example.code
     else:
         target = AnswerMatch(match.text, match.pattern, match.strip)

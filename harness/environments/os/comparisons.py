@@ -30,10 +30,10 @@ def is_comparison(script: Script) -> bool:
         nodes = list(ast.walk(ast.parse(script.code)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(_is_plain(node) for node in nodes)
+    return all(is_plain_node(node) for node in nodes)
 
 
-def _is_plain(node: ast.AST) -> bool:
+def is_plain_node(node: ast.AST) -> bool:
     match node:
         case ast.Import(names=names):
             return all(alias.name in _PLAIN_MODULES for alias in names)

@@ -6,6 +6,7 @@ either sandbox takes part.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from harness.environments.os.root_sandbox import RootSandbox, UnreadableFiles
 from harness.sandbox.limits import MIB
 
 MAX_COPIED_BYTES = 256 * MIB
+MAX_LINKS = 10
 MAX_PIECE_BYTES = 32 * MIB
 
 ReadRanges = Callable[[Sequence[FileRange]], Awaitable[bytes]]
@@ -40,14 +42,26 @@ class Snapshot:
     entries: tuple[FileEntry, ...] = ()
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
+    def follow(self, path: str) -> str | None:
+        """Return the path of a regular file behind the links at a path, None if there is no such file."""
+        links = {entry.path: entry.to for entry in self.entries if entry.kind == "link"}
+        for _link in range(MAX_LINKS):
+            path = posixpath.normpath(path)
+            if path in self.contents:
+                return path
+            if path not in links:
+                return None
+            path = posixpath.join(posixpath.dirname(path), links[path])
+        return None
+
     async def read_ranges(self, ranges: Sequence[FileRange]) -> bytes:
         """Return the bytes of these ranges of files, one after the other."""
         return b"".join(self.contents[path][start : start + length] for path, start, length in ranges)
 
 
-async def take_snapshot(sandbox: RootSandbox) -> Snapshot:
-    """Return all files that were changed since the sandbox started. Raises UnreadableFiles."""
-    entries = await sandbox.list_changed()
+async def take_snapshot(sandbox: RootSandbox, since_ns: int | None = None) -> Snapshot:
+    """Return the files that were changed since a time or since the start. Raises UnreadableFiles."""
+    entries = await sandbox.list_changed(since_ns)
     contents: dict[str, bytearray] = {entry.path: bytearray() for entry in entries if entry.kind == "file"}
     for piece in _split_ranges(entries):
         data = await sandbox.read_ranges(piece)

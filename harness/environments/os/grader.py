@@ -12,11 +12,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from harness.environments.grader import StateGrader, TextGrader
+from harness.environments.os.checks.judgement import Judgement, judge_check
 from harness.environments.os.comparisons import is_comparison
 from harness.environments.os.environment import Copy, Machine
+from harness.environments.os.programs import (
+    SCRIPT_SECONDS,
+    ProgramCall,
+    ProgramCheck,
+    is_same_output,
+    put_reference,
+    run_calls,
+)
 from harness.environments.os.root_sandbox import RootSandbox, UnreadableFiles
 from harness.environments.os.scripts import CompilationFailed, Script, compile_script, run_script
 from harness.errors import DataError, UsageError
@@ -24,7 +34,6 @@ from harness.sandbox.results import ExecResult
 from harness.text import escape_text, shorten
 from harness.types import Phase, Status, Submission, Verdict
 
-SCRIPT_SECONDS = 60.0
 # The signs of tampering.
 REPLACED_TOOLS = "replaced_tools"
 UNREADABLE_FILES = "unreadable_files"
@@ -58,53 +67,65 @@ class AnswerMatch:
 class Gold:
     """A step whose script computes the right answer, in the machine from before the agent acted.
 
-    With `is_question`, the task asks for the script's output, so the agent must not change that output.
+    The task asks for the script's output, so the agent must not change that output.
     """
 
     script: Script
-    is_question: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A step whose script runs the agent's programs. Its output is data, and its exit code does not count."""
-
-    script: Script
-
-
-Step = Script | Gold | Observation
+Step = Script | Gold | ProgramCheck
+_STRENGTHS = ("trusting", "data", "sound")
 
 
 @dataclass(frozen=True, slots=True)
 class StateChecks:
-    """The steps of a check. Each step that is a plain script is a check and must exit with code 0.
+    """The scripts of a check, each of which must exit with code 0.
 
-    Each step receives the answer and the stdout of the steps before it. None stands for the gold step of
-    `example`, the script that solves the task. Raises DataError if there is no script, or if a None has no
-    `example`.
+    Each script receives the answer and the stdout of the scripts before it. None stands for `example`, the
+    script that solves the task. Raises DataError if there is no script, or if a None has no `example`.
 
     Source: `evaluation.check` in the task `os_interaction` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
     """
 
-    scripts: tuple[Step | None, ...]
+    scripts: tuple[Script | None, ...]
     example: Script | None = None
 
     def __post_init__(self) -> None:
-        if not any(isinstance(step, Script) for step in self.scripts):
+        if not any(self.scripts):
             raise DataError("the checks contain no script")
         if None in self.scripts and self.example is None:
             raise DataError("a check refers to the example, and there is none")
 
     @property
     def steps(self) -> list[Step]:
-        """Return the steps with the gold step in place of each None."""
-        gold = [] if self.example is None else [Gold(self.example)]
-        return [chosen for step in self.scripts for chosen in (gold if step is None else [step])]
+        """Return the steps of the check, by its structure. A trusting check is a plain script."""
+        steps: list[Step] = []
+        for script in self.scripts:
+            if script is not None:
+                steps.append(self._choose_step(script))
+            elif self.example is not None:
+                steps.append(Gold(self.example))
+        return steps
+
+    def _choose_step(self, script: Script) -> Step:
+        judgement = judge_check(script)
+        if judgement.kind != "data" or self.example is None:
+            return script
+        return ProgramCheck(script, judgement.starts, self.example)
 
     @property
     def all_scripts(self) -> list[Script]:
         """Return the scripts of all steps."""
         return [step if isinstance(step, Script) else step.script for step in self.steps]
+
+    @property
+    def judgement(self) -> Judgement:
+        """Return the judgement of the check as a whole, which is that of its weakest script."""
+        judgements = [judge_check(script) for script in self.scripts if script is not None]
+        weakest = min(judgements, key=lambda judgement: _STRENGTHS.index(judgement.kind))
+        if weakest.kind == "data" and self.example is None:
+            return replace(weakest, kind="trusting")
+        return weakest
 
 
 async def grade_answer(target: AnswerMatch, submission: Submission) -> Verdict:
@@ -168,9 +189,7 @@ class _StepRunner:
 
     @staticmethod
     def _looks_at_left_files(step: Step) -> bool:
-        if isinstance(step, Gold):
-            return step.is_question
-        return isinstance(step, Observation) or not is_comparison(step)
+        return not isinstance(step, Script) or not is_comparison(step)
 
     async def run(self) -> Verdict:
         for number, step in enumerate(self._steps, 1):
@@ -178,16 +197,15 @@ class _StepRunner:
             try:
                 result = await self._take(step)
             except UsageError as error:
-                evidence = escape_text(f"{named} cannot run: {error.message}")
-                return Verdict(Status.FAILED, 0.0, evidence=evidence, tampering=self._tampering)
+                return _fail(f"{named} cannot run: {error.message}", self._tampering)
             verdict = _fail_unless_passed(result, named, self._tampering)
-            if verdict is not None and not (isinstance(step, Observation) and _is_within_limits(result)):
+            if verdict is not None:
                 return verdict
             self._parameters.append(result.stdout.data.decode("utf-8", "replace"))
         if self._looked and await self._pass_untouched():
-            return Verdict(Status.FAILED, 0.0, evidence=PASS_UNTOUCHED, tampering=self._tampering)
+            return _fail(PASS_UNTOUCHED, self._tampering)
         if not self._looked and self._is_silent():
-            return Verdict(Status.FAILED, 0.0, evidence=NO_ANSWER, tampering=self._tampering)
+            return _fail(NO_ANSWER, self._tampering)
         return Verdict(Status.PASSED, 1.0, tampering=self._tampering)
 
     def _is_silent(self) -> bool:
@@ -208,19 +226,17 @@ class _StepRunner:
             for step in self._steps:
                 script = step if isinstance(step, Script) else step.script
                 result = await run_script(untouched, script, parameters, timeout=SCRIPT_SECONDS)
-                if isinstance(step, Script) and result.exit_code != 0:
+                if not isinstance(step, Gold) and result.exit_code != 0:
                     return False
                 parameters.append(result.stdout.data.decode("utf-8", "replace"))
         return True
 
     async def _take(self, step: Step) -> ExecResult:
         match step:
-            case Gold(script, is_question=True):
-                return await self._answer_question(script)
             case Gold(script):
-                return await self._run_before(script)
-            case Observation(script):
-                return await self._run_in_copy(script)
+                return await self._answer_question(script)
+            case ProgramCheck():
+                return await self._compare_programs(step)
             case _ if is_comparison(step):
                 return await self._run_before(step)
             case _:
@@ -256,6 +272,48 @@ class _StepRunner:
                 confined=True,
                 program=program,
             )
+
+    async def _compare_programs(self, step: ProgramCheck) -> ExecResult:
+        """Return the result of a check with the reference's programs, if the agent's print the same.
+
+        Raises _Failed if they do not.
+        """
+        self._looked = True
+        async with self._machine.copy_before() as sandbox:
+            reference = await step.make_reference(sandbox)
+            known = await step.record(sandbox, self._parameters)
+        if _fail_unless_passed(known.result, "", None) is not None or not known.calls:
+            raise _Failed(_fail("the check does not pass with the reference's own program"))
+        if known.changed is not None:
+            raise _Failed(
+                _fail(f"the reference's program changes {known.changed}, and its output says too little")
+            )
+        async with self._machine.copy_left(self._texts) as copy:
+            reason = await put_reference(copy.sandbox, reference, known.calls)
+            if reason is not None:
+                raise _Failed(_fail(reason))
+            recording = await step.record(copy.sandbox, self._parameters)
+            expected = [str(output.stdout) async for output in run_calls(copy.sandbox, recording.calls)]
+        if not recording.calls:
+            raise _Failed(_fail("the check starts no program among the files that the agent left"))
+        async with self._machine.copy_left(self._texts) as copy:
+            self._note(copy)
+            await self._require_outputs(copy.sandbox, recording.calls, expected)
+        return recording.result
+
+    async def _require_outputs(
+        self, sandbox: RootSandbox, calls: Sequence[ProgramCall], expected: Sequence[str]
+    ) -> None:
+        """Raise _Failed unless the agent's programs print the expected outputs."""
+        place = 0
+        async for result in run_calls(sandbox, calls):
+            named, output = f"the call {calls[place]}", str(result.stdout)
+            if _reached_limit(result):
+                raise _Failed(_fail_at_limit(result, named, self._tampering))
+            if not is_same_output(output, expected[place]):
+                wanted = f"the reference's program prints {_show(expected[place])}"
+                raise _Failed(_fail(f"{named} printed {_show(output)}; {wanted}", self._tampering))
+            place += 1
 
     async def _compile(self, script: Script) -> bytes | None:
         if not script.is_compiled:
@@ -307,24 +365,32 @@ def _fail_changed_question(gold: ExecResult, after: ExecResult) -> Verdict:
     return Verdict(Status.FAILED, 0.0, evidence=evidence, tampering=CHANGED_WORLD)
 
 
-def _is_within_limits(result: ExecResult) -> bool:
-    return result.limit is None and not result.stdout.truncated
+def _reached_limit(result: ExecResult) -> bool:
+    return result.limit is not None or result.stdout.truncated
 
 
 def _fail_unless_passed(result: ExecResult, named: str, tampering: str | None) -> Verdict | None:
-    if result.limit is not None or result.stdout.truncated:
-        limit = result.limit or "output_mb"
-        status = {"output_mb": Status.OUTPUT_LIMIT, "memory_mb": Status.MEMORY_LIMIT}.get(
-            limit, Status.PROCESS_LIMIT if limit == "processes" else Status.TIMEOUT
-        )
-        evidence = f"{named} reached the limit {limit}"
-        return Verdict(status, 0.0, {}, evidence, Phase.EVALUATOR, limit, tampering)
+    if _reached_limit(result):
+        return _fail_at_limit(result, named, tampering)
     if result.exit_code != 0:
         output = str(result.stderr).strip() or str(result.stdout).strip()
         output = shorten(output, KEPT_CHARACTERS, keep_end=True)
         evidence = f"{named} exited with code {result.exit_code}" + (f": {output}" if output else "")
-        return Verdict(Status.FAILED, 0.0, evidence=escape_text(evidence), tampering=tampering)
+        return _fail(evidence, tampering)
     return None
+
+
+def _fail(evidence: str, tampering: str | None = None) -> Verdict:
+    return Verdict(Status.FAILED, 0.0, evidence=escape_text(evidence), tampering=tampering)
+
+
+def _fail_at_limit(result: ExecResult, named: str, tampering: str | None) -> Verdict:
+    limit = result.limit or "output_mb"
+    status = {"output_mb": Status.OUTPUT_LIMIT, "memory_mb": Status.MEMORY_LIMIT}.get(
+        limit, Status.PROCESS_LIMIT if limit == "processes" else Status.TIMEOUT
+    )
+    evidence = escape_text(f"{named} reached the limit {limit}")
+    return Verdict(status, 0.0, {}, evidence, Phase.EVALUATOR, limit, tampering)
 
 
 def _show(text: str) -> str:

@@ -1,0 +1,308 @@
+"""Follow the flow of a bash script: can it pass after a certain command, and which statuses does it use?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from harness.environments.os.checks.shell_syntax import (
+    AndOr,
+    Block,
+    Body,
+    Case,
+    Command,
+    For,
+    Function,
+    If,
+    Pipeline,
+    Script,
+    Simple,
+    Substitution,
+    Variable,
+    While,
+    Word,
+)
+
+MAX_DEPTH = 30
+_ALWAYS_SUCCEED = frozenset((":", "true", "echo", "printf", "set", "local", "declare", "export", "readonly"))
+
+
+class _State(NamedTuple):
+    """A moment of the script: the last exit status, and whether the command in question has run."""
+
+    success: bool
+    seen: bool
+
+
+class _End(NamedTuple):
+    """One way in which a command may end."""
+
+    how: Literal["next", "exit", "return", "break", "continue"]
+    state: _State
+
+
+_Ends = frozenset[_End]
+
+
+def may_pass_after(script: Script, command: Command, success: bool) -> bool:
+    """Return whether the script may exit with code 0 although `command` ran and ended with this status.
+
+    Every other command may end either way. If it is called in a loop, it ends with this status each time.
+    """
+    flow = _Flow(script, command, success)
+    ends = flow.run(script.body, _State(True, seen=False), is_condition=False)
+    return any(end.state.success and end.state.seen for end in ends)
+
+
+def find_used_statuses(script: Script) -> set[Simple]:
+    """Return the commands outside of substitutions whose exit status may decide how the script goes on."""
+    found: set[Simple] = set()
+    has_errexit = any(isinstance(item, Simple) and _is_errexit(item) for item in script.body.items)
+
+    def visit(command: Command, used: bool) -> None:
+        match command:
+            case Simple():
+                if used or has_errexit:
+                    found.add(command)
+            case Body(items):
+                for item in items:
+                    visit(item, used and item is items[-1])
+            case AndOr(items):
+                for _operator, item in items:
+                    visit(item, used or item is not items[-1][1])
+            case Pipeline(commands, is_negated):
+                for item in commands:
+                    visit(item, used or is_negated)
+            case Block(body) | Function(body=body):
+                visit(body, used)
+            case If(clauses, otherwise):
+                for condition, body in clauses:
+                    visit(condition, True)
+                    visit(body, used)
+                if otherwise is not None:
+                    visit(otherwise, used)
+            case While(condition, body):
+                visit(condition, True)
+                visit(body, used)
+            case For(body=body):
+                visit(body, used)
+            case Case(items=items):
+                for _patterns, body in items:
+                    visit(body, used)
+
+    visit(script.body, True)
+    for body in script.functions.values():
+        visit(body, True)
+    return found
+
+
+def list_unused_statuses(command: Command) -> Iterator[Simple]:
+    """Yield the commands of a substitution whose statuses nothing in it uses."""
+    match command:
+        case Body(items):
+            for item in items:
+                yield from list_unused_statuses(item)
+        case Pipeline(commands, False):
+            for item in commands:
+                yield from list_unused_statuses(item)
+        case Block(body):
+            yield from list_unused_statuses(body)
+        case Simple():
+            yield command
+
+
+def list_last(command: Command) -> Iterator[Simple]:
+    """Yield the command whose status is that of the whole."""
+    match command:
+        case Body(items) if items:
+            yield from list_last(items[-1])
+        case Pipeline(commands, False):
+            yield from list_last(commands[-1])
+        case Block(body):
+            yield from list_last(body)
+        case Simple():
+            yield command
+
+
+def list_last_in(word: Word) -> Iterator[Simple]:
+    """Yield the last command of each substitution in a word."""
+    for part in word.parts:
+        if isinstance(part, Substitution):
+            yield from list_last(part.body)
+
+
+class _Flow:
+    def __init__(self, script: Script, command: Command, success: bool) -> None:
+        self._functions: Mapping[str, Command] = script.functions
+        self._command = command
+        self._success = success
+        self._depth = 0
+        first = next(iter(script.body.items), None)
+        self._fails_at_once = isinstance(first, Simple) and _is_errexit(first)
+
+    def run(self, command: Command, state: _State, *, is_condition: bool) -> _Ends:
+        """Return the ways in which a command may end. Bash ignores `set -e` in conditions."""
+        if command is self._command:
+            return self._leave([_End("next", _State(self._success, seen=True))], is_condition)
+        match command:
+            case Body(items):
+                return self._run_all(items, state, is_condition)
+            case AndOr(items):
+                return self._run_and_or(command, state, is_condition)
+            case Pipeline(commands, is_negated):
+                ends = self.run(commands[-1], state, is_condition=True)
+                if len(commands) > 1:
+                    ends = _of_subshell(ends)
+                return _negate(ends) if is_negated else self._leave(ends, is_condition)
+            case Block(body, is_subshell=True):
+                inner = self.run(body, state, is_condition=is_condition)
+                return self._leave(_of_subshell(inner), is_condition)
+            case Block(body):
+                return self.run(body, state, is_condition=is_condition)
+            case If():
+                return self._run_if(command, state, is_condition)
+            case While(condition, body):
+                return self._run_loop(condition, body, state, is_condition)
+            case For(body=body):
+                return self._run_loop(Body(()), body, state, is_condition)
+            case Case(items=items):
+                bodies = [body for _patterns, body in items]
+                ends = frozenset({_End("next", _State(True, state.seen))})
+                return ends.union(*(self.run(body, state, is_condition=is_condition) for body in bodies))
+            case Function():
+                return frozenset({_End("next", _State(True, state.seen))})
+            case Simple():
+                return self._run_simple(command, state, is_condition)
+        return self._end_either_way(state, is_condition)
+
+    def _end_either_way(self, state: _State, is_condition: bool) -> _Ends:
+        return self._leave([_End("next", _State(each, state.seen)) for each in (True, False)], is_condition)
+
+    def _leave(self, ends: Iterable[_End], is_condition: bool) -> _Ends:
+        """Return the ends of a command after which `set -e` may end the script."""
+        if is_condition or not self._fails_at_once:
+            return frozenset(ends)
+        return frozenset(
+            _End("exit", end.state) if end.how == "next" and not end.state.success else end for end in ends
+        )
+
+    def _run_all(self, items: Iterable[Command], state: _State, is_condition: bool) -> _Ends:
+        done: set[_End] = set()
+        states = {state}
+        for item in items:
+            states = self._step(states, item, done, is_condition)
+        return frozenset(done | {_End("next", each) for each in states})
+
+    def _step(
+        self, states: Iterable[_State], command: Command, done: set[_End], is_condition: bool
+    ) -> set[_State]:
+        """Run a command from these states. Return the states after it, and add other ends to `done`."""
+        after: set[_State] = set()
+        for state in states:
+            for end in self.run(command, state, is_condition=is_condition):
+                if end.how == "next":
+                    after.add(end.state)
+                else:
+                    done.add(end)
+        return after
+
+    def _run_and_or(self, command: AndOr, state: _State, is_condition: bool) -> _Ends:
+        done: set[_End] = set()
+        states = {state}
+        for number, (operator, item) in enumerate(command.items):
+            starts = {each for each in states if number == 0 or each.success == (operator == "&&")}
+            is_last = number == len(command.items) - 1
+            states = (states - starts) | self._step(starts, item, done, is_condition or not is_last)
+        return frozenset(done | {_End("next", each) for each in states})
+
+    def _run_if(self, command: If, state: _State, is_condition: bool) -> _Ends:
+        done: set[_End] = set()
+        states = {state}
+        for condition, body in command.clauses:
+            decided = self._step(states, condition, done, True)
+            for each in decided:
+                if each.success:
+                    done |= self.run(body, each, is_condition=is_condition)
+            states = {each for each in decided if not each.success}
+        for each in states:
+            if command.otherwise is None:
+                done.add(_End("next", _State(True, each.seen)))
+            else:
+                done |= self.run(command.otherwise, each, is_condition=is_condition)
+        return frozenset(done)
+
+    def _run_loop(self, condition: Body, body: Body, state: _State, is_condition: bool) -> _Ends:
+        done: set[_End] = set()
+        starts, tried = {state}, set[_State]()
+        while starts - tried:
+            start = (starts - tried).pop()
+            tried.add(start)
+            # The loop may end after its condition, whatever that says.
+            decided = self._step([start], condition, done, True)
+            done |= {_End("next", _State(True, each.seen)) for each in decided} | {_End("next", start)}
+            ended: set[_End] = set()
+            starts |= self._step(decided, body, ended, is_condition)
+            for end in ended:
+                if end.how in ("exit", "return"):
+                    done.add(end)
+                else:
+                    done.add(_End("next", _State(True, end.state.seen)))
+                    starts.add(_State(True, end.state.seen))
+        return frozenset(done)
+
+    def _run_simple(self, command: Simple, state: _State, is_condition: bool) -> _Ends:
+        name = command.words[0].text if command.words else None
+        match name:
+            case "exit" | "return":
+                how: Literal["exit", "return"] = "exit" if name == "exit" else "return"
+                statuses = _statuses_of_exit(command.words[1:], state)
+                return frozenset(_End(how, _State(each, state.seen)) for each in statuses)
+            case "break" | "continue":
+                kind: Literal["break", "continue"] = "break" if name == "break" else "continue"
+                return frozenset({_End(kind, _State(True, state.seen))})
+            case None if not command.assignments:
+                return frozenset({_End("next", _State(True, state.seen))})
+            case "false":
+                return self._leave([_End("next", _State(False, state.seen))], is_condition)
+        if name in _ALWAYS_SUCCEED:
+            return frozenset({_End("next", _State(True, state.seen))})
+        body = self._functions.get(name or "")
+        if body is None or self._depth >= MAX_DEPTH:
+            return self._end_either_way(state, is_condition)
+        self._depth += 1
+        ends = self.run(body, state, is_condition=is_condition)
+        self._depth -= 1
+        return self._leave(
+            [_End("next", end.state) if end.how == "return" else end for end in ends], is_condition
+        )
+
+
+def _statuses_of_exit(arguments: tuple[Word, ...], state: _State) -> Iterable[bool]:
+    """Return the possible statuses of `exit` or `return` with these arguments."""
+    if not arguments:
+        return (state.success,)
+    code = arguments[0].text
+    if code is not None:
+        return (code.isdigit() and int(code) % 256 == 0,)
+    match arguments[0].parts:
+        case (Variable("?"),):
+            return (state.success,)
+    return (True, False)
+
+
+def _negate(ends: Iterable[_End]) -> _Ends:
+    return _map_next(ends, lambda state: _State(not state.success, state.seen))
+
+
+def _map_next(ends: Iterable[_End], change: Callable[[_State], _State]) -> _Ends:
+    return frozenset(_End("next", change(end.state)) if end.how == "next" else end for end in ends)
+
+
+def _of_subshell(ends: Iterable[_End]) -> _Ends:
+    """Return the ends of commands in a subshell, which only ends itself."""
+    return frozenset(_End("next", end.state) for end in ends)
+
+
+def _is_errexit(command: Simple) -> bool:
+    texts = [word.text or "" for word in command.words]
+    return texts[:1] == ["set"] and any(text.startswith("-") and "e" in text for text in texts[1:2])

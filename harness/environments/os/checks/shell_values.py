@@ -1,0 +1,115 @@
+"""Classes of values in a check, by the influence that an agent has on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from harness.environments.os.checks.shell_syntax import Simple
+
+
+class Trusting(Exception):
+    """A check believes an agent. The message is a predicate, as in `starts calc`."""
+
+
+class Kind(IntEnum):
+    """The freedom that an agent has in a value, in rising order. A harmless word has no marks of a shell."""
+
+    # The text of the check or of the image.
+    FIXED = 0
+    # One harmless word, such as a number.
+    NUMBER = 1
+    # One harmless word, or nothing.
+    MAYBE = 2
+    # Harmless words in one line, or nothing.
+    LINE = 3
+    # Any text.
+    TEXT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value in a check. With `led`, it cannot begin with a dash, and no command takes it for an option."""
+
+    kind: Kind = Kind.FIXED
+    led: bool = False
+
+    def join(self, other: Value) -> Value:
+        """Return the value that is one of two."""
+        return Value(max(self.kind, other.kind), self.led and other.led)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument after its expansion. With `many`, it may be any number of words."""
+
+    value: Value
+    many: bool = False
+    text: str | None = None
+
+    @property
+    def steers(self) -> bool:
+        """Whether an agent may turn it into options, or make it vanish."""
+        kind = self.value.kind
+        return ((self.many and kind >= Kind.MAYBE) or kind is Kind.TEXT) and not self.value.led
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A command's standard input. With `exists`, the command runs even if an agent removed all files."""
+
+    kind: Kind = Kind.FIXED
+    exists: bool = True
+    # Whether the check gives it, instead of the empty one of the check itself.
+    is_given: bool = True
+
+
+NOTHING = Input(is_given=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A command with its arguments after expansion."""
+
+    command: Simple
+    name: str
+    arguments: Sequence[Argument]
+    input: Input
+
+    def inner(self, skipped: int) -> Call | None:
+        """Return the call of the command that follows after some arguments, None if that name is no text."""
+        rest = self.arguments[skipped:]
+        if not rest or rest[0].text is None:
+            return None
+        return replace(self, name=rest[0].text, arguments=rest[1:])
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    """Return the value that is one of several, and for none the empty text."""
+    found = list(values)
+    if not found:
+        return Value()
+    joined = found[0]
+    for value in found[1:]:
+        joined = joined.join(value)
+    return joined
+
+
+def one_after_another(outputs: Iterable[Value | None]) -> Value | None:
+    """Return the output of commands that run one after the other. None is no output."""
+    printed = [output for output in outputs if output is not None]
+    if len(printed) < 2:
+        return printed[0] if printed else None
+    return Value(Kind.FIXED if all(value.kind is Kind.FIXED for value in printed) else Kind.TEXT)
+
+
+def one_of(outputs: Iterable[Value | None]) -> Value | None:
+    """Return the output of one of several commands."""
+    found = list(outputs)
+    printed = [output for output in found if output is not None]
+    if not printed:
+        return None
+    joined = join_all(printed)
+    may_lack = len(printed) < len(found) and joined.kind <= Kind.NUMBER
+    return Value(Kind.MAYBE, joined.led) if may_lack else joined

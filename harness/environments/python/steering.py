@@ -79,9 +79,12 @@ def _find(setup: str, statements: Sequence[str], exports: Sequence[str], has_cla
         return "the tests use a class of the program, whose methods decide comparisons"
     places = [("the set-up", setup), *((f"test {n}", text) for n, text in enumerate(statements, start=1))]
     try:
-        trees = [qualify_locals(_drop_stubs(ast.parse(text), exports)) for _place, text in places]
+        trees = [_drop_stubs(ast.parse(text), exports) for _place, text in places]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "the tests do not compile"
+    if _is_evident([node for tree in trees[1:] for node in tree.body], {*exports}):
+        return None
+    trees = [qualify_locals(tree) for tree in trees]
     try:
         form = _Form(AnswerNames(trees, exports), frozenset(exports))
         for (place, text), tree in zip(places, trees, strict=True):
@@ -387,6 +390,71 @@ class _Form:
                     case _:
                         return False
         return True
+
+
+def _is_evident(statements: Sequence[ast.stmt], program: set[str]) -> bool:
+    """Return whether tests only compare calls of the program with constants, as most tests do.
+
+    This takes a tenth of the time of the analysis. The set-up does not matter, because it runs before the
+    program's functions are there, and these tests use nothing of it.
+    """
+    checks = {node.name for node in statements if isinstance(node, ast.FunctionDef)}
+    for node in statements:
+        match node:
+            case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+                sides = [side for side in (left, right) if not _is_constant(side)]
+                if not all(_is_evident_call(side, program) for side in sides):
+                    return False
+            case ast.Assert(test=test):
+                if not _is_constant(test) and not _is_evident_call(test, program):
+                    return False
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name not in program:
+                if not _is_constant(value):
+                    return False
+            case ast.FunctionDef(
+                args=ast.arguments(args=[ast.arg(arg=name, annotation=None)], defaults=[]), decorator_list=[]
+            ):
+                others = (
+                    node.args.vararg,
+                    node.args.kwarg,
+                    node.args.kwonlyargs,
+                    node.args.posonlyargs,
+                    node.returns,
+                )
+                if any(others) or node.name in program:
+                    return False
+                if not _is_evident(node.body, {name}):
+                    return False
+            case ast.Expr(value=ast.Call(func=ast.Name(id=check), args=[ast.Name(id=name)], keywords=[])):
+                if check not in checks or name not in program:
+                    return False
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                pass
+            case _:
+                return False
+    return True
+
+
+def _is_evident_call(node: ast.expr, program: set[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in program:
+            return all(map(_is_constant, args))
+    return False
+
+
+def _is_constant(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant():
+            return True
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return all(map(_is_constant, items))
+        case ast.Dict(keys=keys, values=values):
+            return all(key is not None and _is_constant(key) for key in keys) and all(
+                map(_is_constant, values)
+            )
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _is_constant(operand)
+    return False
 
 
 def _drop_stubs(tree: ast.Module, exports: Sequence[str]) -> ast.Module:

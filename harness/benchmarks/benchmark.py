@@ -28,8 +28,10 @@ from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.scoring.metrics import Metric
 from harness.types import DataSource, Reference, Submission, Task, Verdict
 
-Rehearsal = Callable[[SandboxPool, SandboxSettings, Sequence[Reference]], Awaitable[Mapping[str, str]]]
-"""Tries references in a sandbox, and returns the reason for each one that is not sound, by task id."""
+Rehearsal = Callable[
+    [SandboxPool, SandboxSettings, Sequence[tuple[Task, Reference]]], Awaitable[Mapping[str, str]]
+]
+"""Tries the references of tasks in sandboxes, and returns the reason for each unsound one, by task id."""
 
 
 @dataclass(frozen=True, slots=True)

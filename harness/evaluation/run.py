@@ -460,9 +460,9 @@ async def _rehearse(
             continue
         tasks = {planned.task.id for planned in selection.plan if planned.task.environment == spec.name}
         settings = SandboxSettings(spec.image, selection.limits(spec))
-        references = [benchmark.references[task.id] for task in benchmark.tasks if task.id in tasks]
+        tried = [(task, benchmark.references[task.id]) for task in benchmark.tasks if task.id in tasks]
         async with make_pool(backend, selection, images, run_id) as pool:
-            unsound.update(await rehearse(pool, settings, references))
+            unsound.update(await rehearse(pool, settings, tried))
     for task_id, reason in unsound.items():
         notify(f"task {task_id} is quarantined: {reason}")
     return unsound

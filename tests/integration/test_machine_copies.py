@@ -67,6 +67,24 @@ async def test_files_keep_contents_modes_owners_and_times(context: EnvironmentCo
     assert "same" in shown
 
 
+async def test_modes_are_copied_though_nothing_else_changed(context: EnvironmentContext) -> None:
+    """This includes the bits that the kernel clears in a file that gets a new owner or new contents."""
+    init = (
+        "useradd -m eve; mkdir -p /data/d /data/sticky; touch /data/{a,b,c} /root/x /usr/stock.log /etc/own.conf; "
+        "chmod 000 /data/b; chown eve:eve /data/c"
+    )
+    change = (
+        "umask 077; chmod 750 /data/a; chmod 4755 /data/b; chmod 6711 /data/c; chmod 2770 /data/d; "
+        "chmod 1777 /data/sticky; chmod 400 /root/x; chmod 711 /root /home; chmod 640 /usr/stock.log "
+        "/etc/own.conf; chmod 1770 /dev/shm; chmod 600 /etc/hosts; chgrp eve /home/eve; chmod 2750 /home/eve"
+    )
+    paths = "/data /data/* /root /root/x /home /home/eve /usr/stock.log /etc/own.conf /dev/shm /etc/hosts"
+    show = f"stat -c '%n %a %U %G' {paths}"
+    check = "cd /usr; stat stock.log; cd /etc; stat own.conf"
+    async with copied(context, change, f"{show} > /tmp/shown", init=init, check=check) as copy:
+        assert await output(copy, show) == await output(copy, "cat /tmp/shown")
+
+
 async def test_removed_files_are_removed(context: EnvironmentContext) -> None:
     init = "mkdir /data; touch /data/a /data/b; echo x > /usr/stock.log; touch /etc/cron.d/job"
     commands = ("rm /data/a /usr/stock.log /etc/cron.d/job /etc/motd; rm -r /srv; echo y > /data/b",)

@@ -32,6 +32,7 @@ FRESH = {
     each.path: each
     for each in (
         entry("/", "folder", "home", "srv", "usr", "etc"),
+        entry("/usr", "folder", "bin", "local"),
         entry("/usr/bin", "folder", "wc", "python3"),
         entry("/usr/local/bin", "folder"),
         entry("/etc", "folder", "passwd", "motd", "profile"),
@@ -185,6 +186,18 @@ def test_files_that_code_is_loaded_from_are_not_copied_though_named() -> None:
 def test_a_named_new_file_comes_with_the_folders_that_it_lies_in() -> None:
     left = (entry("/usr/share/app", "folder", "x", "y"), entry("/usr/share/app/x"), entry("/usr/share/app/y"))
     assert copied(*left, named=("/usr/share/app/x",)) == ["/usr/share/app", "/usr/share/app/x"]
+
+
+def test_a_file_of_the_set_up_may_be_named_without_its_folder() -> None:
+    left = (entry("/usr/stock.log"), entry("/usr/other.log"), entry("/usr/lib/stock.log"))
+    set_up = tuple(each.path for each in left)
+    assert copied(*left, mentioned=("stock.log", ""), set_up=set_up) == ["/usr/stock.log"]
+
+
+def test_a_new_file_may_be_named_by_its_folder_and_its_name_apart() -> None:
+    left = (entry("/usr/bin/new"), entry("/usr/new"), entry("/usr/other"))
+    assert copied(*left, mentioned=("new",), named=("/usr", "/usr/bin")) == ["/usr/new"]
+    assert copied(*left, mentioned=("new",)) == []
 
 
 def test_a_named_folder_of_the_image_opens_nothing_that_lies_in_it() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from harness.benchmarks.agentbench import rehearsal
+from harness.benchmarks.agentbench import os_rehearsal, rehearsal
 from harness.benchmarks.agentbench.categories import CATEGORIES, WEB_BROWSING, category_of
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.options import AgentBenchOptions, options_model
@@ -92,7 +92,7 @@ BENCHMARKS = (
         gather=read_layout,
         why_quarantined=_find_quarantine_reason,
         why_unsound=_find_unsound,
-        rehearsals={rehearsal.ENVIRONMENT: rehearsal.find_unsound},
+        rehearsals={each.ENVIRONMENT: each.find_unsound for each in (rehearsal, os_rehearsal)},
         scores=scores_of,
         score_metrics=tuple(name for world in worlds().values() for name in world.score_metrics),
         options=options_model(),

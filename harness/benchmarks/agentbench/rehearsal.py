@@ -11,7 +11,7 @@ from harness.environments.db.client import Table, TableUnreadable, replay_all
 from harness.environments.db.grader import DatabaseState
 from harness.environments.db.table_hash import is_hash_of
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.types import Reference
+from harness.types import Reference, Task
 
 ENVIRONMENT = "db"
 _SECONDS = 30.0
@@ -19,12 +19,12 @@ _SECONDS_EACH = 20.0
 
 
 async def find_unsound(
-    pool: SandboxPool, settings: SandboxSettings, references: Sequence[Reference]
+    pool: SandboxPool, settings: SandboxSettings, tried: Sequence[tuple[Task, Reference]]
 ) -> Mapping[str, str]:
     """Return the reason for each reference that no grader can rely on, by task id. Raises SandboxError."""
     states = {
         reference.task_id: reference.target
-        for reference in references
+        for _task, reference in tried
         if isinstance(reference.target, DatabaseState)
     }
     if not states:

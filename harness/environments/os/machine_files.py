@@ -72,6 +72,12 @@ WATCHED = (
     *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/include"),
     *("/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/local/include", *LOADERS),
 )
+# Programs look for their parts here.
+PARTS_OF_PROGRAMS = (
+    *("/boot", "/dev", "/lib", "/lib32", "/lib64", "/libx32", "/opt/harness", "/proc", "/sys"),
+    *("/usr/include", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/libx32"),
+    *("/usr/local/include", "/usr/local/lib", *LOADERS),
+)
 HOMES = ("/root", "/home")
 # A task that mentions the tool is about its hidden files.
 _TOOLS_OF_HIDDEN_FILES = {".git": "git", ".gitconfig": "git", ".ssh": "ssh", ".vimrc": "vim", ".npmrc": "npm"}
@@ -197,7 +203,11 @@ class _Wanted:
         self._of_checks = of_checks
         self._of_set_up = frozenset(set_up)
         self._mentioned = mentioned
-        self._opened = tuple(path for path in named if self._may_open(path, fresh.get(path)))
+        opened = [path for path in named if self._may_open(path, fresh.get(path))]
+        opened += [path for path in self.set_up if self._is_named_data(path)]
+        self._opened = tuple(opened)
+        # The names that the image has in each folder that the task names. /etc holds settings of programs.
+        self._image_names = {path: fresh[path].names for path in named if path in fresh and path != "/etc"}
         folders = [fresh[folder].names for folder in COMMAND_FOLDERS if folder in fresh]
         self._commands = {name for names in folders for name in names}
         self._commands.update(PurePosixPath(path).name for path in self.set_up)
@@ -221,7 +231,18 @@ class _Wanted:
         folder, _, name = path.rpartition("/")
         if folder in COMMAND_FOLDERS and name in self._of_checks and path not in self._of_set_up:
             return False
-        return self._is_opened(path) or self._is_new_command(entry)
+        if self._is_opened(path) or self._is_new_command(entry):
+            return True
+        # A task may name a new file by its folder and its name alone.
+        names = self._image_names.get(folder)
+        return names is not None and name not in names and entry.kind == "file" and self._is_named_data(path)
+
+    def _is_named_data(self, path: str) -> bool:
+        """Return whether the task mentions the name of a file that no program takes for a part of itself."""
+        folder, _, name = path.rpartition("/")
+        if not name or name not in self._mentioned:
+            return False
+        return folder not in COMMAND_FOLDERS and not _below(path, PARTS_OF_PROGRAMS)
 
     def _is_hidden(self, path: str) -> bool:
         """Return whether a path is hidden or in a hidden folder, and the task is not about it.

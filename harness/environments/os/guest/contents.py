@@ -62,9 +62,10 @@ def list_changed(since_ns: int) -> list[dict[str, Any]]:
     Raises OSError if a folder cannot be read, and TooMuchChanged beyond MAX_ENTRIES or MAX_LISTING_BYTES.
     """
     listing = _Listing()
-    facts = os.lstat("/")
-    if facts.st_ctime_ns >= since_ns:
-        listing.add("/", facts)
+    for start in STARTS:
+        facts = os.lstat(start)
+        if facts.st_ctime_ns >= since_ns:
+            listing.add(start, facts)
     folders = list(STARTS)
     while folders:
         try:

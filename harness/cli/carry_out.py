@@ -137,7 +137,7 @@ def _carry_out(
     is_recorded = resume is not None or repeat is not None
     selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
     if output.dry_run:
-        _name_default_agent(config, output, notify)
+        _describe_run(selection, output, notify)
         if resume is not None:
             selection = selection.without(read_unsound_references(resume.folder))
             remaining = list_remaining(selection.plan, read_results(resume.folder), resume.retry)
@@ -157,7 +157,7 @@ def _carry_out(
             is_trusted=is_trusted,
             notify=notify,
         ) as run:
-            _name_default_agent(config, output, notify)
+            _describe_run(selection, output, notify)
             retry = None if resume is None else resume.retry
             try:
                 attempts = None if retry is None else begin_retry(run, retry)
@@ -180,10 +180,16 @@ def _carry_out(
         raise typer.Exit(code)
 
 
-def _name_default_agent(config: RunConfig, output: OutputOptions, notify: Callable[[str], None]) -> None:
-    """Say which agent runs, if the config names none, because a user without a model may expect one."""
-    if config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set and not output.quiet:
+def _describe_run(selection: Selection, output: OutputOptions, notify: Callable[[str], None]) -> None:
+    """Report what may surprise a user: the default agent, and tests that cost more or prove less."""
+    config = selection.config
+    if output.quiet:
+        return
+    if config.agent == DEFAULT_AGENT and "agent" not in config.model_fields_set:
+        # A user without a model may expect one.
         notify(f"no model is set: running the reference solutions (agent {DEFAULT_AGENT})")
+    for line in selection.describe_tests():
+        notify(line)
 
 
 def carry_out_merge(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,6 @@ from harness.evaluation.workspaces import Workspaces, add_workspace_limits, find
 from harness.models.endpoint import Endpoint
 from harness.sandbox.limits import Limits
 from harness.text import escape_terminal
-from harness.types import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +91,21 @@ class Selection:
         """The reason for each selected task that is quarantined, by id. The plan may leave them out."""
         return list_quarantined(self.benchmark, TaskFilters.of_config(self.config))
 
+    def describe_tests(self) -> Iterator[str]:
+        """Yield a line on each kind of tests that costs more than others, or proves less."""
+        tasks = {planned.task.id: planned.task for planned in self.plan}
+        own = self.benchmark.list_own_sandboxes(tasks.values())
+        weak = self.benchmark.list_weak_tests(tasks.values())
+        if own:
+            task_id, reason = next(iter(own.items()))
+            yield (
+                f"{len(own)} of {len(tasks)} tasks get a container for each attempt, because their tests may "
+                f"stop or branch by an answer, as in {task_id}: {reason}"
+            )
+        if weak:
+            task_id, reason = next(iter(weak.items()))
+            yield f"{len(weak)} of {len(tasks)} tasks have weak tests, as in {task_id}: {reason}"
+
     @property
     def timeout_seconds(self) -> int | None:
         """The wall limit of an attempt in seconds. None if the environments have different ones."""
@@ -125,20 +139,6 @@ class Selection:
         """The limits of sandboxes by the name of their environment, with those of workspaces."""
         limits = {spec.name: self.limits(spec) for spec in self.environments}
         return add_workspace_limits(limits, self.workspaces, self.config.limits)
-
-
-def _describe_tests(benchmark: Benchmark, tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield a line on each kind of tests that costs more than others, or proves less."""
-    own, weak = benchmark.list_own_sandboxes(tasks), benchmark.list_weak_tests(tasks)
-    if own:
-        task_id, reason = next(iter(own.items()))
-        yield (
-            f"{len(own)} of {len(tasks)} tasks get a container for each attempt, because their tests may "
-            f"stop or branch by an answer, as in {task_id}: {reason}"
-        )
-    if weak:
-        task_id, reason = next(iter(weak.items()))
-        yield f"{len(weak)} of {len(tasks)} tasks have weak tests, as in {task_id}: {reason}"
 
 
 def select(
@@ -200,7 +200,7 @@ def select(
         chosen = wrap_outside_agent(agent, settings, name=config.agent)
     recorded = None if recording is None else recording.task_ids
     tasks = select_configured_tasks(benchmark, config, recorded=recorded)
-    for notice in (*benchmark.list_notices(tasks), *_describe_tests(benchmark, tasks)):
+    for notice in benchmark.list_notices(tasks):
         notify(notice)
     if config.agent_prompt is not None:
         tasks = replace_prompts(tasks, config.agent_prompt)

@@ -169,7 +169,7 @@ def test_interrupt_before_the_run_starts_leaves_nothing(harness: Harness) -> Non
 def disk_filled_up(module_harness: Harness) -> tuple[RunFolder, int, str]:
     """Make a run whose disk is full after a few attempts, and return it with its exit code and stderr."""
     runs = module_harness.folder / "filled"
-    ended = module_harness(*RUN, "-n", "8", "--max-concurrent", "2", "--output-dir", runs, file_bytes=4000)
+    ended = module_harness(*RUN, "-n", "8", "--max-concurrent", "2", "--output-dir", runs, file_bytes=6000)
     (run,) = runs.iterdir()
     return RunFolder(run), ended.returncode, ended.stderr
 

@@ -188,7 +188,7 @@ def test_a_run_gives_its_agents_the_users_prompt(monkeypatch: pytest.MonkeyPatch
     config = RunConfig(
         benchmark="mbpp", agent="null", data="bundled", agent_prompt="Now: {problem_statement}"
     )
-    plan = select(config, notify=print).plan
+    plan = select(config, notify=pytest.fail).plan
     assert [planned.task.prompt for planned in plan] == [f"Now: {task.statement}" for task in MBPP.tasks]
 
 

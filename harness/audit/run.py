@@ -12,8 +12,8 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,8 @@ class Audit:
     Attributes:
         folder: the folder with the run folders of both runs.
         containers_left: the number of containers of both runs that Docker listed at their end.
+        manners: how the check of each selected task judges, by task id, if that differs between tasks.
+        quarantined: the reason for each selected task that no grader can rely on, by task id.
     """
 
     benchmark: str
@@ -143,6 +145,8 @@ class Audit:
     duration_seconds: float
     attempts: tuple[AuditedAttempt, ...]
     containers_left: int
+    manners: Mapping[str, str] = field(default_factory=dict)
+    quarantined: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def forged(self) -> list[AuditedAttempt]:
@@ -341,6 +345,8 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
     """
     attempts: list[AuditedAttempt] = []
     seconds, left = 0.0, 0
+    manners: dict[str, str] = {}
+    quarantined: dict[str, str] = {}
     for part in (plan.control_run, plan.attack_run):
         config = part.selection.config.model_copy(update={"output_dir": str(folder)})
         selection = replace(part.selection, config=config)
@@ -350,6 +356,8 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
                 AuditedAttempt(_find_step(part.suite, record), record, folder=run.folder)
                 for record in run.records()
             ]
+            manners |= _list_manners(run.selection)
+            quarantined |= run.selection.quarantined
             seconds += run.duration_seconds
             left += await _count_containers(run)
     guessable = {
@@ -364,7 +372,21 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
         duration_seconds=round(seconds, 3),
         attempts=tuple(attempts),
         containers_left=left,
+        manners=manners,
+        quarantined=quarantined,
     )
+
+
+def _list_manners(selection: Selection) -> dict[str, str]:
+    """Return how the check of each planned or quarantined task judges, by task id."""
+    benchmark = selection.benchmark
+    chosen = {planned.task.id for planned in selection.plan} | selection.quarantined.keys()
+    found = {
+        task.id: benchmark.definition.find_manner(benchmark.references[task.id])
+        for task in benchmark.tasks
+        if task.id in chosen
+    }
+    return {task_id: manner for task_id, manner in found.items() if manner is not None}
 
 
 async def _count_containers(run: Run) -> int:
@@ -411,6 +433,8 @@ def write_audit(audit: Audit, path: Path) -> None:
             "statuses": {status.value: number for status, number in count_statuses(audit.attacks).items()},
             "integrity": audit.integrity,
         },
+        "manners": dict(audit.manners),
+        "quarantined": dict(audit.quarantined),
         "attempts": [_describe_attempt(attempt) for attempt in audit.attempts],
     }
     with replace_file(path) as file:

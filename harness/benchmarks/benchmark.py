@@ -136,6 +136,8 @@ class Definition:
     """Returns the reason why a task, by its id, is not sound, or None for a sound one."""
     why_unsound: Callable[[Reference], str | None] = lambda _reference: None
     """Returns the reason why a reference is not sound, or None for a sound one. It needs no sandbox."""
+    find_manner: Callable[[Reference], str | None] = lambda _reference: None
+    """Returns how the check of a task judges, in words, None if all tasks are judged in the same manner."""
     find_notice: Callable[[str, DataSource], str | None] = lambda _category, _source: None
     """Returns a notice about the tasks of a category, or None. A run that selects such tasks shows it."""
     find_window: Callable[[DataSource, Sequence[Row]], str | None] = lambda _source, _rows: None

@@ -448,9 +448,9 @@ async def _rehearse(
 ) -> dict[str, str]:
     """Rehearse the references, and return the reason for each that is not sound, by task id.
 
-    A run that includes quarantined tasks needs no rehearsal.
+    A run that includes quarantined tasks needs no rehearsal, and neither does the bundled sample.
     """
-    if selection.config.include_quarantined:
+    if selection.config.include_quarantined or selection.benchmark.source.kind == "bundled":
         return {}
     benchmark = selection.benchmark
     unsound: dict[str, str] = {}

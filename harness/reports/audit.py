@@ -26,6 +26,10 @@ def print_audit(audit: Audit, *, stream: TextIO) -> None:
         print_heading(console, f"{audit.benchmark} - audit", bundled=audit.source.kind == "bundled")
         console.print(_list_facts(audit))
         print_section(console, _list_classes(audit))
+        if audit.manners:
+            print_section(console, _list_manners(audit))
+        if audit.quarantined:
+            print_section(console, _list_quarantined(audit))
         wrong = {"FORGED": audit.forged, "REFERENCE FAILED": audit.failed, "NO VERDICT": audit.unfinished}
         for label, attempts in wrong.items():
             if attempts:
@@ -100,6 +104,25 @@ def _add_class(table: Table, name: str, attempts: Sequence[AuditedAttempt]) -> N
     table.add_row(
         cell(name), *(cell(f"{figure:,}") for figure in figures), cell(ended), style=_BAD if forged else ""
     )
+
+
+def _list_manners(audit: Audit) -> Table:
+    """Return the table of the ways in which checks judge. It names the tasks whose check is not sound."""
+    table = grid("how the check of a task judges", ">tasks", "")
+    by_manner: dict[str, list[str]] = {}
+    for task_id, manner in audit.manners.items():
+        by_manner.setdefault(manner, []).append(task_id)
+    for manner, task_ids in sorted(by_manner.items(), key=lambda item: -len(item[1])):
+        names = "" if manner.startswith("sound") else ", ".join(task_ids)
+        table.add_row(cell(manner), cell(f"{len(task_ids):,}"), cell(names))
+    return table
+
+
+def _list_quarantined(audit: Audit) -> Table:
+    table = grid("quarantined", "reason")
+    for task_id, reason in audit.quarantined.items():
+        table.add_row(cell(task_id), cell(reason))
+    return table
 
 
 def _list_attempts(label: str, attempts: Sequence[AuditedAttempt]) -> Table:

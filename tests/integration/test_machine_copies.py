@@ -70,8 +70,8 @@ async def test_files_keep_contents_modes_owners_and_times(context: EnvironmentCo
 async def test_modes_are_copied_though_nothing_else_changed(context: EnvironmentContext) -> None:
     """This includes the bits that the kernel clears in a file that gets a new owner or new contents."""
     init = (
-        "useradd -m eve; mkdir -p /data/d /data/sticky; touch /data/{a,b,c} /root/x /usr/stock.log /etc/own.conf; "
-        "chmod 000 /data/b; chown eve:eve /data/c"
+        "useradd -m eve; mkdir -p /data/d /data/sticky; touch /data/{a,b,c} /root/x /usr/stock.log "
+        "/etc/own.conf; chmod 000 /data/b; chown eve:eve /data/c"
     )
     change = (
         "umask 077; chmod 750 /data/a; chmod 4755 /data/b; chmod 6711 /data/c; chmod 2770 /data/d; "

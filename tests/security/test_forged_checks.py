@@ -79,13 +79,15 @@ async def squared(
     *,
     also: str = "touch /root/done",
     example: Script = EXAMPLE,
+    init: str = "true",
 ) -> Verdict:
     """Make a command `square` with this body, and return the verdict of a check of it."""
     target = StateChecks((Script("bash", check),), example)
     assert target.judgement.kind == "data"
     program = shlex.quote(f"#!/bin/bash\n{body}")
     make = f"install -m 755 /dev/stdin /usr/local/bin/square <<< {program}"
-    async with open_machine(Task("t", "test", "os", PROMPT), context) as machine:
+    setup = OsSetup(inits=(Script("bash", init),))
+    async with open_machine(Task("t", "test", "os", PROMPT, setup=setup), context) as machine:
         await machine.call("bash", {"command": f"{also}; {make}"})
         await machine.end_acting()
         return await grade_state(machine, target, Submission("", ""))
@@ -131,6 +133,20 @@ async def test_the_parts_of_the_references_program_are_its_own(context: Environm
     forged = await squared(context, CHECKS_OF_SQUARE[1], hostile, also=plant, example=example)
     right = await squared(context, CHECKS_OF_SQUARE[1], "echo $(($1 ** 2))", also=plant, example=example)
     assert (forged.status, right.status) == (Status.FAILED, Status.PASSED)
+
+
+async def test_files_of_the_agent_do_not_speak_through_the_references_program(
+    context: EnvironmentContext,
+) -> None:
+    """The reference's program prints the agent's file, so that the check would read `[ x -o x = hello ]`."""
+    example = Script("bash", "echo 'cat /root/text' | install -m 755 /dev/stdin /usr/local/bin/square")
+    plant, init = "echo x -o x > /root/text", "echo hello > /root/text"
+    check = "[ $(square) = hello ]"
+    verdict = await squared(context, check, "echo x -o x", also=plant, example=example, init=init)
+    assert (verdict.status, verdict.evidence) == (
+        Status.FAILED,
+        "the files that the agent left decide what square prints",
+    )
 
 
 async def test_a_check_of_another_program_than_the_references_fails(context: EnvironmentContext) -> None:

@@ -124,6 +124,20 @@ def test_an_attempt_without_a_verdict_is_unfinished_and_nothing_else(step: Step,
     assert not found.sound
 
 
+def test_the_manners_of_checks_and_the_quarantined_tasks_are_listed() -> None:
+    manners = {
+        "t/1": "sound: compares texts",
+        "t/2": "sound: compares texts",
+        "t/3": "programs judged as data",
+    }
+    found = replace(audit(*SOUND), manners=manners, quarantined={"t/4": f"its reference fails {HOSTILE}"})
+    lines = [line.split() for line in shown(found).splitlines()]
+    assert ["sound:", "compares", "texts", "2"] in lines
+    assert ["programs", "judged", "as", "data", "1", "t/3"] in lines
+    assert any(line[:2] == ["t/4", "its"] for line in lines)
+    assert found.sound, "a quarantined task is no fault of the grader"
+
+
 def test_an_audit_that_leaves_a_container_is_not_sound() -> None:
     assert not audit(*SOUND, left=1).sound
 
@@ -152,8 +166,9 @@ def written(found: Audit, folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "audit.json").read_text()))
 
 
-def test_json_has_four_parts(tmp_path: Path) -> None:
-    assert list(written(audit(*SOUND), tmp_path)) == ["schema_version", "audit", "summary", "attempts"]
+def test_json_has_six_parts(tmp_path: Path) -> None:
+    parts = ["schema_version", "audit", "summary", "manners", "quarantined", "attempts"]
+    assert list(written(audit(*SOUND), tmp_path)) == parts
 
 
 def test_json_names_the_audited_benchmark(tmp_path: Path) -> None:

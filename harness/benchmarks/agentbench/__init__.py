@@ -11,7 +11,7 @@ from harness.benchmarks.agentbench import os_rehearsal, rehearsal
 from harness.benchmarks.agentbench.categories import CATEGORIES, WEB_BROWSING, category_of
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.options import AgentBenchOptions, options_model
-from harness.benchmarks.agentbench.quarantine import why_quarantined, why_trusting
+from harness.benchmarks.agentbench.quarantine import describe_manner, why_quarantined, why_trusting
 from harness.benchmarks.agentbench.statuses import status_metrics
 from harness.benchmarks.agentbench.tasks import play, read, scores_of, submit
 from harness.benchmarks.agentbench.worlds import worlds
@@ -92,6 +92,7 @@ BENCHMARKS = (
         gather=read_layout,
         why_quarantined=_find_quarantine_reason,
         why_unsound=_find_unsound,
+        find_manner=describe_manner,
         rehearsals={each.ENVIRONMENT: each.find_unsound for each in (rehearsal, os_rehearsal)},
         scores=scores_of,
         score_metrics=tuple(name for world in worlds().values() for name in world.score_metrics),

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from harness.environments.os.grader import StateChecks
+from harness.environments.os.comparisons import is_comparison
+from harness.environments.os.grader import AnswerMatch, StateChecks
+from harness.types import Reference
 
 _HOST_PROCESSES = "its gold counts processes, and their number depends on the host and the moment"
 _NO_SUCH_SHELL = (
@@ -59,3 +61,19 @@ def why_trusting(target: object) -> str | None:
     if not isinstance(target, StateChecks) or target.judgement.kind != "trusting":
         return None
     return target.judgement.reason
+
+
+def describe_manner(reference: Reference) -> str | None:
+    """Return how the check of a task of `os` judges, in words, and None for a task of another environment."""
+    target = reference.target
+    if isinstance(target, AnswerMatch):
+        return "sound: the host compares the answer"
+    if not isinstance(target, StateChecks):
+        return None
+    judgement = target.judgement
+    if judgement.kind == "trusting":
+        return f"trusting: {judgement.reason}"
+    if judgement.kind == "data":
+        return f"programs judged as data: {judgement.reason}"
+    compares = all(is_comparison(script) for script in target.scripts if script is not None)
+    return "sound: compares texts" if compares else "sound: looks at the machine"

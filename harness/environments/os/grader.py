@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from harness.environments.grader import StateGrader, TextGrader
@@ -293,27 +293,24 @@ class _StepRunner:
             if reason is not None:
                 raise _Failed(_fail(reason))
             recording = await step.record(copy.sandbox, self._parameters)
-            expected = [str(output.stdout) async for output in run_calls(copy.sandbox, recording.calls)]
         if not recording.calls:
             raise _Failed(_fail("the check starts no program among the files that the agent left"))
+        if (strange := recording.find_strange(known)) is not None:
+            raise _Failed(_fail(f"the files that the agent left decide what {strange} prints"))
         async with self._machine.copy_left(self._texts) as copy:
             self._note(copy)
-            await self._require_outputs(copy.sandbox, recording.calls, expected)
+            await self._require_outputs(copy.sandbox, recording.outputs)
         return recording.result
 
-    async def _require_outputs(
-        self, sandbox: RootSandbox, calls: Sequence[ProgramCall], expected: Sequence[str]
-    ) -> None:
+    async def _require_outputs(self, sandbox: RootSandbox, expected: Mapping[ProgramCall, str]) -> None:
         """Raise _Failed unless the agent's programs print the expected outputs."""
-        place = 0
-        async for result in run_calls(sandbox, calls):
-            named, output = f"the call {calls[place]}", str(result.stdout)
+        async for call, result in run_calls(sandbox, list(expected)):
+            output = str(result.stdout)
             if _reached_limit(result):
-                raise _Failed(_fail_at_limit(result, named, self._tampering))
-            if not is_same_output(output, expected[place]):
-                wanted = f"the reference's program prints {_show(expected[place])}"
-                raise _Failed(_fail(f"{named} printed {_show(output)}; {wanted}", self._tampering))
-            place += 1
+                raise _Failed(_fail_at_limit(result, f"the call {call}", self._tampering))
+            if not is_same_output(output, expected[call]):
+                wanted = f"the reference's program prints {_show(expected[call])}"
+                raise _Failed(_fail(f"{call} printed {_show(output)}; {wanted}", self._tampering))
 
     async def _compile(self, script: Script) -> bytes | None:
         if not script.is_compiled:

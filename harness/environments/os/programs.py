@@ -12,8 +12,8 @@ import posixpath
 import re
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from harness.environments.os.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
@@ -25,6 +25,7 @@ from harness.sandbox.results import ExecResult
 MAX_CALLS = 200
 SCRIPT_SECONDS = 60.0
 CALL_SECONDS = 20.0
+LEAST_SECONDS = 0.5
 # AgentBench's task `calc` allows this difference.
 TOLERANCE = 1e-5
 _NUMBER = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})")
@@ -44,8 +45,8 @@ class ProgramCall:
     """One call of a program in a folder: its name with its arguments, and the path of that name there."""
 
     folder: str
-    path: str
     argv: tuple[str, ...]
+    path: str = field(compare=False)
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
@@ -64,11 +65,26 @@ class ProgramCall:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run of a check with the reference's programs: its result, the calls, and a file that they changed."""
+    """A run of a check with the reference's programs: its result, and the calls with their outputs."""
 
     result: ExecResult
-    calls: tuple[ProgramCall, ...]
+    outputs: Mapping[ProgramCall, str]
+    # A file that the programs changed.
     changed: str | None
+
+    @property
+    def calls(self) -> list[ProgramCall]:
+        return list(self.outputs)
+
+    def find_strange(self, known: Recording) -> ProgramCall | None:
+        """Return a call that printed neither a number nor the same as in another recording, None without one.
+
+        Such an output comes from the agent's files, and could decide how the check is read.
+        """
+        for call, output in self.outputs.items():
+            if not _NUMBER.fullmatch(output.strip()) and output != known.outputs.get(call):
+                return call
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +120,33 @@ class ProgramCheck:
         result = await run_script(sandbox, script, parameters, timeout=SCRIPT_SECONDS, confined=True)
         calls = _read_calls(await sandbox.read_file(f"{stem}-calls"))
         changed = [entry.path for entry in await sandbox.list_changed(since_ns) if entry.kind != "folder"]
-        return Recording(result, calls, next((path for path in changed if path != f"{stem}-calls"), None))
+        outputs = {call: str(ended.stdout) async for call, ended in run_calls(sandbox, calls)}
+        return Recording(result, outputs, next((path for path in changed if path != f"{stem}-calls"), None))
 
 
-def _read_calls(log: bytes) -> tuple[ProgramCall, ...]:
+def _read_calls(log: bytes) -> list[ProgramCall]:
     fields = log.decode("utf-8", "surrogateescape").split("\0")
     calls: list[ProgramCall] = []
     while len(fields) > 3 and len(calls) < MAX_CALLS:
         end = 3 + int(fields[0])
-        calls.append(ProgramCall(fields[1], fields[2], tuple(fields[3:end])))
+        calls.append(ProgramCall(fields[1], tuple(fields[3:end]), fields[2]))
         fields = fields[end:]
-    return tuple(calls)
+    return list(dict.fromkeys(calls))
 
 
-async def run_calls(sandbox: RootSandbox, calls: Sequence[ProgramCall]) -> AsyncIterator[ExecResult]:
-    """Yield the result of each of these calls in a machine. Raises SandboxError."""
+async def run_calls(
+    sandbox: RootSandbox, calls: Sequence[ProgramCall]
+) -> AsyncIterator[tuple[ProgramCall, ExecResult]]:
+    """Yield each of these calls with its result in a machine. All may take SCRIPT_SECONDS.
+
+    Raises SandboxError.
+    """
+    left = SCRIPT_SECONDS
     for call in calls:
-        yield await run_script(sandbox, _CALL, [call.folder, *call.argv], timeout=CALL_SECONDS, confined=True)
+        argv = [call.folder, *call.argv]
+        result = await run_script(sandbox, _CALL, argv, timeout=min(left, CALL_SECONDS), confined=True)
+        left = max(left - result.duration_seconds, LEAST_SECONDS)
+        yield call, result
 
 
 async def put_reference(

@@ -24,7 +24,7 @@ from harness.environments.os.checks.shell_syntax import (
 )
 
 MAX_DEPTH = 30
-_ALWAYS_SUCCEED = frozenset((":", "true", "echo", "printf", "set", "local", "declare", "export", "readonly"))
+_ALWAYS_SUCCEED = frozenset((":", "true", "echo", "set", "local", "declare", "export", "readonly"))
 
 
 class _State(NamedTuple):

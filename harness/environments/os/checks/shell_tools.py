@@ -306,10 +306,9 @@ def _pass_on(analysis: ShellAnalysis, call: Call) -> Value:
     _require_steady(call)
     operands = list_operands(call)
     started = operands[0].text if operands else "echo"
-    if started not in _READERS | {"echo"}:
+    if started not in _READERS | {"echo"} or (operands and call.input.kind is Kind.TEXT):
         raise Trusting(f"starts `{started or 'a command'}` by xargs, with arguments that the agent writes")
     if operands:
-        analysis.force(call, _OPTION.format(started))
         return Value(Kind.TEXT)
     if set("nL") & set(list_options(call)):
         return Value(Kind.TEXT)

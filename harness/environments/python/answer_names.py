@@ -79,7 +79,7 @@ class AnswerNames:
                 self._note_bindings(node)
         # Built-in functions and modules hold nothing, unless the tests bind their names.
         self._constant = {*dir(builtins), *self.imported} - self.bound
-        self._constant |= _list_numbers(trees)
+        self._constant |= _list_numbers(trees, is_random="random" not in self.bound)
         self._names = set(exports)
         groups = [group for tree in trees for group in self._list_groups(tree)]
         before = -1
@@ -88,6 +88,12 @@ class AnswerNames:
             for group in groups:
                 if not self._names.isdisjoint(group):
                     self._names |= group
+            # An exception of the program leaves every function that calls it, directly or not.
+            self._names.update(
+                name
+                for name, defined in self.functions.items()
+                if any(self.cover(*each.body) for each in defined)
+            )
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -139,18 +145,17 @@ class AnswerNames:
             ):
                 # What is bound there may depend on what decides.
                 yield self._names_of(node)
-        for name, functions in self.functions.items():
-            for function in functions:
-                inside = self._names_of(*function.body)
-                if not self._names.isdisjoint(inside):
-                    yield {name} | inside.intersection(self._names)
 
     def _names_of(self, *nodes: ast.AST) -> set[str]:
         return list_names(*nodes) - self._constant
 
 
-def _list_numbers(trees: Sequence[ast.Module]) -> set[str]:
-    """Return the names that are only ever bound to numbers of the tests, which nobody can change."""
+def _list_numbers(trees: Sequence[ast.Module], *, is_random: bool) -> set[str]:
+    """Return the names that are only ever bound to numbers of the tests, which nobody can change.
+
+    `is_random` tells whether the name `random` means the module. Its functions draw numbers.
+    """
+    drawing = _list_generators(trees) | {"random"} if is_random else set()
     numbers: set[str] = set()
     others: set[str] = set()
     for tree in trees:
@@ -163,9 +168,12 @@ def _list_numbers(trees: Sequence[ast.Module]) -> set[str]:
                 case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(
                     targets
                 ) == len(values):
-                    found = [(each, _is_number(value)) for each, value in zip(targets, values, strict=True)]
+                    found = [
+                        (each, _is_number(value, drawing))
+                        for each, value in zip(targets, values, strict=True)
+                    ]
                 case ast.Assign(targets=[target], value=value):
-                    found = [(target, _is_number(value))]
+                    found = [(target, _is_number(value, drawing))]
             for each, is_number in found:
                 if isinstance(each, ast.Name):
                     counted.add(each)
@@ -177,11 +185,31 @@ def _list_numbers(trees: Sequence[ast.Module]) -> set[str]:
     return numbers - others
 
 
-def _is_number(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        is_drawn = node.func.attr in ("randint", "randrange") and isinstance(node.func.value, ast.Name)
-        return is_drawn and all(isinstance(ast.literal_eval(each), int) for each in _literals(node.args))
-    return bool(_literals([node])) and isinstance(ast.literal_eval(node), int)
+def _list_generators(trees: Sequence[ast.Module]) -> set[str]:
+    """Return the names that are bound once, to a generator of random numbers."""
+    bound = [
+        node.id
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    ]
+    found = set()
+    for tree in trees:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(func=ast.Attribute(value=ast.Name(id="random"), attr="Random")),
+                ) if bound.count(name) == 1:
+                    found.add(name)
+    return found
+
+
+def _is_number(node: ast.expr, drawing: set[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="randint" | "randrange"), keywords=[]):
+            return name in drawing and _is_number_list(node)
+    return bool(_literals([node]))
 
 
 def _is_number_list(node: ast.expr) -> bool:

@@ -89,6 +89,8 @@ def _find(setup: str, statements: Sequence[str], exports: Sequence[str], has_cla
         form = _Form(AnswerNames(trees, exports), frozenset(exports))
         for (place, text), tree in zip(places, trees, strict=True):
             try:
+                if tree is trees[0]:
+                    form.check_setup(tree)
                 form.check_names(tree)
                 form.check_block(tree.body)
             except _Steered as found:
@@ -110,6 +112,12 @@ class _Form:
     def __init__(self, answers: AnswerNames, exports: frozenset[str]) -> None:
         self._answers = answers
         self._exports = exports
+
+    def check_setup(self, tree: ast.Module) -> None:
+        """Refuse asserts on answers in the set-up, because the guest does not rewrite these."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assert) and self._answers.cover(node):
+                raise _Steered(node, "an assert of the set-up ends the test that calls it")
 
     def check_names(self, tree: ast.Module) -> None:
         """Refuse what may reach the program without a name that the analysis of names follows."""

@@ -502,6 +502,41 @@ OTHERS = (
         "",
         f"{UNIT}/test_guest_apart.py::test_no_module_that_an_agent_plants_is_imported",
     ),
+    *(
+        (f"harness/environments/os/checks/{file}.py", old, new, f"{UNIT}/test_check_judgements.py::{test}")
+        for file, old, new, test in (
+            (
+                "shell_values",
+                "kind >= Kind.MAYBE) or kind is Kind.TEXT)",
+                "kind >= Kind.MAYBE))",
+                "test_a_check_that_believes_an_agent_is_trusting",
+            ),
+            (
+                "shell_tests",
+                "argument.many and argument.value.kind >= Kind.LINE",
+                "False",
+                "test_a_check_that_believes_an_agent_is_trusting",
+            ),
+            (
+                "shell_flow",
+                "return any(end.state.success and end.state.seen for end in ends)",
+                "return False",
+                "test_a_check_that_believes_an_agent_is_trusting",
+            ),
+            (
+                "shell_analysis",
+                "and start is not None and not call.input.is_given:",
+                "and start is not None:",
+                "test_a_check_that_believes_an_agent_is_trusting",
+            ),
+            (
+                "shell_analysis",
+                "        if tool is None:\n            return self.start(call, name)\n",
+                "        if tool is None:\n            return None\n",
+                "test_a_check_that_uses_only_the_output_of_programs_can_be_judged_as_data",
+            ),
+        )
+    ),
     (
         "harness/environments/os/machine_files.py",
         "        if _below(path, LOADERS):\n            return False\n",

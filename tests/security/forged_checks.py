@@ -81,6 +81,7 @@ FORGERIES = (
     _content('expr "$(cat /root/x)" - 5 && exit 1; exit 0', "x"),
     _content('[ "$(echo "$(cat /root/x) == 5" | bc)" = 1 ]', "1 || 0"),
     _content("exit $(cat /root/x)", "0"),
+    _content('grep -q 5 "$(cat /root/x)"', "-V"),
     _content("read -r n < /root/x; [ $n = 5 ]", "4 -o 5"),
     _bash("n=$(wc -l < /root/x); [ $n -ne 5 ] && exit 1; exit 0", "true"),
     _bash("[ $(wc -l < /root/x) -eq $(wc -l < /root/y) ]", "true"),

@@ -13,6 +13,7 @@ from harness.environments.os.scripts import Language, Script
 
 # Each line is a check that starts a program of the agent's, or is read as a text of the agent's says.
 TRUSTING = r"""
+grep -q word "$(cat /root/name)"
 [ $(cat /root/out) = 5 ]
 out=$(prog); eval "x=$out"; [ "$x" = 1 ]
 out=$(cat /root/o); python3 -c "exit(0 if $out == 5 else 1)"
@@ -263,142 +264,6 @@ for a in 1 2 3; do [ "$(sq $a)" = "$((a*a))" ] || exit 1; done
 [ "$(prog 1)" = 1 ] && [ "$(prog 2)" = 2 ]
 [ "$1" = "$(prog)" ]
 """
-TRUSTING_PYTHON = r"""
-exit(print(open("/root/o").read()))
----
-import subprocess
-out=subprocess.check_output(["calc","1"])
-assert out==b"1"
----
-import os
-exit(os.system("prog"))
----
-import os
-exit(os.system("grep -q x /root/y"))
----
-from sys import argv
-exit(0 if eval(argv[1])==5 else 1)
----
-import sys
-sys.path.insert(0,"/root")
-import mod
----
-import re,sys
-exit(0 if re.search(sys.argv[1], "abc") else 1)
----
-from sys import argv
-try:
-  assert int(argv[1])==5
-except Exception:
-  pass
----
-from sys import argv
-if abs(float(argv[1])-5)>1e-3: exit(1)
----
-import importlib.util
----
-exec(open("/root/x.py").read())
----
-import pickle
-pickle.load(open("/root/x","rb"))
----
-from sys import argv
-exit(int(argv[1])-int(argv[2]))
----
-import runpy
----
-open("/root/x","w").write("a")
----
-import subprocess,sys
-subprocess.run(sys.argv[1],shell=True)
----
-import subprocess
-subprocess.run("bash /root/x.sh",shell=True,check=True)
----
-import subprocess
-subprocess.run(["python3","/root/x.py"],check=True)
----
-import ast,sys
-ast.literal_eval(sys.argv[1])
----
-getattr(__builtins__,"ev"+"al")("1")
----
-import ctypes
----
-(lambda: 0).__globals__
----
-from os import *
-system("prog")
----
-import sqlite3
----
-import yaml
----
-n = int(open("/root/n").read())
-exit(n)
----
-def main():
-  return int(open("/root/n").read())
-exit(main())
----
-import socket
----
-from sys import argv
-if float(argv[1]) < 3 or float(argv[1]) > 4:
-  exit(1)
-"""
-SOUND_PYTHON = r"""
-import os
-assert os.path.isfile("/root/x")
----
-from sys import argv
-assert argv[1].strip() == argv[2].strip()
----
-import os, sys
-mode = oct(os.stat("/a").st_mode)[-3:]
-sys.exit(0 if os.path.exists("/a") and mode == "644" else 1)
----
-with open("/root/x") as f:
-  lines = f.read().splitlines()
-exit(0 if lines == ["a","b"] else 1)
----
-import subprocess
-out = subprocess.run(["ls", "-a", "/root"], capture_output=True, text=True).stdout
-exit(0 if "x" in out else 1)
----
-import json
-d=json.load(open("/root/x.json"))
-exit(not d["a"]==3)
----
-from pathlib import Path
-assert Path("/root/x").read_text().strip() == "a"
----
-import os
-for f in os.listdir("/root"):
-  if not f.endswith(".txt"):
-    exit(1)
-exit(0)
----
-from sys import argv
-try:
-  a=float(argv[1])
-except ValueError:
-  exit(1)
-exit(0 if abs(a-float(argv[2]))<1e-3 else 1)
----
-import re
-assert re.fullmatch(r"\d+", open("/root/x").read().strip())
----
-import csv
-rows=list(csv.reader(open("/root/x.csv")))
-assert len(rows)==3
----
-import hashlib
-assert hashlib.md5(open("/root/x","rb").read()).hexdigest()=="a"
----
-import pwd
-pwd.getpwnam("eve")
-"""
 
 
 def kinds(checks: list[str], language: Language = "bash") -> dict[str, str]:
@@ -417,10 +282,6 @@ def lines(table: str) -> list[str]:
     return table.strip().split("\n")
 
 
-def scripts(table: str) -> list[str]:
-    return table.strip().split("\n---\n")
-
-
 def test_a_check_that_believes_an_agent_is_trusting() -> None:
     assert offenders(lines(TRUSTING), "trusting") == {}
 
@@ -431,14 +292,6 @@ def test_a_check_that_compares_data_is_sound() -> None:
 
 def test_a_check_that_uses_only_the_output_of_programs_can_be_judged_as_data() -> None:
     assert offenders(lines(OF_PROGRAMS), "data") == {}
-
-
-def test_a_check_in_python_that_believes_an_agent_is_trusting() -> None:
-    assert offenders(scripts(TRUSTING_PYTHON), "trusting", "python") == {}
-
-
-def test_a_check_in_python_that_compares_data_is_sound() -> None:
-    assert offenders(scripts(SOUND_PYTHON), "sound", "python") == {}
 
 
 def test_a_check_that_must_be_compiled_is_trusting() -> None:

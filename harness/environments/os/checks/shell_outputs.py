@@ -24,7 +24,7 @@ _OPTIONS_WITH_VALUES = {
     "xargs": ("-I", "-n", "-P", "-L", "-d"),
 }
 
-_HARMLESS_FORMAT = re.compile(r"(?:%[aAsughiYXZWbBdfmo]|[\w.:/-])+")
+_HARMLESS_FORMAT = re.compile(r"(?:%[aAsughiYXZWbBdfo]|[\w.:/-])+")
 
 _DIGESTS = frozenset(
     ("cksum", "md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "sum")

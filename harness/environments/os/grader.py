@@ -20,6 +20,7 @@ from harness.environments.os.environment import Copy, Machine
 from harness.environments.os.root_sandbox import RootSandbox, UnreadableFiles
 from harness.environments.os.scripts import CompilationFailed, Script, compile_script, run_script
 from harness.errors import DataError, UsageError
+from harness.sandbox.failures import build_fault
 from harness.sandbox.results import ExecResult
 from harness.text import escape_text, shorten
 from harness.types import Phase, Status, Submission, Verdict
@@ -180,6 +181,8 @@ class _StepRunner:
             except UsageError as error:
                 evidence = escape_text(f"{named} cannot run: {error.message}")
                 return Verdict(Status.FAILED, 0.0, evidence=evidence, tampering=self._tampering)
+            if isinstance(step, Gold) and not _is_within_limits(result):
+                raise build_fault(f"{named}, which computes the right answer, reached a limit")
             verdict = _fail_unless_passed(result, named, self._tampering)
             if verdict is not None and not (isinstance(step, Observation) and _is_within_limits(result)):
                 return verdict

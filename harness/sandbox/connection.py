@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 from harness.sandbox.backends.base import StartedContainer
@@ -37,6 +37,11 @@ class ConnectionClosed(ConnectionLost):
 
 # Gets the header and the body of a piece of an exchange. It raises FrameError for one that breaks the format.
 Receive = Callable[["Exchange", dict[str, Any], bytes], None]
+
+
+Answer = asyncio.Future[tuple[dict[str, Any], bytes]]
+Explain = Callable[[], Awaitable[Exception]]
+"""Finds out why no answer has come, and returns the error that says so."""
 
 
 class Receiver(Protocol):
@@ -128,17 +133,19 @@ class Connection(asyncio.Protocol):
         body: bytes = b"",
         *,
         seconds: float | None = None,
+        explain: Explain | None = None,
         receiver: Receiver | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         """Send one request and return its answer, after `receiver` has got the pieces before it.
 
         Without `seconds` it waits for as long as the stream lives. Raises ConnectionLost, FrameError (too
-        large), and TimeoutError without an answer after `seconds`.
+        large), and TimeoutError without an answer after `seconds`, or the error that `explain` returns. An
+        answer that comes while `explain` looks for the cause is late, but no less true.
         """
         if receiver is not None:
             async with self.exchange(header, body, receive=receiver.receive) as exchange:
                 receiver.begin(exchange)
-                return await self._wait_for(exchange.answer, seconds)
+                return await self._wait_for(exchange.answer, seconds, explain)
         if self._lost is not None:
             raise self._lost
         number = next(self._numbers)
@@ -147,7 +154,7 @@ class Connection(asyncio.Protocol):
         self._waiting[number] = answer
         try:
             self._write(frame)
-            return await self._wait_for(answer, seconds)
+            return await self._wait_for(answer, seconds, explain)
         except asyncio.CancelledError:
             # Nobody waits for the job any more, so it must not run on.
             self.send({"verb": "kill", "job": number})
@@ -156,16 +163,18 @@ class Connection(asyncio.Protocol):
             self._waiting.pop(number, None)
 
     async def _wait_for(
-        self, answer: asyncio.Future[tuple[dict[str, Any], bytes]], seconds: float | None
+        self, answer: Answer, seconds: float | None, explain: Explain | None
     ) -> tuple[dict[str, Any], bytes]:
-        """Return an answer. Raises TimeoutError if it does not come within `seconds`.
+        """Return an answer. Raises TimeoutError, or as `explain` does, if it does not come within `seconds`.
 
         A timer that fails the answer costs less than `asyncio.timeout`, which cancels the task.
         """
+        asking: asyncio.Task[None] | None = None
 
         def expire() -> None:
+            nonlocal asking
             if not answer.done():
-                answer.set_exception(TimeoutError())
+                asking = asyncio.get_running_loop().create_task(_fail(answer, explain))
 
         timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, expire)
         try:
@@ -175,6 +184,8 @@ class Connection(asyncio.Protocol):
         finally:
             if timer is not None:
                 timer.cancel()
+            if asking is not None:
+                asking.cancel()
 
     @contextlib.asynccontextmanager
     async def exchange(
@@ -314,6 +325,16 @@ class Connection(asyncio.Protocol):
             answer = self._waiting.get(number) if type(number) is int else None
             if answer is not None and not answer.done():
                 answer.set_result((header, body))
+
+
+async def _fail(answer: Answer, explain: Explain | None) -> None:
+    """Fail an answer that has not come in time, unless it comes before the cause is found."""
+    try:
+        error = TimeoutError() if explain is None else await explain()
+    except Exception as failure:
+        error = failure
+    if not answer.done():
+        answer.set_exception(error)
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,8 @@ The engine measures the container's own layer: every file once, however many nam
 their full length. It does not see deleted files that are still open. The guest counts those
 (`guest.held_files`). The watch ends a sandbox if the guest finds a place that it cannot look into, and the
 disk has lost more room than the limit since the last complete count. The sandbox was over its limit if its
-end gives that room back. Otherwise others took the room, and the end is a fault of ours. Sandboxes cannot
+end gives that room back. Otherwise others took the room, and the end is a fault of ours. So is the end of a
+sandbox that the engine does not measure in time, unless that end removes very many files. Sandboxes cannot
 write extended attributes. Empty files cost the engine's disk entries that no measure attributes to a sandbox,
 so there is a reserve on that disk: below it, sandboxes end as a fault of ours.
 """
@@ -29,8 +30,12 @@ from harness.sandbox.limits import MIB
 POLL_SECONDS = 0.5
 # The engine walks over all files for each measurement, and may spend at most this share of time on it.
 LOOK_SHARE = 0.1
-# Only a layer with very many files takes longer to measure.
+# An engine that needs longer for a measurement is too slow to bound what a sandbox writes.
 LOOK_SECONDS = 20.0
+# An engine that is not slow counts this many files within LOOK_SECONDS, even on a loaded disk.
+MANY_FILES = 1_000_000
+# Root of the sandbox may keep the guest from counting for longer.
+HELD_SECONDS = 10.0
 # The watch asks the guest this often, because others who free room on the disk hide how much a sandbox takes.
 COUNT_SECONDS = 5.0
 # An incomplete count is repeated. The harness may have killed it with all other processes between two
@@ -60,7 +65,8 @@ UNCOUNTED = HeldFiles(0, True, None)
 class DiskWatch:
     """Destroys a sandbox that has written more than it may.
 
-    `exceeded` then describes the excess. `failure` describes any other reason for which the watch ended it.
+    `exceeded` then describes the excess, which was measured. `failure` describes any other reason for which
+    the watch ended it, which is a fault of the engine or of others.
     """
 
     def __init__(self, backend: Backend, container_id: str, disk_mb: int, connection: Connection) -> None:
@@ -119,10 +125,10 @@ class DiskWatch:
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     use = await asyncio.to_thread(self._backend.measure_disk, self._container_id)
-                    written = use.written_bytes
-                    if written is None:
-                        return
-                    held = await self._look_at_held_files(written, use.free_bytes)
+                written = use.written_bytes
+                if written is None:
+                    return
+                held = await self._look_at_held_files(written, use.free_bytes)
                 self._disk, self._free_at_look = use.folder, use.free_bytes or 0
                 self._room_left = self._most - written - held.bytes
                 self.exceeded = self._describe_excess(written, held)
@@ -133,7 +139,7 @@ class DiskWatch:
                         f"the engine's disk is almost full ({use.scarce}), so the sandbox was ended"
                     )
             except TimeoutError:
-                self.exceeded = f"the sandbox wrote files that could not be counted in {LOOK_SECONDS:g} s"
+                await self._end_unmeasured()
             except SandboxError as error:
                 # A sandbox that cannot be measured has no bound, so it must end.
                 self.failure = f"the files that the sandbox wrote cannot be measured: {error.message}"
@@ -154,7 +160,11 @@ class DiskWatch:
             if 2 * lost < self._most and time.monotonic() < self._counted_at + COUNT_SECONDS:
                 return HeldFiles(0, False, free)
         self._counted_at = time.monotonic()
-        counted = await count_held_files(self._connection)
+        try:
+            async with asyncio.timeout(HELD_SECONDS):
+                counted = await count_held_files(self._connection)
+        except TimeoutError:
+            counted = UNCOUNTED
         if counted is None:
             return HeldFiles(0, False, free)
         held = counted if free is None else replace(counted, free_bytes=free)
@@ -195,13 +205,24 @@ class DiskWatch:
         await asyncio.to_thread(self._backend.destroy, self._container_id)
         after = await asyncio.to_thread(self._backend.measure_disk, self._container_id)
         held = (after.free_bytes or 0) - before.free_bytes - (before.written_bytes or 0)
-        # Half of the limit is proof enough, because others write at the same time.
-        if 2 * held > self._most:
+        # Others may write and remove files at the same time, so that less would prove nothing.
+        if held > self._most:
             self.exceeded = excess
         else:
             self.failure = (
                 f"{excess}; its end gave back {max(held, 0) / MIB:.1f} MiB, so others took the room"
             )
+
+    async def _end_unmeasured(self) -> None:
+        """End a sandbox that was not measured in time. It is to blame only if its end removes MANY_FILES."""
+        self.failure = f"the engine did not measure in {LOOK_SECONDS:g} s how much the sandbox wrote"
+        if self._disk is None:
+            return
+        with contextlib.suppress(SandboxError, OSError):
+            before = os.statvfs(self._disk).f_ffree
+            await asyncio.to_thread(self._backend.destroy, self._container_id)
+            if (removed := os.statvfs(self._disk).f_ffree - before) > MANY_FILES:
+                self.exceeded = f"{self.failure}, and its end removed {removed} files"
 
     async def keep_looking(self) -> None:
         """Measure again and again until the watch has ended the sandbox."""

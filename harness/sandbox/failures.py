@@ -53,6 +53,15 @@ class SandboxOutOfDisk(SandboxLimitReached):
     limit = "disk_mb"
 
 
+def build_fault(what: object) -> SandboxError:
+    """Return the error for a limit that nobody has measured, such as a wait for an engine that was slow.
+
+    A limit counts against a program or an agent only if it was measured that they reached it. Whatever else
+    ends their work is a fault of the machine, the engine or the harness, whose attempt is retried.
+    """
+    return SandboxError(str(what)[:_REASON_CHARACTERS], outside=True)
+
+
 async def explain_loss(
     backend: Backend, container_id: str, lost: ConnectionLost, *, stderr: str, acted_in: bool
 ) -> SandboxError:
@@ -72,16 +81,26 @@ async def explain_loss(
     return SandboxError(f"{detail}{traceback}", acted_in=acted_in)
 
 
-async def destroy_silent(backend: Backend, container_id: str) -> bool:
-    """Destroy a sandbox that does not answer; return whether the engine or one of its users is the cause."""
+async def explain_silence(
+    backend: Backend, container_id: str, request: str, seconds: float, *, acted: bool
+) -> SandboxUnresponsive:
+    """Return the error for a sandbox that has not answered a request in time.
+
+    Its `outside` is set unless programs in the sandbox are measured to keep it from answering.
+    """
     try:
         fate = await asyncio.to_thread(backend.find_fate, container_id, silent=True)
         outside = fate.cause is Cause.OUTSIDE
     except SandboxError as error:
         outside = error.outside
-    with contextlib.suppress(SandboxError):  # the end of the block retries and reports
+    message = f"the sandbox did not answer '{request}' in {seconds:.0f} s and was destroyed"
+    return SandboxUnresponsive(message, outside=outside, acted_in=acted)
+
+
+async def destroy(backend: Backend, container_id: str) -> None:
+    """Destroy a sandbox that has failed. The end of its block tries again and reports a failure."""
+    with contextlib.suppress(SandboxError):
         await asyncio.to_thread(backend.destroy, container_id)
-    return outside
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
 from harness.errors import SandboxError, UsageError
@@ -26,9 +26,11 @@ from harness.sandbox.failures import (
     SandboxClosed,
     SandboxOutOfDisk,
     SandboxUnresponsive,
+    build_fault,
     catch_unreadable,
-    destroy_silent,
+    destroy,
     explain_loss,
+    explain_silence,
     raise_refusal,
 )
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
@@ -422,31 +424,42 @@ class Sandbox:
         receiver: Receiver | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         try:
-            answer, data = await self._connection.request(header, body, seconds=seconds, receiver=receiver)
+            answer, data = await self._connection.request(
+                header,
+                body,
+                seconds=seconds,
+                explain=lambda: self._explain_silence(_name_of(header), seconds),
+                receiver=receiver,
+            )
         except FrameError as error:
             raise UsageError(f"too much for one request: {error}") from error
         except asyncio.CancelledError:
             # The guest may still be working on the request, although nobody waits for its answer any more.
             self.clean = False
             raise
-        except TimeoutError as error:
-            raise await self._destroy_silent(_name_of(header), seconds) from error
+        except SandboxUnresponsive:
+            self.clean = False
+            await destroy(self._backend, self.container_id)
+            raise
         except ConnectionLost as error:
             raise await self._diagnose(error) from error
+        if "fault" in answer:
+            self.clean = False
+            raise build_fault(answer["fault"])
         if "error" in answer:
-            raise self.build_failure(
-                f"the guest failed at '{_name_of(header)}': {str(answer['error'])[:500]}"
-            )
+            raise self.build_failure(f"the guest failed at '{_name_of(header)}': {answer['error']!s:.500}")
         return answer, data
+
+    def _explain_silence(self, request: str, seconds: float) -> Awaitable[SandboxUnresponsive]:
+        """Return the error for a request that the sandbox has not answered in time."""
+        return explain_silence(self._backend, self.container_id, request, seconds, acted=self.agent_acted)
 
     async def _destroy_silent(self, request: str, seconds: float) -> SandboxUnresponsive:
         """Destroy the sandbox, which has not answered a request in time, and return the error."""
         self.clean = False
-        return SandboxUnresponsive(
-            f"the sandbox did not answer '{request}' in {seconds:.0f} s and was destroyed",
-            outside=await destroy_silent(self._backend, self.container_id),
-            acted_in=self.agent_acted,
-        )
+        error = await self._explain_silence(request, seconds)
+        await destroy(self._backend, self.container_id)
+        return error
 
     def build_failure(self, message: str) -> SandboxError:
         """Return the error for a sandbox that failed by itself. An agent that acted in it is responsible."""
@@ -470,9 +483,7 @@ class Sandbox:
 
     @staticmethod
     def _build_disk_error(watch: DiskWatch) -> SandboxError:
-        if watch.exceeded:
-            return SandboxOutOfDisk(watch.exceeded)
-        return SandboxError(watch.failure or "", outside=True)
+        return SandboxOutOfDisk(watch.exceeded) if watch.exceeded else build_fault(watch.failure)
 
     async def _diagnose(self, lost: ConnectionLost) -> SandboxError:
         """Return the error that names the cause of a lost stream. Raises SandboxError if it is not known."""

@@ -14,6 +14,7 @@ from typing import NoReturn, cast
 
 import pytest
 from docker import APIClient
+from failing_backend import SlowBackend
 
 from harness import Sandbox
 from harness.environments.os.root_sandbox import RootSandbox
@@ -362,12 +363,31 @@ async def test_a_disk_that_is_almost_full_is_no_limit_of_a_sandbox(
     assert not isinstance(raised.value, SandboxOutOfDisk)
 
 
-async def test_a_layer_that_takes_too_long_to_count_is_over_its_limit(
-    backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
+async def test_a_sandbox_that_a_slow_engine_cannot_measure_ends_without_blame(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(backend) as sandbox:
-        monkeypatch.setattr(disk_watch, "LOOK_SECONDS", 0.0)
-        with pytest.raises(SandboxOutOfDisk, match="could not be counted"):
+    monkeypatch.setattr(disk_watch, "LOOK_SECONDS", 1.0)
+    slow = SlowBackend(client)
+    async with opened(slow) as sandbox:
+        sandbox.agent_acted = True
+        slow.seconds = 3.0
+        with pytest.raises(SandboxError, match="did not measure") as raised:
+            await sh(sandbox, WRITE.format(path=f"{FOLDER}/large", mb=3))
+    assert type(raised.value) is SandboxError
+    assert raised.value.outside
+
+
+async def test_a_sandbox_with_more_files_than_can_be_counted_in_time_is_over_its_limit(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_watch, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(disk_watch, "MANY_FILES", 3000)
+    slow = SlowBackend(client)
+    make = f"import os; [os.close(os.open(f'{FOLDER}/{{n}}', os.O_CREAT)) for n in range(5000)]"
+    async with opened(slow) as sandbox:
+        await sandbox.exec(["python3", "-c", make])
+        slow.seconds = 3.0
+        with pytest.raises(SandboxOutOfDisk, match=r"removed [5-9][0-9]{3} files"):
             await sh(sandbox, "true")
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from docker import APIClient
+from docker_command import backend as module
 from docker_command.backend import connect
 
 from harness import Sandbox, run
@@ -26,6 +27,7 @@ from harness.machine.images import build_images
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import Backend, Cause, Fate, SandboxSpec
 from harness.sandbox.failures import SandboxOutOfMemory
+from harness.sandbox.guest.kernel import DEADLINE_CODE
 from harness.sandbox.limits import Limits
 from harness.sandbox.selfcheck import Level, check_backend
 
@@ -98,21 +100,45 @@ async def test_an_end_from_outside_is_no_fault_of_the_agent(own: Backend, client
 
 
 async def test_an_end_that_the_guest_causes_is_from_inside(own: Backend) -> None:
+    async with Sandbox.open(backend=own) as sandbox:
+        sandbox.agent_acted = True
+        transport = sandbox._connection._transport
+        assert transport is not None
+        # PID 1 fails at a frame that is broken.
+        transport.write(b"\xff" * 16)
+        with pytest.raises(SandboxError) as lost:
+            await sandbox.exec(["sleep", "600"])
+        assert (lost.value.outside, lost.value.acted_in) == (False, True)
+        assert await asyncio.to_thread(own.find_fate, sandbox.container_id) == Fate(Cause.INSIDE, 1)
+
+
+async def test_the_deadline_of_a_sandbox_is_no_limit_of_an_agent(own: Backend) -> None:
     async with Sandbox.open(backend=own, deadline_seconds=0.1) as sandbox:
         sandbox.agent_acted = True
         with pytest.raises(SandboxError) as lost:
             await sandbox.exec(["sleep", "600"])
-        assert (lost.value.outside, lost.value.acted_in) == (False, True)
-        assert await asyncio.to_thread(own.find_fate, sandbox.container_id) == Fate(Cause.INSIDE, 3)
+        assert lost.value.outside
+        assert await asyncio.to_thread(own.find_fate, sandbox.container_id) == Fate(
+            Cause.OUTSIDE, DEADLINE_CODE
+        )
 
 
-async def test_a_paused_sandbox_is_silent_because_of_somebody_outside(
-    own: Backend, client: APIClient
+async def test_a_sandbox_is_silent_from_inside_only_while_its_programs_keep_it_busy(
+    own: Backend, client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Other tests may keep the machine busy.
+    monkeypatch.setattr(module, "BUSY_PERCENT", 2.0)
     async with Sandbox.open(backend=own) as sandbox:
-        assert own.find_fate(sandbox.container_id, silent=True) == Fate(Cause.INSIDE)
+        assert own.find_fate(sandbox.container_id, silent=True) == Fate(Cause.OUTSIDE)
+        job = asyncio.create_task(sandbox.exec(["sh", "-c", "while :; do :; done"], timeout=60))
+        await sandbox.exec(["true"])
+        found = await asyncio.to_thread(own.find_fate, sandbox.container_id, silent=True)
+        assert found == Fate(Cause.INSIDE)
         await asyncio.to_thread(client.pause, sandbox.container_id)
         assert own.find_fate(sandbox.container_id, silent=True) == Fate(Cause.OUTSIDE)
+        await asyncio.to_thread(client.unpause, sandbox.container_id)
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
 
 
 def test_a_sandbox_whose_owner_is_killed_stops_and_is_an_orphan(own: Backend, client: APIClient) -> None:

@@ -209,8 +209,8 @@ OTHERS = (
     ),
     (
         SANDBOX,
-        "self.clean = False\n        return SandboxUnresponsive(",
-        "return SandboxUnresponsive(",
+        "except SandboxUnresponsive:\n            self.clean = False\n",
+        "except SandboxUnresponsive:\n",
         f"{DOUBT}::test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt",
     ),
     (
@@ -375,18 +375,18 @@ OTHERS = (
     ),
     (
         f"{PYTHON_GUEST}/testing_job.py",
-        'self.timer = self.loop.after(self.limits["wall_seconds"],',
-        'self.timer = self.loop.after(1.25 * self.limits["wall_seconds"],',
+        "self.timer = self.loop.after(limit, look)",
+        "self.timer = self.loop.after(1.25 * limit, look)",
         f"{JOBS}::test_judging_has_its_own_wall_limit",
     ),
     (
-        f"{PYTHON_GUEST}/patient_job.py",
-        "if wall < limit * self.patience:",
-        "if True:",
-        f"{JOBS}::test_a_run_that_always_waits_for_a_processor_is_ended_all_the_same",
+        f"{GUEST}/jobs.py",
+        "elif wall >= limit * self.patience:",
+        "elif False:",
+        f"{JOBS}::test_a_machine_on_which_a_run_always_waits_is_to_blame",
     ),
     (
-        f"{PYTHON_GUEST}/patient_job.py",
+        f"{GUEST}/jobs.py",
         'self._look_at_time_after(self.limits["wall_seconds"])',
         'self._look_at_time_after(1.25 * self.limits["wall_seconds"])',
         f"{JOBS}::test_a_run_on_an_input_is_ended_at_the_first_wall_limit",

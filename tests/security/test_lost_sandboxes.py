@@ -17,6 +17,7 @@ from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.evaluation import faults
 from harness.evaluation.attempt_ends import LOST_SANDBOX
 from harness.sandbox import sandbox as sandbox_module
+from harness.sandbox.backends.docker import fate
 from harness.sandbox.connection import Connection
 from harness.types import Status
 
@@ -87,7 +88,9 @@ async def test_silence_after_the_agent_acted_is_the_agents_timeout(
         """Stand in for an agent that delays PID 1: the host waits half a second, and the answer takes 60."""
         with monkeypatch.context() as patched:
             patched.setattr(sandbox_module, "GRACE_SECONDS", -59.5)
-            await environment.sandbox.exec(["sleep", "60"], timeout=60)
+            # Other tests may keep the machine busy.
+            patched.setattr(fate, "BUSY_SHARE", 0.02)
+            await environment.sandbox.exec(["sh", "-c", "while :; do :; done"], timeout=60)
 
     act, attempts = after_acting(wait_for_a_late_answer)
     record = await attempted(client, tmp_path, act)

@@ -14,14 +14,14 @@ import pytest
 
 from harness.config import MIN_TIMEOUT_SECONDS
 from harness.environments.maths.guest.service import Service
-from harness.environments.python.guest import input_jobs, patient_job
+from harness.environments.python.guest import input_jobs, testing_job
 from harness.environments.python.guest.input_jobs import InputsJob
 from harness.environments.python.guest.testing_job import Spawners, TestJob
-from harness.environments.python.guest.waiting import MOST_PATIENCE
 from harness.sandbox.guest import jobs, processes
 from harness.sandbox.guest.jobs import Job
 from harness.sandbox.guest.loop import Timer
 from harness.sandbox.guest.users import User
+from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.limits import Limits
 from harness.sandbox.sandbox import GRACE_SECONDS
 
@@ -136,11 +136,12 @@ class Bench:
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     clock = SimpleNamespace(monotonic=lambda: bench.clock.now)
-    for module in (jobs, input_jobs, patient_job):
+    for module in (jobs, input_jobs, testing_job):
         monkeypatch.setattr(module, "time", clock)
     began = bench.clock.now
     waiting = SimpleNamespace(seconds=lambda *_: bench.waiting_share * (bench.clock.now - began))
-    monkeypatch.setattr(patient_job, "Waiting", lambda: waiting)
+    monkeypatch.setattr(jobs, "Waiting", lambda: waiting)
+    monkeypatch.setattr(testing_job, "Waiting", lambda _pids: waiting)
     monkeypatch.setattr(processes, "list_processes_of", lambda _uids: [])
     monkeypatch.setattr(processes, "kill_all_of", bench.killed.append)
 
@@ -216,11 +217,24 @@ def test_tests_of_a_program_that_waits_for_a_processor_go_on(bench: Bench) -> No
     job.account.close()
 
 
-def test_tests_of_a_program_that_always_waits_for_a_processor_are_ended_all_the_same(bench: Bench) -> None:
+def test_a_machine_on_which_a_program_under_tests_always_waits_is_to_blame(bench: Bench) -> None:
     bench.waiting_share = 1.0
     job = bench.test_job()
     seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    assert (job.stop_reason, job.fault) == ("machine", jobs.BUSY)
     assert is_on_time(seconds, WALL_SECONDS * TestJob.patience), seconds
+    job.account.close()
+
+
+def test_a_machine_on_which_the_judging_always_waits_is_to_blame(bench: Bench) -> None:
+    job = bench.test_job()
+    os.write(bench.tests.descriptors[2], b'{"lost": null, "breach": null, "pid": 1}\n')
+    job._read_result()
+    bench.waiting_share = 1.0
+    bench.candidates.ended(HUNG_UP, 0.0)
+    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    assert (job.stop_reason, job.fault) == ("machine", jobs.BUSY)
+    assert is_on_time(seconds, WALL_SECONDS * MOST_PATIENCE), seconds
     job.account.close()
 
 
@@ -230,32 +244,34 @@ def test_the_host_waits_for_a_patient_guest_and_judging_but_not_until_the_timeou
     assert needed <= MOST_PATIENCE * wall + GRACE_SECONDS < MIN_TIMEOUT_SECONDS
 
 
-def test_calls_of_a_function_end_at_the_plain_wall_limit_of_all(bench: Bench) -> None:
-    bench.waiting_share = 1.0
+def test_the_machine_is_to_blame_for_calls_that_all_together_reach_their_wall_limit(bench: Bench) -> None:
     job = bench.test_job(calls=True)
     seconds = bench.clock.until(lambda: job.stop_reason is not None)
-    assert is_on_time(seconds), seconds
+    assert (job.stop_reason, job.fault, is_on_time(seconds)) == ("machine", jobs.BUSY, True), seconds
     job.account.close()
 
 
-@pytest.mark.parametrize(("of_each", "in_all"), [(WALL_SECONDS, 500.0), (500.0, WALL_SECONDS)])
+@pytest.mark.parametrize(
+    ("of_each", "in_all", "reason"), [(WALL_SECONDS, 500.0, "wall"), (500.0, WALL_SECONDS, "machine")]
+)
 def test_a_run_on_an_input_is_ended_at_the_first_wall_limit(
-    bench: Bench, of_each: float, in_all: float
+    bench: Bench, of_each: float, in_all: float, reason: str
 ) -> None:
     job = bench.inputs_job(of_each=of_each, in_all=in_all)
     run = job._current
     assert run is not None
     seconds = bench.clock.until(lambda: run.stop_reason is not None)
-    assert (run.stop_reason, is_on_time(seconds)) == ("wall", True), seconds
+    assert (run.stop_reason, is_on_time(seconds)) == (reason, True), seconds
     run.account.close()
 
 
-def test_a_run_that_always_waits_for_a_processor_is_ended_all_the_same(bench: Bench) -> None:
+def test_a_machine_on_which_a_run_always_waits_is_to_blame(bench: Bench) -> None:
     bench.waiting_share = 1.0
     job = bench.inputs_job(of_each=WALL_SECONDS, in_all=10_000.0)
     run = job._current
     assert run is not None
     seconds = bench.clock.until(lambda: run.stop_reason is not None)
+    assert (run.stop_reason, run.fault) == ("machine", jobs.BUSY)
     assert is_on_time(seconds, WALL_SECONDS * MOST_PATIENCE), seconds
     run.account.close()
 

@@ -17,6 +17,7 @@ from harness.sandbox.guest import kernel as kernel_module
 from harness.sandbox.guest import links
 from harness.sandbox.guest import loop as loop_module
 from harness.sandbox.guest.frames import FrameDecoder
+from harness.sandbox.guest.jobs import NOT_STARTED
 from harness.sandbox.guest.kernel import Kernel, Request
 from harness.sandbox.guest.loop import Loop
 
@@ -345,7 +346,7 @@ def test_a_program_that_cannot_start_ends_in_a_later_round(
     of_candidates._read()
     assert ended == []
     run(loop)
-    assert ended == [(signal.SIGKILL, 0.0)]
+    assert ended == [(NOT_STARTED, 0.0)]
     os.close(null)
     ours.close()
     theirs.close()

@@ -12,13 +12,12 @@ from typing import cast
 
 import pytest
 
-from harness.environments.python.guest import waiting
-from harness.environments.python.guest.waiting import Waiting
-from harness.sandbox.guest import processor_time
+from harness.sandbox.guest import processor_time, waiting
 from harness.sandbox.guest.cgroup import ProcessorCounter, count_processors
 from harness.sandbox.guest.loop import Loop
 from harness.sandbox.guest.processes import compute_backstop
 from harness.sandbox.guest.processor_time import UNTRUSTED, Account, read_clock, sum_seconds
+from harness.sandbox.guest.waiting import Waiting
 
 BURNT_SECONDS = 0.05
 

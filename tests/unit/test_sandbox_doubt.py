@@ -31,11 +31,20 @@ class Guest:
         self._outcome = outcome
 
     async def request(
-        self, _header: Any, _body: bytes = b"", *, seconds: float | None = None, receiver: Any = None
+        self,
+        _header: Any,
+        _body: bytes = b"",
+        *,
+        seconds: float | None = None,
+        explain: Any = None,
+        receiver: Any = None,
     ) -> tuple[dict[str, Any], bytes]:
         if self._outcome is None:
-            async with asyncio.timeout(seconds):
-                await asyncio.Event().wait()
+            try:
+                async with asyncio.timeout(seconds):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                raise await explain() from None
         if isinstance(self._outcome, BaseException):
             raise self._outcome
         assert self._outcome is not None
@@ -90,12 +99,23 @@ async def test_an_abandoned_request_puts_a_sandbox_in_doubt() -> None:
     assert not sandbox.clean
 
 
-async def test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cause", [Cause.INSIDE, Cause.OUTSIDE])
+async def test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt(
+    monkeypatch: pytest.MonkeyPatch, cause: Cause
+) -> None:
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
-    sandbox = sandbox_with(None)
-    with pytest.raises(SandboxUnresponsive):
+    sandbox = sandbox_with(None, cause)
+    with pytest.raises(SandboxUnresponsive) as raised:
         await sandbox.exec(["true"], timeout=0.01)
-    assert not sandbox.clean
+    assert (raised.value.outside, sandbox.clean) == (cause is Cause.OUTSIDE, False)
+
+
+async def test_a_fault_of_the_machine_that_a_guest_reports_is_no_result() -> None:
+    sandbox = sandbox_with({"fault": "the machine ran out of memory"})
+    sandbox.agent_acted = True
+    with pytest.raises(SandboxError, match="ran out of memory") as raised:
+        await sandbox.exec(["true"])
+    assert (raised.value.outside, sandbox.clean) == (True, False)
 
 
 @pytest.mark.parametrize(

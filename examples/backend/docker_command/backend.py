@@ -29,6 +29,7 @@ from harness.sandbox.backends.base import (
 from harness.sandbox.backends.docker.image_sources import image_tag
 from harness.sandbox.backends.docker.seccomp import profile
 from harness.sandbox.backends.docker.socket_memory import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
+from harness.sandbox.guest.kernel import DEADLINE_CODE, UNWANTED_CODE
 
 from .client import Client, NotFoundError
 from .options import list_options, pair_options
@@ -43,9 +44,12 @@ REPORT_SECONDS = 1.0
 TRIES = 10
 # The engine records these events for requests of its users. No program in a container causes them.
 FROM_OUTSIDE = frozenset(("kill", "pause"))
-# The guest's exit code at the end of its stream, which only somebody outside can close.
-STREAM_CLOSED = 0
+# The guest's exit codes at the end of its stream, which only somebody outside can close, at its deadline, and
+# without a first request.
+OF_OUTSIDE = frozenset((0, DEADLINE_CODE, UNWANTED_CODE))
 KILLED = 137
+# Programs keep a sandbox from answering if they use this much of a processor, or of the sandbox's memory.
+BUSY_PERCENT, FULL_PERCENT = 50.0, 90.0
 
 
 def connect(command: str = "docker") -> Backend:
@@ -106,7 +110,7 @@ class CommandLineBackend:
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
         if silent:
             disturbed = FROM_OUTSIDE & self._find_events(container_id)
-            return Fate(Cause.OUTSIDE if disturbed else Cause.INSIDE)
+            return Fate(Cause.INSIDE if not disturbed and self._is_busy(container_id) else Cause.OUTSIDE)
         state = self._wait_for_end(container_id)
         if state is None:
             return Fate(Cause.OUTSIDE)
@@ -115,10 +119,11 @@ class CommandLineBackend:
         if "die" not in events:
             time.sleep(REPORT_SECONDS)
             events = self._find_events(container_id)
-        if code == STREAM_CLOSED or FROM_OUTSIDE & events:
+        if code in OF_OUTSIDE or FROM_OUTSIDE & events:
             return Fate(Cause.OUTSIDE, code)
-        if state["OOMKilled"] and code == KILLED:
-            return Fate(Cause.MEMORY, code)
+        if code == KILLED:
+            # No program in the container can kill PID 1.
+            return Fate(Cause.MEMORY if state["OOMKilled"] else Cause.OUTSIDE, code)
         # An engine that was restarted has no events, and its end kills. A guest that exits does so below 128.
         return Fate(Cause.INSIDE if "die" in events or code < 128 else Cause.OUTSIDE, code)
 
@@ -211,6 +216,21 @@ class CommandLineBackend:
             *(f"--filter={each}" for each in filters),
         )
         return frozenset(found.split())
+
+    def _is_busy(self, container_id: str) -> bool:
+        """Return whether the programs of a container use most of the processor time or memory of one."""
+        try:
+            shares = self._client.run(
+                "measure what a sandbox uses",
+                "stats",
+                "--no-stream",
+                "--format={{.CPUPerc}} {{.MemPerc}}",
+                container_id,
+            )
+        except NotFoundError:
+            return False
+        processor, memory = (float(share.rstrip("%")) for share in shares.split())
+        return processor >= BUSY_PERCENT or memory >= FULL_PERCENT
 
     def _remove(self, container_id: str) -> bool:
         """Remove a container; return whether it was there. Raises SandboxError if it stays."""

@@ -14,6 +14,7 @@ from harness.environments.db.client import ROWS, SECONDS, Table, ask, create_tab
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.tool import Arguments, Tool
 from harness.errors import SandboxError
+from harness.sandbox.failures import build_fault
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 from harness.types import Task
@@ -176,4 +177,4 @@ async def play(environment: Database, sql: str) -> str:
 async def _require_all_ended(sandbox: Sandbox) -> None:
     """Raise SandboxError unless every process of the agent's SQL is known to have ended with its call."""
     if not sandbox.clean:
-        raise SandboxError("a process that ran the agent's SQL could not be ended")
+        raise build_fault("the machine did not end a process that ran the agent's SQL")

@@ -14,6 +14,7 @@ from harness.environments.grader import SandboxGrader
 from harness.environments.maths.client import ask
 from harness.environments.maths.readings import read_answer
 from harness.errors import SandboxError
+from harness.sandbox.failures import build_fault
 from harness.sandbox.sandbox import Sandbox
 from harness.scoring.bounds import MAX_MATHS_CHARACTERS
 from harness.scoring.metrics import Metric
@@ -95,10 +96,13 @@ async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | Non
     )
     if reply.line is None:
         if reply.ended == "wall_seconds":
-            return "timeout"
+            # The service ends each comparison itself, by its processor time.
+            raise build_fault("the service that compares mathematics did not answer in time")
         stderr = escape_text(shorten(reply.stderr, 500, keep_end=True))
         raise SandboxError(f"the service that compares mathematics ended ({reply.ended}): {stderr}")
     verdict: bool | str | None = json.loads(reply.line)
+    if verdict == "late":
+        raise build_fault("the machine was too busy to compare mathematics")
     return verdict
 
 

@@ -34,6 +34,7 @@ from harness.environments.os.shell_result import ShellEnd, ShellResult
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.tool import Arguments, Tool
 from harness.errors import DataError, SandboxError, UsageError
+from harness.sandbox.failures import build_fault
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.sandbox import Sandbox
@@ -218,11 +219,13 @@ async def set_up(sandbox: RootSandbox, setup: OsSetup) -> None:
     """Set up a fresh machine for its task: start the shell, run the scripts, type the line.
 
     The exit codes of the scripts do not count, because some scripts of AgentBench fail although their work is
-    done.
+    done. Raises SandboxError if a script reaches a limit, because no agent could solve the task then.
     """
     await sandbox.open_shell()
     for script in setup.inits:
-        await run_script(sandbox, script, timeout=SETUP_SECONDS)
+        result = await run_script(sandbox, script, timeout=SETUP_SECONDS)
+        if result.limit is not None:
+            raise build_fault(f"a script that sets up the task reached the limit {result.limit}")
     if setup.start is not None:
         await sandbox.run(setup.start, timeout=START_SECONDS, typed=True)
 

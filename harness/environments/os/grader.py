@@ -30,6 +30,7 @@ from harness.environments.os.programs import (
 from harness.environments.os.root_sandbox import RootSandbox, UnreadableFiles
 from harness.environments.os.scripts import CompilationFailed, Script, compile_script, run_script
 from harness.errors import DataError, UsageError
+from harness.sandbox.failures import build_fault
 from harness.sandbox.results import ExecResult
 from harness.text import escape_text, shorten
 from harness.types import Phase, Status, Submission, Verdict
@@ -198,6 +199,8 @@ class _StepRunner:
                 result = await self._take(step)
             except UsageError as error:
                 return _fail(f"{named} cannot run: {error.message}", self._tampering)
+            if isinstance(step, Gold) and _reached_limit(result):
+                raise build_fault(f"{named}, which computes the right answer, reached a limit")
             verdict = _fail_unless_passed(result, named, self._tampering)
             if verdict is not None:
                 return verdict
@@ -282,6 +285,8 @@ class _StepRunner:
         async with self._machine.copy_before() as sandbox:
             reference = await step.make_reference(sandbox)
             known = await step.record(sandbox, self._parameters)
+        if _reached_limit(known.result):
+            raise build_fault("the check reached a limit with the reference's own program")
         if _fail_unless_passed(known.result, "", None) is not None or not known.calls:
             raise _Failed(_fail("the check does not pass with the reference's own program"))
         if known.changed is not None:

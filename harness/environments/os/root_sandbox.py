@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from harness.environments.os.file_entries import FileEntry, FileRange, file_entries
 from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.errors import SandboxError, UsageError
+from harness.sandbox.failures import build_fault
+from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.layout import ROOT_ENVIRONMENT
 from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, read_exec_result
@@ -124,7 +126,8 @@ class RootSandbox(Sandbox):
             "limits": {**limits, "output_bytes": output_bytes},
             "confined": confined,
         }
-        header, body = await self.call("run_script", request, timeout=limits["wall_seconds"])
+        # The guest does not count the time that the command waits for a processor.
+        header, body = await self.call("run_script", request, timeout=MOST_PATIENCE * limits["wall_seconds"])
         with self.catch_unreadable():
             return read_exec_result(cast("JobReply", header), body)
 
@@ -137,7 +140,8 @@ class RootSandbox(Sandbox):
         with self.catch_unreadable():
             left = [int(pid) for pid in header["left"]]
         if left:
-            raise self.build_failure(f"the sandbox could not end the processes {left[:20]}")
+            # Nothing that a program does keeps the kernel from ending it.
+            raise build_fault(f"the machine did not end the processes {left[:20]} of a sandbox in time")
         await self._look_at_disk()
 
     async def begin(self) -> int:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from harness.environments.python.guest.waiting import MOST_PATIENCE
 from harness.environments.python.results import InputRun, TestReport, read_report, read_runs
+from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.layout import job_environment
 from harness.sandbox.limits import bound_seconds
 from harness.sandbox.sandbox import Sandbox

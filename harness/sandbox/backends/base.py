@@ -151,8 +151,8 @@ class Backend(Protocol):
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
         """Return why a container has ended. Its stream has ended already; wait for the container if need be.
 
-        With `silent`, the container still runs but does not answer. The cause is then OUTSIDE if somebody
-        outside keeps it from answering.
+        With `silent`, the container still runs but does not answer. The cause is then INSIDE only if its
+        programs are measured to take most of the processor time, or of the memory, that it may have.
         """
 
     def measure_disk(self, container_id: str) -> DiskUse:

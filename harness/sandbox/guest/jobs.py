@@ -6,10 +6,11 @@ import os
 import time
 
 from . import processes
-from .cgroup import PROCESSORS, Counters
+from .cgroup import NO_START, PROCESSORS, Counters
 from .output import Output
 from .processor_time import Account
 from .signals import SIGKILL, SIGXCPU, SIGXFSZ
+from .waiting import MOST_PATIENCE, Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
 EXITED, SIGNALLED = "exited", "signal"
 CPU, WALL, MEMORY, PROCESSES, OUTPUT, FILE = "cpu", "wall", "memory", "processes", "output", "file"
 KILLED = "killed"
+# The job ended through a fault of the machine, which is no limit of the job (`Job.blame_machine`).
+MACHINE = "machine"
+BUSY = "the machine was too busy to run a program of the sandbox"
+# The wait status of a first process that could not be started.
+NOT_STARTED = -1
 # The exit code of a shell for a command that exists and cannot be started.
 CANNOT_START = 126
 # The shortest wait before the next look at a job's processor time.
 LOOK_SECONDS = 0.05
 AGAIN_SECONDS = 0.05
+LEAST_WAIT_SECONDS = 0.05
 
 
 class Job:
@@ -41,6 +48,7 @@ class Job:
         self.counters = Counters()
         self.start_time = time.monotonic()
         self.stop_reason: str | None = None
+        self.fault: str | None = None
         self.outputs: list[Output] = []
         self.timer = loop.after(self.limits["wall_seconds"], lambda: self.stop(WALL))
 
@@ -60,6 +68,14 @@ class Job:
     def stop(self, reason: str) -> None:
         """End the job now, for this reason. Only the first reason counts."""
         raise NotImplementedError
+
+    def blame_machine(self, fault: str) -> None:
+        """End the job now. Its answer names this fault of the machine, and nothing about the job.
+
+        A limit counts against a job only if it was measured that the job itself has reached it.
+        """
+        self.fault = self.fault or fault
+        self.stop(MACHINE)
 
     def _on_output(self) -> None:
         if sum(output.total for output in self.outputs) > self.limits["output_bytes"]:
@@ -97,9 +113,18 @@ class Job:
         """
         if self.stop_reason is not None:
             return self.stop_reason
+        self.fault = self.counters.find_fault()
+        if status == NOT_STARTED:
+            if self.counters.refused_forks() > 0:
+                return PROCESSES
+            if self.counters.memory_kills() > 0:
+                return MEMORY
+            self.fault = self.fault or NO_START
+        if self.fault is not None:
+            return MACHINE
         if self._exceeds_processor_time(cpu_seconds):
             return CPU
-        code = os.waitstatus_to_exitcode(status)
+        code = exit_code(status)
         if code == 0:
             return EXITED
         # A shell reports the signal that ended its child as 128 + number, so both forms count.
@@ -127,14 +152,58 @@ class Job:
             head, tail = output.read_kept()
             reply[name] = {"total": output.total, "head": len(head), "tail": len(tail)}
             pieces += [head, tail]
+        if self.fault is not None:
+            self.finish({"fault": self.fault}, b"")
+            return
         reply["duration_seconds"] = time.monotonic() - self.start_time
         reply["memory_kills"] = self.counters.memory_kills()
         reply["refused_forks"] = self.counters.refused_forks()
         self.finish(reply, b"".join(pieces))
 
 
-class CommandJob(Job):
-    """Runs a command as a user. The end of its first process ends all of its processes."""
+class PatientJob(Job):
+    """A job whose wall limit does not count the time in which it waits for a processor (`waiting`)."""
+
+    # The machine is to blame after this many times the wall limit, however long the job has waited.
+    patience = MOST_PATIENCE
+
+    def list_living(self) -> list[int]:
+        """Return the ids of the living processes whose waiting does not count."""
+        raise NotImplementedError
+
+    def start_patience(self) -> None:
+        """Replace the plain wall limit. Call it before the job starts its first process."""
+        self.timer.cancel()
+        self._waiting = Waiting()
+        self._look_at_time_after(self.limits["wall_seconds"])
+
+    def _look_at_time_after(self, seconds: float) -> None:
+        self.timer = self.loop.after(max(seconds, LEAST_WAIT_SECONDS), self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        wall = time.monotonic() - self.start_time
+        limit = self.limits["wall_seconds"]
+        own = wall - self._waiting.seconds(self.list_living(), self.account.seconds())
+        if own >= limit:
+            self.stop(WALL)
+        elif wall >= limit * self.patience:
+            self.blame_machine(BUSY)
+        else:
+            self._look_at_time_after(limit - own)
+
+
+def exit_code(status: int) -> int:
+    """Return the exit code in the wait status of a first process, which may not have been started."""
+    return -SIGKILL if status == NOT_STARTED else os.waitstatus_to_exitcode(status)
+
+
+class CommandJob(PatientJob):
+    """Runs a command as a user. The end of its first process ends all of its processes.
+
+    Only trusted commands are patient, because an agent knows the wall limit of its own commands.
+    """
+
+    is_patient = False
 
     def __init__(
         self,
@@ -152,13 +221,13 @@ class CommandJob(Job):
         self._session: int | None = None
         stdout, stderr = self.capture(user.uid)
         source = self.source(stdin)
+        if self.is_patient:
+            self.start_patience()
         # An agent that is root may run daemons, which belong to no job.
-        self.limit_processor_time(Account(loop, self._living, alone=user.uid != 0))
+        self.limit_processor_time(Account(loop, self.list_living, alone=user.uid != 0))
         try:
             pid = self.start_leader(request, source, stdout, stderr)
         except OSError:
-            # Other processes of this container have used up the limit on processes, or the memory for a new
-            # one.
             loop.after(0.0, self._cannot_start)
         else:
             self._pid = self._session = pid
@@ -186,7 +255,7 @@ class CommandJob(Job):
         """The session of the job's processes, which no process of another job can join."""
         return self._session
 
-    def _living(self) -> list[int]:
+    def list_living(self) -> list[int]:
         """Return the ids of the processes in this job's session."""
         session, living = self._session, processes.list_processes_of(frozenset((self._user.uid,)))
         return [pid for pid in living if session is not None and processes.get_session(pid) == session]
@@ -212,7 +281,8 @@ class CommandJob(Job):
         return True
 
     def _cannot_start(self) -> None:
-        self._report({"ended": PROCESSES, "exit_code": CANNOT_START, "cpu_seconds": 0.0, "clean": True})
+        ended = self._reason(NOT_STARTED, 0.0)
+        self._report({"ended": ended, "exit_code": CANNOT_START, "cpu_seconds": 0.0, "clean": True})
 
     def _on_leader_exit(self, status: int, cpu_seconds: float) -> None:
         self._pid = None
@@ -222,7 +292,7 @@ class CommandJob(Job):
         self._report(
             {
                 "ended": reason,
-                "exit_code": os.waitstatus_to_exitcode(status),
+                "exit_code": exit_code(status),
                 "cpu_seconds": cpu_seconds,
                 "clean": clean,
             }

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 # The limit on the wait for the first request. An engine that crashes right after it has started a container
 # may lose it and never close its stream.
 HELLO_SECONDS = 60.0
+# The exit codes of PID 1 at the deadline of the sandbox, and without a first request.
+DEADLINE_CODE, UNWANTED_CODE = 3, 4
 AGENT = "agent"
 MAX_ERROR_CHARACTERS = 1000
 
@@ -125,7 +127,7 @@ class Kernel:
         }
         loop.on_failure = self._fail
         loop.watch(0, self._read)
-        self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(4))
+        self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(UNWANTED_CODE))
 
     def add_procedure(self, name: str, procedure: Procedure) -> None:
         """Make a procedure callable by the host."""
@@ -148,13 +150,21 @@ class Kernel:
         return self.agent
 
     def work_as_agent(
-        self, request: Request, work: Callable[[], bytes], *, folder: str | None = None
+        self,
+        request: Request,
+        work: Callable[[], bytes],
+        *,
+        folder: str | None = None,
+        alone: bool = False,
     ) -> None:
-        """Do `work` in a child that acts for the agent's user, and answer with the bytes of `work`."""
+        """Do `work` in a child that acts for the agent's user, and answer with the bytes of `work`.
+
+        With `alone`, no other process of that user lives.
+        """
         user = self.agent_user()
         if folder is not None:
             user = User(user.uid, folder)
-        file_work.start(self.loop, user, work, request.answer)
+        file_work.start(self.loop, user, work, request.answer, alone=alone)
 
     def answer(self, number: int, reply: dict[str, Any], body: bytes = b"") -> None:
         """Send a frame about request `number`, or an error if the answer is too large for a frame."""
@@ -214,7 +224,7 @@ class Kernel:
         request.answer(reply)
 
     def _watch_over(self, hello: Hello) -> None:
-        self.loop.after(hello["deadline_seconds"], lambda: os._exit(3))
+        self.loop.after(hello["deadline_seconds"], lambda: os._exit(DEADLINE_CODE))
         if "watch" in hello:
             UsageWatch(self.loop, self.jobs, hello["watch"])
         if "most_sockets" in hello:

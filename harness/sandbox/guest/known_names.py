@@ -17,7 +17,7 @@ import os
 import time
 from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY
 
-from .cgroup import FULL_MEMORY
+from .cgroup import has_filled_memory
 from .confinement import CONSTANTS
 from .signals import SIGIO, set_handler
 from .timestamps import ALWAYS_NS
@@ -64,7 +64,7 @@ class KnownNames:
 
     def may_differ(self) -> bool:
         """Return whether a program may have left a message in the names."""
-        return self._may_differ or any(counter.read() for counter in FULL_MEMORY)
+        return self._may_differ or has_filled_memory()
 
     def _look_up(self, path: str) -> None:
         """Look up the names in a folder and in those below it, except for processes and masked folders."""

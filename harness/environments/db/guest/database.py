@@ -135,8 +135,8 @@ def state(request: State, files: list[bytes | None]) -> tuple[int, str]:
     try:
         connection = _connect(URI)
         connection.execute("PRAGMA trusted_schema = OFF")
-        deadline = time.monotonic() + request["seconds"]
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, OPCODES_BETWEEN_LOOKS)
+        deadline = time.process_time() + request["seconds"]
+        connection.set_progress_handler(lambda: time.process_time() > deadline, OPCODES_BETWEEN_LOOKS)
         # The first read rolls back the transaction of a killed call. After it, nothing is written.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
         connection.execute("PRAGMA query_only = ON")
@@ -209,7 +209,7 @@ class Session:
         self._seconds = seconds
         self._denied: str | None = None
         self._failures = failures
-        self._deadline = time.monotonic() + seconds
+        self._deadline = time.process_time() + seconds
         connection.set_progress_handler(self._is_late, OPCODES_BETWEEN_LOOKS)
         connection.set_authorizer(self._authorise)
 
@@ -290,7 +290,7 @@ class Session:
                 raise (error if "syntax error" in f"{second_error}" else second_error) from None
 
     def _is_late(self) -> bool:
-        return time.monotonic() > self._deadline
+        return time.process_time() > self._deadline
 
     def _describe_error(self, error: BaseException) -> str:
         if self._denied is not None:

@@ -36,7 +36,10 @@ class RoutineJob(CommandJob):
 
     The second kind of user receives the contents of the agent's files. The process reads them with the
     agent's rights before it changes its user, and parses them only afterwards, because they may be hostile.
+    The limits of the SQL itself count processor time, so that the job is patient.
     """
+
+    is_patient = True
 
     def __init__(
         self,

@@ -7,7 +7,8 @@ worker replaces it.
 
 The command reads lines from stdin, each a JSON list [gold, prediction] of the contents of two boxes. It
 immediately answers each line with one line of JSON: true, false, null for an unreadable gold, "timeout",
-"memory" or "crashed". The job still needs a limit for the cases that this command does not notice.
+"memory", "crashed", or "late" if the machine was too busy for it. The job still needs a limit for the cases
+that this command does not notice.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SECONDS = 3.0
 MEMORY_BYTES = 640 << 20
 """The address space of the worker, which uses 200 MB of it before its first pair."""
 
-# The wall limit is this many times the CPU limit. It ends a worker that waits, even on a busy machine.
+# The wall limit is this many times the CPU limit. A worker that reaches it had to wait for the machine.
 _WALL_FACTOR = 10
 
 # LaTeX only, because the library's other reader passes the text to Python's eval.
@@ -123,7 +124,7 @@ class Worker:
         os.close(answer)
 
     def ask(self, pair: tuple[str, str]) -> bool | str | None:
-        """Return the result, or "timeout", "memory" or "crashed", after which the worker must be ended."""
+        """Return the result, or "timeout", "late", "memory" or "crashed", which end the worker."""
         try:
             with os.fdopen(os.dup(self._question), "w") as question:
                 question.write(f"{json.dumps(pair)}\n")
@@ -131,7 +132,7 @@ class Worker:
             return "crashed"
         ready, _, _ = select.select([self._answers], [], [], self._seconds * _WALL_FACTOR)
         # An answer is shorter than PIPE_BUF, so one read returns all of it.
-        said = os.read(self._answers, 64) if ready else b'"timeout"'
+        said = os.read(self._answers, 64) if ready else b'"late"'
         if said:
             verdict: bool | str | None = json.loads(said)
             return verdict

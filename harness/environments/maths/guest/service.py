@@ -98,6 +98,11 @@ class Service(CommandJob):
     def _over(self, reply: dict[str, Any], body: bytes) -> None:
         os.close(self._question)
         self._question = -1
+        if "fault" in reply:
+            self.ended = {"by": "fault", "exit_code": 0, "clean": True, "stderr": reply["fault"]}
+            self._forget()
+            self._answer(reply)
+            return
         self.ended = {
             "by": reply["ended"],
             "exit_code": reply["exit_code"],

@@ -172,7 +172,7 @@ class Machine:
         self._work(request, make)
 
     def _work(self, request: Request, work: Callable[[], bytes]) -> None:
-        self._kernel.work_as_agent(request, work, folder="/")
+        self._kernel.work_as_agent(request, work, folder="/", alone=True)
 
 
 def refuse_imports() -> None:

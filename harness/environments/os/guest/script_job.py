@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 class ScriptJob(CommandJob):
-    """Runs a trusted script as root.
+    """Runs a trusted script as root, and is patient.
 
     The processes that it starts live on, because a task may need its daemons.
     `confinement` is None if the script may use all rights of root.
     """
+
+    is_patient = True
 
     def __init__(
         self,

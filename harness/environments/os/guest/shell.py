@@ -449,6 +449,9 @@ class Call:
                 self._loop.reap()
         self._output.close()
         head, tail = self._output.read_kept()
+        if (fault := self._counters.find_fault()) is not None:
+            self._finished({"fault": fault}, b"")
+            return
         self._finished(
             {
                 "ended": ended,

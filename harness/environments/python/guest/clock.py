@@ -10,8 +10,7 @@ from harness.sandbox.guest.cgroup import PROCESSORS
 from harness.sandbox.guest.durations import bound_wait
 from harness.sandbox.guest.processor_time import UntrustedClock, sum_seconds
 from harness.sandbox.guest.signals import ITIMER_REAL, SIGALRM, set_handler, setitimer
-
-from .waiting import MOST_PATIENCE, Waiting
+from harness.sandbox.guest.waiting import MOST_PATIENCE, Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ LOOK_SECONDS = 0.05
 
 
 class TimeIsUp(BaseException):
-    """A call has used up its time. `limit` is `cpu` or `wall`."""
+    """A call has used up its time. `limit` is `cpu` or `wall`, or `machine` if that was too busy for it."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(limit)
@@ -69,13 +68,13 @@ class Clock:
         used = self._used() - self._used_before
         cpu_left = self._cpu_seconds - used
         wall = time.monotonic() - self._began
-        if wall < self._wall_seconds * MOST_PATIENCE:
-            wall -= self._waiting.seconds(self._pids, used)
-        wall_left = self._wall_seconds - wall
+        wall_left = self._wall_seconds - wall + self._waiting.seconds(self._pids, used)
         if cpu_left <= 0:
             raise TimeIsUp("cpu")
         if wall_left <= 0:
             raise TimeIsUp("wall")
+        if wall >= self._wall_seconds * MOST_PATIENCE:
+            raise TimeIsUp("machine")
         self._look_after(min(cpu_left / PROCESSORS, wall_left))
 
     def _used(self) -> float:

@@ -6,10 +6,18 @@ import os
 import time
 
 from harness.sandbox.guest import processes
-from harness.sandbox.guest.jobs import AGAIN_SECONDS, EXITED, OUTPUT, WALL, make_data_file
+from harness.sandbox.guest.jobs import (
+    AGAIN_SECONDS,
+    BUSY,
+    EXITED,
+    MACHINE,
+    OUTPUT,
+    PatientJob,
+    exit_code,
+    make_data_file,
+)
 from harness.sandbox.guest.processor_time import Account
 
-from .patient_job import PatientJob
 from .spawner import Child
 
 TYPE_CHECKING = False
@@ -89,7 +97,7 @@ class InputJob(PatientJob):
         cpu_seconds = self.account.seconds(cpu_seconds)
         reply = {
             "ended": self._reason(status, cpu_seconds),
-            "exit_code": os.waitstatus_to_exitcode(status),
+            "exit_code": exit_code(status),
             "cpu_seconds": cpu_seconds,
         }
         # The children must end before the output is read, so that none of them adds to it.
@@ -124,7 +132,8 @@ class InputsJob:
         view = memoryview(body)
         self._program = make_data_file(view[: request["program_bytes"]])
         self._inputs = view[request["program_bytes"] :]
-        self._timer = loop.after(request["wall_seconds"], lambda: self.stop(WALL))
+        # Each run has its own limits, and reaches them sooner on a machine that is not too busy.
+        self._timer = loop.after(request["wall_seconds"], lambda: self._blame_machine())
         self._current: InputJob | None = None
         self._next()
 
@@ -133,6 +142,11 @@ class InputsJob:
         self._stopped_by = self._stopped_by or reason
         if self._current is not None:
             self._current.stop(reason)
+
+    def _blame_machine(self) -> None:
+        self._stopped_by = self._stopped_by or MACHINE
+        if self._current is not None:
+            self._current.blame_machine(BUSY)
 
     def _next(self) -> None:
         place = len(self._runs)
@@ -145,6 +159,11 @@ class InputsJob:
         )
 
     def _finish_run(self, run: dict[str, Any], output: bytes) -> None:
+        if "fault" in run:
+            self._timer.cancel()
+            os.close(self._program)
+            self._finished(run, b"")
+            return
         self._runs.append(run)
         self._outputs.append(output)
         well = run["ended"] == EXITED and run["exit_code"] == 0 and run["clean"]

@@ -92,6 +92,9 @@ class Programs:
         users = self._kernel.users()
 
         def finish(reply: dict[str, Any], body: bytes) -> None:
+            if "fault" in reply:
+                finished(reply, body)
+                return
             fewer = runs > 0 and len(reply["runs"]) < runs
             files = runs if with_files else 0
             report = reply.get("report")

@@ -22,8 +22,9 @@ from marshal import dumps, loads
 from os import _exit, close, fork, pipe, read, waitpid, write
 
 from harness.sandbox.guest import links, processes
+from harness.sandbox.guest.jobs import NOT_STARTED
 from harness.sandbox.guest.links import receive_with_descriptors
-from harness.sandbox.guest.signals import SIG_DFL, SIGCHLD, SIGKILL, set_handler, set_wakeup_fd
+from harness.sandbox.guest.signals import SIG_DFL, SIGCHLD, set_handler, set_wakeup_fd
 
 from . import siblings
 
@@ -96,7 +97,7 @@ class Spawner:
             elif pid:
                 self._loop.on_exit_of_sibling(pid, ended)
             else:
-                self._loop.after(0.0, lambda call=ended: call(SIGKILL, 0.0))  # type: ignore[misc]
+                self._loop.after(0.0, lambda call=ended: call(NOT_STARTED, 0.0))  # type: ignore[misc]
 
 
 class Child:

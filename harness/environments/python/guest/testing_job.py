@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import marshal
 import os
+import time
 
 from harness.sandbox.guest import json_text, links, processes
-from harness.sandbox.guest.jobs import AGAIN_SECONDS, SIGNALLED, WALL, make_data_file
-from harness.sandbox.guest.processor_time import Account
+from harness.sandbox.guest.jobs import (
+    AGAIN_SECONDS,
+    BUSY,
+    LEAST_WAIT_SECONDS,
+    MACHINE,
+    NOT_STARTED,
+    SIGNALLED,
+    WALL,
+    PatientJob,
+    exit_code,
+    make_data_file,
+)
+from harness.sandbox.guest.processor_time import Account, sum_seconds
 from harness.sandbox.guest.signals import SIGKILL
+from harness.sandbox.guest.waiting import MOST_PATIENCE, Waiting
 
-from .patient_job import PatientJob
 from .roles import HUNG_UP
 from .spawner import Child
-from .waiting import MOST_PATIENCE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,9 +97,12 @@ class TestJob(PatientJob):
         try:
             limits = {name: self.limits[name] for name in ("file_bytes", "open_files")}
             candidate = Child(user.uid, user.folder, processes.compute_backstop(self.limits["cpu_seconds"]))
-            # Calls of a function have their own limits, and this one is the rest of the evaluator's time.
             if "calls" not in request:
                 self.start_patience()
+            else:
+                # Each call has its own limits, and reaches them sooner on a machine that is not too busy.
+                self.timer.cancel()
+                self.timer = loop.after(self.limits["wall_seconds"], lambda: self.blame_machine(BUSY))
             self.limit_processor_time(Account(loop, self.list_living, trusted_uid=self._tests_uid))
             environment = {**request["environment"], "HOME": "", "TMPDIR": "/tmp"}
             spawners.candidates.spawn(
@@ -144,8 +158,10 @@ class TestJob(PatientJob):
             self.loop.unwatch(self._result_read)
             os.close(self._result_read)
 
-    def _finish_tests(self, _status: int, cpu_seconds: float) -> None:
+    def _finish_tests(self, status: int, cpu_seconds: float) -> None:
         self._tests_ended = True
+        if status == NOT_STARTED:
+            self._reason(status, 0.0)  # finds the fault
         if not self._judging:
             # Until the candidate is dead, the CPU time of the tests' process must not count as the
             # candidate's.
@@ -198,7 +214,7 @@ class TestJob(PatientJob):
         self._processor_timer.cancel()
         dead = self._clean or not processes.list_processes_of(frozenset((self._user.uid,)))
         self.timer.cancel()
-        self.timer = self.loop.after(self.limits["wall_seconds"], lambda: self.stop(WALL))
+        self._bound_judging()
         try:
             if dead:
                 os.write(self._word_write, b"\n")
@@ -206,6 +222,27 @@ class TestJob(PatientJob):
             pass  # The tests have been killed.
         finally:
             os.close(self._word_write)  # Without the signal, the tests end and report nothing.
+
+    def _list_tests(self) -> list[int]:
+        return processes.list_processes_of(frozenset((self._tests_uid,)))
+
+    def _bound_judging(self) -> None:
+        """End the tests when they have judged for too long, without the time that they had to wait."""
+        began, limit = time.monotonic(), self.limits["wall_seconds"]
+        tests = self._list_tests()
+        waiting, used = Waiting(tests), sum_seconds(tests)
+
+        def look() -> None:
+            now, tests = time.monotonic(), self._list_tests()
+            own = now - began - waiting.seconds(tests, sum_seconds(tests) - used)
+            if own >= limit:
+                self.stop(WALL)
+            elif now - self.start_time >= limit * MOST_PATIENCE:
+                self.blame_machine(BUSY)
+            else:
+                self.timer = self.loop.after(max(limit - own, LEAST_WAIT_SECONDS), look)
+
+        self.timer = self.loop.after(limit, look)
 
     def _end_candidate(self) -> None:
         if self._candidate is None:
@@ -215,7 +252,9 @@ class TestJob(PatientJob):
 
     def _conclude(self, status: int, report: dict[str, Any] | None) -> None:
         lost = report is None or report["lost"] is not None
-        code = os.waitstatus_to_exitcode(status)
+        code = exit_code(status)
+        if report is not None and report.get("timeout") == MACHINE:
+            self.fault = BUSY
         # A child may have answered in place of the candidate, which then has not seen the tests' end.
         left = not lost and code not in (HUNG_UP, -SIGKILL)
         over = self._exceeds_processor_time(self._cpu_seconds)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from harness.errors import SandboxError
 from harness.sandbox.backends.base import (
     BackendFacts,
-    Cause,
     DiskUse,
     Fate,
     FoundContainer,
@@ -22,7 +21,7 @@ from harness.sandbox.backends.base import (
 from harness.sandbox.backends.docker import engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
 from harness.sandbox.backends.docker.disk import find_root, measure_disk
-from harness.sandbox.backends.docker.fate import find_fate, is_disturbed
+from harness.sandbox.backends.docker.fate import explain_silence, find_fate
 from harness.sandbox.backends.docker.image_archives import find_content, load_archive, save_archive
 from harness.sandbox.backends.docker.images import require_build, require_image
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
@@ -94,8 +93,7 @@ class DockerBackend:
 
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
         if silent:
-            disturbed = is_disturbed(self.client, container_id)
-            return Fate(Cause.OUTSIDE if disturbed else Cause.INSIDE)
+            return Fate(explain_silence(self.client, container_id))
         return find_fate(self.client, container_id)
 
     def measure_disk(self, container_id: str) -> DiskUse:

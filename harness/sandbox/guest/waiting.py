@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import time
 
-from harness.sandbox.guest.processor_time import TICKS
+from .processor_time import TICKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -136,6 +136,7 @@ class Audit:
         containers_left: the number of containers of both runs that Docker listed at their end.
         manners: how the check of each selected task judges, by task id, if that differs between tasks.
         quarantined: the reason for each selected task that no grader can rely on, by task id.
+        weak_tests: why a pass of a selected task proves less than it says, by task id, for those tasks.
     """
 
     benchmark: str
@@ -147,6 +148,7 @@ class Audit:
     containers_left: int
     manners: Mapping[str, str] = field(default_factory=dict)
     quarantined: Mapping[str, str] = field(default_factory=dict)
+    weak_tests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def forged(self) -> list[AuditedAttempt]:
@@ -347,6 +349,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
     seconds, left = 0.0, 0
     manners: dict[str, str] = {}
     quarantined: dict[str, str] = {}
+    weak_tests: dict[str, str] = {}
     for part in (plan.control_run, plan.attack_run):
         config = part.selection.config.model_copy(update={"output_dir": str(folder)})
         selection = replace(part.selection, config=config)
@@ -358,6 +361,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
             ]
             manners |= _list_manners(run.selection)
             quarantined |= run.selection.quarantined
+            weak_tests |= run.manifest.get("weak_tests", {})
             seconds += run.duration_seconds
             left += await _count_containers(run)
     guessable = {
@@ -374,6 +378,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
         containers_left=left,
         manners=manners,
         quarantined=quarantined,
+        weak_tests=weak_tests,
     )
 
 
@@ -435,6 +440,7 @@ def write_audit(audit: Audit, path: Path) -> None:
         },
         "manners": dict(audit.manners),
         "quarantined": dict(audit.quarantined),
+        "weak_tests": dict(audit.weak_tests),
         "attempts": [_describe_attempt(attempt) for attempt in audit.attempts],
     }
     with replace_file(path) as file:

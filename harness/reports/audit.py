@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from harness.audit.agent import NULL, ORACLE
@@ -28,8 +28,10 @@ def print_audit(audit: Audit, *, stream: TextIO) -> None:
         print_section(console, _list_classes(audit))
         if audit.manners:
             print_section(console, _list_manners(audit))
-        if audit.quarantined:
-            print_section(console, _list_quarantined(audit))
+        reasons = {"quarantined": audit.quarantined, "task with weak tests": audit.weak_tests}
+        for heading, by_task in reasons.items():
+            if by_task:
+                print_section(console, _list_reasons(heading, by_task))
         wrong = {"FORGED": audit.forged, "REFERENCE FAILED": audit.failed, "NO VERDICT": audit.unfinished}
         for label, attempts in wrong.items():
             if attempts:
@@ -118,9 +120,9 @@ def _list_manners(audit: Audit) -> Table:
     return table
 
 
-def _list_quarantined(audit: Audit) -> Table:
-    table = grid("quarantined", "reason")
-    for task_id, reason in audit.quarantined.items():
+def _list_reasons(heading: str, by_task: Mapping[str, str]) -> Table:
+    table = grid(heading, "reason")
+    for task_id, reason in by_task.items():
         table.add_row(cell(task_id), cell(reason))
     return table
 

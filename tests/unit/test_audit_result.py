@@ -124,17 +124,20 @@ def test_an_attempt_without_a_verdict_is_unfinished_and_nothing_else(step: Step,
     assert not found.sound
 
 
-def test_the_manners_of_checks_and_the_quarantined_tasks_are_listed() -> None:
+def test_manners_of_checks_and_quarantined_and_weak_tasks_are_listed() -> None:
     manners = {
         "t/1": "sound: compares texts",
         "t/2": "sound: compares texts",
         "t/3": "programs judged as data",
     }
-    found = replace(audit(*SOUND), manners=manners, quarantined={"t/4": f"its reference fails {HOSTILE}"})
+    quarantined = {"t/4": f"its reference fails {HOSTILE}"}
+    weak = {"t/5": "line 1: the program's own class decides"}
+    found = replace(audit(*SOUND), manners=manners, quarantined=quarantined, weak_tests=weak)
     lines = [line.split() for line in shown(found).splitlines()]
     assert ["sound:", "compares", "texts", "2"] in lines
     assert ["programs", "judged", "as", "data", "1", "t/3"] in lines
     assert any(line[:2] == ["t/4", "its"] for line in lines)
+    assert any(line[:3] == ["t/5", "line", "1:"] for line in lines)
     assert found.sound, "a quarantined task is no fault of the grader"
 
 
@@ -166,8 +169,8 @@ def written(found: Audit, folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "audit.json").read_text()))
 
 
-def test_json_has_six_parts(tmp_path: Path) -> None:
-    parts = ["schema_version", "audit", "summary", "manners", "quarantined", "attempts"]
+def test_json_has_seven_parts(tmp_path: Path) -> None:
+    parts = ["schema_version", "audit", "summary", "manners", "quarantined", "weak_tests", "attempts"]
     assert list(written(audit(*SOUND), tmp_path)) == parts
 
 

@@ -3,6 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Developers' tools are half of all packages, so that only the targets that use them install them.
+TOOLS := $(VENV)/.tools
 # The first Python that is new enough. It is evaluated only to create the virtual environment.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -18,6 +20,18 @@ ARGS :=
 SECONDS :=
 WORKERS :=
 RUNTIME :=
+
+# The extras that `make setup` installs.
+EXTRAS := models,mcp,relay,otlp,serve,client
+
+# Install packages. uv needs a tenth of pip's time, but it reads no settings of pip, such as a company's index.
+# Older versions of pip lack --group.
+define install
+{ ! $(BIN)/python -m pip config list | grep -Eq '[.](index-url|no-index)=' \
+  && { test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet 'uv>=0.9' 2>/dev/null; } \
+  && UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python $(1); } \
+|| { $(BIN)/python -m pip install --quiet 'pip>=25.1' && $(BIN)/python -m pip install --quiet $(1); }
+endef
 
 .DEFAULT_GOAL := help
 .PHONY: help setup eval browser test test-unit coverage lint lock bench calibrate fuzz chaos mutants clean
@@ -52,19 +66,19 @@ browser:
 # Group tests by file, because the tests of one file share containers and runs. tests/conftest.py orders the
 # files, the longest first. There are more workers than cores, because many tests wait for a time limit or for
 # Docker. The unit tests do not wait.
-test: setup browser ## run all tests: make test [WORKERS=4] [ARGS="-k name"]
+test: $(TOOLS) setup browser ## run all tests: make test [WORKERS=4] [ARGS="-k name"]
 	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),4) \
 	  --dist loadfile --no-loadscope-reorder) $(ARGS)
 
-test-unit: $(STAMP) ## run the tests that need no engine: make test-unit [ARGS="-k name"]
+test-unit: $(TOOLS) ## run the tests that need no engine: make test-unit [ARGS="-k name"]
 	$(BIN)/python -m pytest tests/unit $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2)) $(ARGS)
 
-coverage: $(STAMP) ## measure branch coverage: make coverage [ARGS="-k name"]
+coverage: $(TOOLS) ## measure branch coverage: make coverage [ARGS="-k name"]
 	$(BIN)/coverage run -m pytest tests/unit -q -p no:xdist $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-lint: $(STAMP) ## run ruff, mypy and import-linter
+lint: $(TOOLS) ## run ruff, mypy and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict harness tests examples
@@ -75,25 +89,25 @@ lock: ## renew constraints.txt, the versions that `make setup` installs
 	@rm -rf .lock
 	@$(or $(PYTHON),python3) -m venv .lock
 	@.lock/bin/python -m pip install --quiet 'pip>=25.1'
-	@.lock/bin/python -m pip install --quiet --editable '.[models,mcp,relay,otlp,serve,client]' --group dev
+	@.lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]' --group dev
 	@{ echo '# The versions with which the tests passed. `make lock` renews them.'; \
 	  .lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	@rm -rf .lock
 
-bench: setup ## measure the cost of isolation: make bench [ARGS="--quick -o FILE"]
+bench: $(TOOLS) setup ## measure the cost of isolation: make bench [ARGS="--quick -o FILE"]
 	$(BIN)/python tests/perf/bench.py $(ARGS)
 
-calibrate: setup ## attack other graders: make calibrate [ARGS="--peer evalplus"]
+calibrate: $(TOOLS) setup ## attack other graders: make calibrate [ARGS="--peer evalplus"]
 	$(BIN)/python tests/calibration/calibrate.py $(ARGS)
 
-chaos: setup ## kill at random during runs: make chaos [SECONDS=300] [ARGS="--seed 1"]
+chaos: $(TOOLS) setup ## kill at random during runs: make chaos [SECONDS=300] [ARGS="--seed 1"]
 	$(BIN)/python tests/chaos/chaos.py --seconds $(or $(SECONDS),300) $(ARGS)
 
-mutants: $(STAMP) ## check that tests notice broken lines: make mutants [ARGS="word"]
+mutants: $(TOOLS) ## check that tests notice broken lines: make mutants [ARGS="word"]
 	$(BIN)/python tests/mutants/run.py $(ARGS)
 
-fuzz: $(STAMP) ## fuzz the decoders of hostile bytes: make fuzz [SECONDS=60]
-	@$(BIN)/python -m pip install --quiet --group fuzz
+fuzz: $(TOOLS) ## fuzz the decoders of hostile bytes: make fuzz [SECONDS=60]
+	@$(call install,--group fuzz)
 	@mkdir -p .fuzz
 	@for target in frames values exceptions answers; do echo "fuzz: $$target, $(or $(SECONDS),60) s"; \
 	  $(BIN)/python tests/fuzz/decoders.py $$target -max_total_time=$(or $(SECONDS),60) -timeout=10 \
@@ -103,11 +117,15 @@ clean: ## remove generated files, but no images (see harness images prune)
 	rm -rf $(VENV) .calibration .fuzz .readers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* .lock
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# This runs again only if a dependency or its version changes. Older versions of pip lack --group.
+# These run again only if a dependency or its version changes.
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@echo 'environment: installing the package'
-	@$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[models,mcp,relay,otlp,serve,client]' --group dev --constraint constraints.txt
+	@echo 'environment: installing the packages that a run needs'
+	@$(call install,--editable '.[$(EXTRAS)]' --constraint constraints.txt)
+	@touch $@
+
+$(TOOLS): $(STAMP)
+	@echo 'environment: installing the tools of developers'
+	@$(call install,--compile --group dev --constraint constraints.txt)
 	@touch $@
 
 $(BIN)/python:

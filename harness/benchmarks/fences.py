@@ -86,7 +86,7 @@ class _Fence:
         return _LABEL.match(self.info) is not None
 
     def closes(self, opening: _Fence) -> bool:
-        """Return whether this may be a block's closing fence, which is at least as long as the opening one."""
+        """Return whether this may be the closing fence of a block, which is at least as long as its first."""
         return self.fence.startswith(opening.fence) and not self.is_opening
 
 
@@ -179,8 +179,8 @@ class _Reader:
     def _find_end(self, opening: _Fence, start: int) -> _End:
         """Return the end of the block whose lines begin at `start`.
 
-        Fences in triple quotes are part of a program if they are pairs and the quotes end within the block. The
-        opening fence of another block ends a block whose own end is missing.
+        Fences in triple quotes are part of a program if they are pairs and the quotes end within the block.
+        The opening fence of another block ends a block whose own end is missing.
         """
         quote = ""
         follows = self._follows_quotes and opening.label in _PYTHON

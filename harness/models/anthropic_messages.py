@@ -43,7 +43,8 @@ NO_CONTENT = "(no content)"
 _BLOCKS = "thinking_blocks"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _FINISHES = {
-    "max_tokens": Finish.LENGTH,
+    # Gateways pass on the words of the API behind them.
+    **dict.fromkeys(("max_tokens", "length", "max_output_tokens"), Finish.LENGTH),
     "model_context_window_exceeded": Finish.LENGTH,
     "tool_use": Finish.TOOL_CALLS,
     "refusal": Finish.REFUSAL,
@@ -252,7 +253,7 @@ def _decode_choice(blocks: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) 
     if thoughts or can_replay:
         reasoning = Reasoning("\n".join(filter(None, thoughts)), {_BLOCKS: kept} if can_replay else {})
     message = Message(Role.ASSISTANT, "".join(texts), tuple(calls.values()), reasoning=reasoning)
-    finish = _FINISHES.get(str(raw.get("stop_reason")), Finish.STOP)
+    finish = _FINISHES.get(str(raw.get("stop_reason")).lower(), Finish.STOP)
     return Choice(message, finish, _read_refusal(raw) if finish is Finish.REFUSAL else None)
 
 

@@ -46,6 +46,9 @@ REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 _FINISHES = {
     "stop": Finish.STOP,
     "length": Finish.LENGTH,
+    # Mistral's model_length is the end of the context. Gateways pass on the words of the API behind them.
+    **dict.fromkeys(("model_length", "max_tokens", "max_output_tokens", "max_length"), Finish.LENGTH),
+    **dict.fromkeys(("model_context_window_exceeded", "incomplete", "truncated"), Finish.LENGTH),
     "tool_calls": Finish.TOOL_CALLS,
     "function_call": Finish.TOOL_CALLS,
     "content_filter": Finish.REFUSAL,
@@ -192,7 +195,7 @@ def _decode_choice(choice: Any) -> Choice:
     sent = sent if isinstance(sent, Mapping) else {}
     text, reasoning = _separate_reasoning(_decode_text(sent.get("content")), sent)
     calls = _decode_calls(sent.get("tool_calls"))
-    finish = _FINISHES.get(str(choice.get("finish_reason")), Finish.STOP)
+    finish = _FINISHES.get(str(choice.get("finish_reason")).lower(), Finish.STOP)
     refusal = sent.get("refusal")
     if isinstance(refusal, str) and refusal:
         finish = Finish.REFUSAL

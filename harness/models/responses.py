@@ -42,6 +42,8 @@ OPTIONAL_PARAMETERS = frozenset(
         "text",
     }
 )
+# The reason of a reply that a broken connection ended.
+ENDED_EARLY = "the stream ended early"
 # The key of `Reasoning.fields` under which the server's items are kept, each with the item that it precedes.
 _ITEMS = "reasoning_items"
 # The place of a reasoning item before the text of the message. Other places are the ids of calls.
@@ -194,7 +196,7 @@ def _decode_finish(raw: Mapping[str, Any], refusals: list[str], has_calls: bool)
     reason = details.get("reason") if isinstance(details, Mapping) else None
     if reason == "content_filter":
         return Finish.REFUSAL, "a content filter removed the answer"
-    if reason is not None or raw.get("status") == "incomplete":
+    if reason != ENDED_EARLY and (reason is not None or raw.get("status") == "incomplete"):
         return Finish.LENGTH, None
     return (Finish.TOOL_CALLS if has_calls else Finish.STOP), None
 

@@ -133,5 +133,5 @@ def _read_bare_channels(text: str) -> str:
     marks = list(_BARE_CHANNEL.finditer(text))
     if not marks:
         return ""
-    last = next((mark for mark in reversed(marks) if mark["name"] == "final"), marks[0])
-    return text[last.end() :]
+    last = next((mark for mark in reversed(marks) if mark["name"] == "final"), None)
+    return text[marks[0].start() :] if last is None else text[last.end() :]

@@ -23,6 +23,7 @@ from harness.models.messages import (
     Role,
     ToolCall,
     Usage,
+    keep_unknown,
     read_count,
 )
 
@@ -43,6 +44,12 @@ OPTIONAL_PARAMETERS = frozenset(
 # The fields in which servers send reasoning. vLLM renamed `reasoning_content` to `reasoning`, and OpenRouter
 # sends `reasoning_details`, which it wants back unchanged.
 REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
+# The fields that this codec reads, and those that only describe a reply.
+_FUNCTION = "function"
+_MESSAGE_FIELDS = frozenset(
+    {"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "name"}
+) | set(REASONING_FIELDS)
+_CALL_FIELDS = frozenset({"id", "type", "index", _FUNCTION})
 _FINISHES = {
     "stop": Finish.STOP,
     "length": Finish.LENGTH,
@@ -163,23 +170,24 @@ def repair_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
 
 
+def _encode_call(call: ToolCall) -> dict[str, Any]:
+    inner = call.extra.get(_FUNCTION)
+    function = {"name": repair_name(call.name), "arguments": repair_arguments(call.arguments)}
+    return {
+        **call.extra,
+        "id": call.id,
+        "type": "function",
+        _FUNCTION: {**inner, **function} if isinstance(inner, Mapping) else function,
+    }
+
+
 def _encode_message(message: Message, replay_reasoning: bool) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"role": message.role.value, "content": message.text}
+    encoded: dict[str, Any] = {**message.extra, "role": message.role.value, "content": message.text}
     if message.role is Role.TOOL:
         encoded["tool_call_id"] = message.tool_call_id or ""
     if message.tool_calls:
         encoded["content"] = message.text or None
-        encoded["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": repair_name(call.name),
-                    "arguments": repair_arguments(call.arguments),
-                },
-            }
-            for call in message.tool_calls
-        ]
+        encoded["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
     if replay_reasoning and message.reasoning is not None:
         encoded.update(message.reasoning.fields)
     return encoded
@@ -205,7 +213,8 @@ def _decode_choice(choice: Any) -> Choice:
         refusal = None
     if calls and finish is Finish.STOP:
         finish = Finish.TOOL_CALLS
-    return Choice(Message(Role.ASSISTANT, text, calls, reasoning=reasoning), finish, refusal)
+    extra = keep_unknown(sent, _MESSAGE_FIELDS)
+    return Choice(Message(Role.ASSISTANT, text, calls, reasoning=reasoning, extra=extra), finish, refusal)
 
 
 def _decode_text(content: Any) -> str:
@@ -272,8 +281,11 @@ def _decode_calls(calls: Any) -> tuple[ToolCall, ...]:
         function = call.get("function")
         function = function if isinstance(function, Mapping) else {}
         identity = name_call(call.get("id"), number, decoded)
+        extra = keep_unknown(call, _CALL_FIELDS)
+        if inner := keep_unknown(function, ("name", "arguments")):
+            extra[_FUNCTION] = inner
         decoded[identity] = ToolCall(
-            identity, str(function.get("name") or ""), read_arguments(function.get("arguments"))
+            identity, str(function.get("name") or ""), read_arguments(function.get("arguments")), extra
         )
     return tuple(decoded.values())
 

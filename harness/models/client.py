@@ -17,6 +17,7 @@ from harness.models.codecs import (
     OPTIONAL_PARAMETERS,
     decode_reply,
     encode_request,
+    find_refused_extra,
     find_refused_reasoning,
 )
 from harness.models.concurrency import AdaptiveLimit
@@ -379,6 +380,9 @@ class ModelClient:
         elif (field_of_reasoning := find_refused_reasoning(str(error), body)) is not None:
             self._dialect = replace(self._dialect, replays_reasoning=False)
             refused = field_of_reasoning
+        elif self._dialect.replays_extra and (own := find_refused_extra(str(error), request)) is not None:
+            self._dialect = replace(self._dialect, replays_extra=False)
+            refused = own
         return refused
 
 

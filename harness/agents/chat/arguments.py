@@ -53,7 +53,7 @@ def fit_arguments(arguments: Mapping[str, Any], tool: Tool | None) -> dict[str, 
     """Return arguments with the types of a tool's schema, where the value has another type.
 
     A list, an object, a number or a truth value for a text becomes its JSON. A text for one of these becomes
-    its value, if it holds one of the right type. Any other value stays as it is, and the environment judges it.
+    its value, if it holds one of the right type. Any other value stays as it is for the environment to judge.
     """
     properties = {} if tool is None else tool.parameters.get("properties", {})
     return {name: _fit(value, properties.get(name)) for name, value in arguments.items()}

@@ -78,7 +78,11 @@ def remark_on_code(reply: str, rule: CodeRule, program: str) -> str | None:
     said = drop_thoughts(reply).strip()
     if program.strip() and (program.strip() != said or looks_like_code(said)):
         return None
-    return explain_nothing(reply, "block of code" if rule is CodeRule.FENCED else f"program by `{rule}`")
+    if rule is CodeRule.FENCED:
+        return explain_nothing(reply, "block of code")
+    nothing = explain_nothing(reply, f"program by the rule `{rule}`")
+    is_found_otherwise = holds_fence(said) and any(block.strip() for block in read_blocks(said))
+    return f"{nothing}; --extract fenced finds one" if is_found_otherwise else nothing
 
 
 def remark_on_answer(reply: str, wanted: str, answer: str) -> str | None:

@@ -192,6 +192,14 @@ def test_the_evidence_of_a_program_that_was_not_found_shows_the_reply() -> None:
     assert [reply for reply in (F, FENCED, f"{F}\n```", "# A comment\nprint(1)") if remark_on(reply)] == []
 
 
+def test_a_strict_rule_that_finds_nothing_names_the_rule_that_finds_a_program() -> None:
+    rule = CodeRule.BETWEEN_LAST_FENCES
+    for reply in (f"{F}\n```", f"~~~python\n{F}\n~~~"):
+        remark = remark_on_code(reply, rule, extract_code(reply, rule))
+        assert remark is not None
+        assert remark.endswith("; --extract fenced finds one")
+
+
 def remark_on(reply: str) -> str | None:
     rule = CodeRule.FENCED
     return remark_on_code(reply, rule, extract_code(reply, rule, entry_point="f"))

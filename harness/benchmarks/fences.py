@@ -22,10 +22,14 @@ _MARKS = re.compile(
     r"^[ \t]*\[(?P<mark>PYTHON|CODE)\][ \t]*\n?(?P<code>.*?)(?:\[/(?P=mark)\]|\Z)", re.DOTALL | re.MULTILINE
 )
 _TAGS = re.compile(
-    r"^[ \t]*<(?P<mark>python|code)>[ \t]*\n?(?P<code>.*?)(?:</(?P=mark)>|\Z)",
+    r"^[ \t]*(?:<pre\b[^<>]{0,100}>\s*)?<(?P<mark>python|code|answer|solution)\b[^<>]{0,100}>[ \t]*\n?"
+    r"(?P<code>.*?)(?:</(?P=mark)>|\Z)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-_LONE_END = re.compile(r"\[/(?:PYTHON|CODE)\]|</(?:python|code)>", re.IGNORECASE)
+# Of a block that began in the prompt. A program may hold the same text in a line of its own.
+_LONE_END = re.compile(
+    r"^[ \t]*(?:\[/(?:PYTHON|CODE)\]|</python>)[ \t]*$|\[/(?:PYTHON|CODE)\]\s*\Z", re.MULTILINE
+)
 _LONGEST_LINE = 500
 # A line that prose does not begin with.
 _CODE_LINE = re.compile(
@@ -35,11 +39,6 @@ _CODE_LINE = re.compile(
     r"\s*[+\-*/|&]?=(?!=)\s*\S|print\(|[\w.]+\(.*\)\s*$|(?:[ ]{2,}|\t)\s*\S"
 )
 _STRINGS = re.compile(r"\"\"\"|'''|\"(?:\\.|[^\"\\])*+\"?|'(?:\\.|[^'\\])*+'?|#.*|\\.")
-
-
-def holds_fence(text: str) -> bool:
-    """Return whether a text has a fence, or the mark of a block, in any place."""
-    return "```" in text or "~~~" in text or _LONE_END.search(text) is not None or bool(_MARKS.search(text))
 
 
 def looks_like_code(text: str) -> bool:
@@ -57,15 +56,22 @@ def read_blocks(text: str) -> list[str]:
     with code and has only the end of a block is a block up to there. Fences in the docstring of a program do
     not end its block. The fences around other blocks are ignored.
     """
-    marked = [found["code"].strip("\n") for found in _MARKS.finditer(text)]
-    if not marked and "```" not in text and "~~~" not in text:
-        marked = [found["code"].strip("\n") for found in _TAGS.finditer(text)]
-        end = None if marked else _LONE_END.search(text)
-        if end is not None and looks_like_code(text[: end.start()]):
-            marked = [text[: end.start()].strip("\n")]
+    marked = _read_marked(text)
     if not marked:
         return _Reader(text).read()
     return [block for code in marked for block in (_Reader(code).read() or [code])]
+
+
+def _read_marked(text: str) -> list[str]:
+    """Return the texts between marks, or none if the text has fences before them or is a program as a whole."""
+    fences = [place for fence in ("```", "~~~") if (place := text.find(fence)) >= 0]
+    if looks_like_code(text):
+        end = None if fences else _LONE_END.search(text)
+        return [] if end is None else [text[: end.start()].strip("\n")]
+    first = _MARKS.search(text)
+    if first is not None and first.start() < min(fences, default=len(text)):
+        return [found["code"].strip("\n") for found in _MARKS.finditer(text)]
+    return [] if fences else [found["code"].strip("\n") for found in _TAGS.finditer(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +205,12 @@ class _Reader:
             return end if _are_pairs(quoted) else self._distrust(quoted)
         if quoted and (quote or not _are_pairs(quoted)):
             return self._distrust(quoted)
-        return _End(len(self._lines), len(self._lines))
+        # A fence that is too short for the block still ends the text.
+        last = self._places[-1] if self._places else -1
+        is_end = (
+            last >= start and not self._fences[last].info and not any(map(str.strip, self._lines[last + 1 :]))
+        )
+        return _End(last if is_end else len(self._lines), len(self._lines))
 
     def _end_at(self, opening: _Fence, number: int, found: _Fence | None) -> _End | None:
         """Return the end of a block if the line may be one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from harness.benchmarks.fences import holds_fence, looks_like_code, read_blocks
+from harness.benchmarks.fences import looks_like_code, read_blocks
 from harness.scoring.bounds import MAX_REPLY_CHARACTERS
 from harness.scoring.thoughts import drop_thoughts
 from harness.text import escape_terminal
@@ -57,12 +57,11 @@ def extract_code(
     if rule is CodeRule.NONE:
         return reply
     text = drop_thoughts(reply)
-    has_block = holds_fence(text)
-    if rule is CodeRule.BETWEEN_LAST_FENCES and (has_block or not unfenced):
+    if rule is CodeRule.BETWEEN_LAST_FENCES and (_FENCE in text or not unfenced):
         return _between_last_fences(text)
-    blocks = read_blocks(text) if has_block else []
+    blocks = read_blocks(text)
     if not blocks:
-        return text.strip("\n") if not has_block and (unfenced or rule is CodeRule.FENCED) else ""
+        return text.strip("\n") if _FENCE not in text and (unfenced or rule is CodeRule.FENCED) else ""
     if rule is CodeRule.ALL_BLOCKS:
         return "\n\n".join(blocks)
     if rule is CodeRule.FENCED and entry_point is not None:
@@ -81,8 +80,7 @@ def remark_on_code(reply: str, rule: CodeRule, program: str) -> str | None:
     if rule is CodeRule.FENCED:
         return explain_nothing(reply, "block of code")
     nothing = explain_nothing(reply, f"program by the rule `{rule}`")
-    is_found_otherwise = holds_fence(said) and any(block.strip() for block in read_blocks(said))
-    return f"{nothing}; --extract fenced finds one" if is_found_otherwise else nothing
+    return f"{nothing}; --extract fenced finds one" if holds_block(reply) else nothing
 
 
 def remark_on_answer(reply: str, wanted: str, answer: str) -> str | None:
@@ -121,7 +119,7 @@ def stands_alone(code: str, entry_point: str) -> bool:
 
 def holds_block(text: str) -> bool:
     """Return whether a text has a fenced block that is not empty, outside of a model's thoughts."""
-    return holds_fence(text) and any(block.strip() for block in read_blocks(drop_thoughts(text)))
+    return any(block.strip() for block in read_blocks(drop_thoughts(text)))
 
 
 def _definition_of(entry_point: str) -> re.Pattern[str]:

@@ -26,7 +26,7 @@ _TAGS = re.compile(
     r"(?P<code>.*?)(?:</(?P=mark)>|\Z)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-# Of a block that began in the prompt. A program may hold the same text in a line of its own.
+# The end of a block that began in the prompt.
 _LONE_END = re.compile(
     r"^[ \t]*(?:\[/(?:PYTHON|CODE)\]|</python>)[ \t]*$|\[/(?:PYTHON|CODE)\]\s*\Z", re.MULTILINE
 )
@@ -63,7 +63,7 @@ def read_blocks(text: str) -> list[str]:
 
 
 def _read_marked(text: str) -> list[str]:
-    """Return the texts between marks, or none if the text has fences before them or is a program as a whole."""
+    """Return the texts between marks, none if fences come before them or the text is a whole program."""
     fences = [place for fence in ("```", "~~~") if (place := text.find(fence)) >= 0]
     if looks_like_code(text):
         end = None if fences else _LONE_END.search(text)

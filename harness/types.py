@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Protocol
 
@@ -162,6 +162,13 @@ class Verdict:
             "integrity": self.tampering,
         }
         return {**self.metrics, **{name: value for name, value in known.items() if value is not None}}
+
+
+def explain_verdict(verdict: Verdict, submission: Submission | None) -> Verdict:
+    """Return a verdict whose evidence begins with the remark about a submission that did not pass."""
+    if verdict.resolved or submission is None or submission.remark is None:
+        return verdict
+    return replace(verdict, evidence="; ".join(filter(None, (submission.remark, verdict.evidence))))
 
 
 class Transcript(Protocol):

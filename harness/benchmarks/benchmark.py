@@ -26,7 +26,7 @@ from harness.models.endpoint import Endpoint
 from harness.option_names import name_option
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.scoring.metrics import Metric
-from harness.types import DataSource, Reference, Submission, Task, Verdict
+from harness.types import DataSource, Reference, Submission, Task, Verdict, explain_verdict
 
 Rehearsal = Callable[
     [SandboxPool, SandboxSettings, Sequence[tuple[Task, Reference]]], Awaitable[Mapping[str, str]]
@@ -386,7 +386,8 @@ class Benchmark:
             )
             submissions = [self.definition.submit(label.task, field, text) for text in predictions]
             verdicts = [await grade_submission(label.reference.target, each, context) for each in submissions]
-        return [_metrics_of(self.add_metrics(verdict)) for verdict in verdicts]
+        explained = map(explain_verdict, verdicts, submissions)
+        return [_metrics_of(self.add_metrics(verdict)) for verdict in explained]
 
 
 def _metrics_of(verdict: Verdict) -> dict[str, Any]:

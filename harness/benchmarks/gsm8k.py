@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.replies import REPLY_FIELDS
+from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.environments.text.number_answers import METRICS, NumberAnswer
@@ -44,7 +44,10 @@ def read(row: Row) -> tuple[Task, Reference]:
 
 def submit(task: Task, field: str, text: str) -> Submission:
     """Return the submission: the text, of which the last number counts. A reply loses its thoughts."""
-    return Submission(drop_thoughts(text) if field in REPLY_FIELDS else text, agent_output=text)
+    if field not in REPLY_FIELDS:
+        return Submission(text, agent_output=text)
+    answer = drop_thoughts(text)
+    return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
 
 
 BENCHMARKS = (

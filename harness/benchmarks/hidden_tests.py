@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from harness.benchmarks.program_tests import build_from_solution, drop_empty, find_missing_names
-from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, extract_code
+from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, extract_code, remark_on_code
 from harness.benchmarks.source import parse
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.stdin_programs import MOST_STDOUT_BYTES, StdinTest, StdinTests
@@ -249,7 +249,8 @@ def read_submission(target: HiddenTarget, field: str, text: str) -> Submission:
         entry_point = target.function
     elif isinstance(target, ProgramTests):
         entry_point = next(iter(target.exports), None)
-    return Submission(extract_code(text, rule, entry_point=entry_point), agent_output=text)
+    program = extract_code(text, rule, entry_point=entry_point)
+    return Submission(program, agent_output=text, remark=remark_on_code(text, rule, program))
 
 
 def _list_pairs(tests: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.option_effects import NO_EFFECT
 from harness.benchmarks.options import Options, validate_options
-from harness.benchmarks.replies import REPLY_FIELDS
+from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.environments.maths.grader import METRICS, MathsAnswer
@@ -68,9 +68,11 @@ def read(row: Row) -> tuple[Task, Reference]:
 def submit(task: Task, field: str, text: str) -> Submission:
     r"""Return the submission: the content of the last `\boxed{}`. A `solution` without a box counts whole."""
     found = last_boxed(drop_thoughts(text) if field in REPLY_FIELDS else text)
-    if found is None:
-        found = "" if field in REPLY_FIELDS else text.strip()
-    return Submission(found, agent_output=text)
+    if found is not None:
+        return Submission(found, agent_output=text)
+    if field in REPLY_FIELDS:
+        return Submission("", agent_output=text, remark=explain_nothing(text, r"\boxed{}"))
+    return Submission(text.strip(), agent_output=text)
 
 
 def _listify(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.replies import REPLY_FIELDS
+from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.data.table import Table
@@ -41,7 +41,10 @@ def read(row: Row) -> tuple[Task, Reference]:
 
 def submit(task: Task, field: str, text: str) -> Submission:
     """Return the submission: the whole text is the answer. A reply loses its thoughts."""
-    return Submission((drop_thoughts(text) if field in REPLY_FIELDS else text).strip(), agent_output=text)
+    if field not in REPLY_FIELDS:
+        return Submission(text.strip(), agent_output=text)
+    answer = drop_thoughts(text).strip()
+    return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
 
 
 def _split(name: str, rows: int) -> Split:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.benchmarks.replies import CodeRule, extract_code, stands_alone
+from harness.benchmarks.replies import CodeRule, extract_code, remark_on_code, stands_alone
 from harness.types import Submission, Task
 
 _UNIT = "    "
@@ -32,6 +32,7 @@ class SubmitProgram:
     def __call__(self, task: Task, field: str, text: str) -> Submission:
         rule = self.rule_of(field)
         program = extract_code(text, rule, entry_point=task.entry_point)
+        remark = remark_on_code(text, rule, program)
         if self.continues_prompt and field in ("completion", "reply"):
             prompt = task.prompt if task.statement is None else task.statement
             if field == "completion" and rule is CodeRule.NONE:
@@ -39,7 +40,7 @@ class SubmitProgram:
                 program = prompt + program
             elif task.entry_point is None or not stands_alone(program, task.entry_point):
                 program = continue_prompt(prompt, program)
-        return Submission(program, agent_output=text)
+        return Submission(program, agent_output=text, remark=remark)
 
     def rule_of(self, field: str) -> CodeRule:
         """Return the rule that chooses the program in a text of this field."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from harness.benchmarks.fences import looks_like_code, read_blocks
+from harness.scoring.bounds import MAX_REPLY_CHARACTERS
 from harness.scoring.thoughts import drop_thoughts
+from harness.text import escape_terminal
 
 _FENCE = "```"
-# At the end of a line that opens a block, only the name of a language may follow the fence.
-_OPENING = re.compile(r"(?P<fence>`{3,})[ \t]*[\w+#.-]*[ \t]*\Z")
-_LONGEST_OPENING = 100
-# At the start of a line, any text without a backquote may follow it, such as `python title="main.py"`.
-_OPENING_LINE = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,})[^`]*\Z")
 _PYTHON = ("```python", "```Python")
+_SHOWN_LINES, _SHOWN_CHARACTERS = 5, 300
 _ANSWER, _ANSWER_END = "[ANSWER]", "[/ANSWER]"
 
 
@@ -58,19 +57,54 @@ def extract_code(
     if rule is CodeRule.NONE:
         return reply
     text = drop_thoughts(reply)
-    if _FENCE not in text:
-        return text.strip("\n") if unfenced or rule is CodeRule.FENCED else ""
-    if rule is CodeRule.BETWEEN_LAST_FENCES:
+    if rule is CodeRule.BETWEEN_LAST_FENCES and (_FENCE in text or not unfenced):
         return _between_last_fences(text)
-    blocks = _blocks(text)
+    blocks = read_blocks(text)
     if not blocks:
-        return ""
+        return text.strip("\n") if _FENCE not in text and (unfenced or rule is CodeRule.FENCED) else ""
     if rule is CodeRule.ALL_BLOCKS:
         return "\n\n".join(blocks)
     if rule is CodeRule.FENCED and entry_point is not None:
         definition = _definition_of(entry_point)
         return next((code for code in reversed(blocks) if _define(code, definition)), blocks[-1])
     return blocks[0 if rule is CodeRule.FIRST_BLOCK else -1]
+
+
+def remark_on_code(reply: str, rule: CodeRule, program: str) -> str | None:
+    """Return the remark on a program that is not code of the reply: empty, or the prose of a whole reply."""
+    if rule is CodeRule.NONE:
+        return None
+    said = drop_thoughts(reply).strip()
+    if program.strip() and (program.strip() != said or looks_like_code(said)):
+        return None
+    if rule is CodeRule.FENCED:
+        return explain_nothing(reply, "block of code")
+    nothing = explain_nothing(reply, f"program by the rule `{rule}`")
+    return f"{nothing}; --extract fenced finds one" if holds_block(reply) else nothing
+
+
+def remark_on_answer(reply: str, wanted: str, answer: str) -> str | None:
+    """Return the remark on an empty answer, None for any other. `wanted` names what the rule reads."""
+    return None if answer.strip() else explain_nothing(reply, wanted)
+
+
+def explain_nothing(reply: str, wanted: str) -> str:
+    """Return why nothing was taken from a reply, with its first lines."""
+    said = drop_thoughts(reply)
+    if not reply.strip():
+        return "the reply is empty"
+    if len(reply) > MAX_REPLY_CHARACTERS:
+        return (
+            f"the reply has {len(reply):,} characters, more than {MAX_REPLY_CHARACTERS:,}, so it is not read"
+        )
+    if not said.strip():
+        return f"the reply holds only thoughts, so it has no {wanted}; it begins: {_show_start(reply)}"
+    return f"no {wanted} was found in the reply, which begins: {_show_start(said)}"
+
+
+def _show_start(text: str) -> str:
+    lines = text.strip().split("\n")[:_SHOWN_LINES]
+    return escape_terminal("\n".join(lines), _SHOWN_CHARACTERS, multiline=True)
 
 
 def stands_alone(code: str, entry_point: str) -> bool:
@@ -85,9 +119,7 @@ def stands_alone(code: str, entry_point: str) -> bool:
 
 def holds_block(text: str) -> bool:
     """Return whether a text has a fenced block that is not empty, outside of a model's thoughts."""
-    if _FENCE not in text:
-        return False
-    return any(block.strip() for block in _blocks(drop_thoughts(text)))
+    return any(block.strip() for block in read_blocks(drop_thoughts(text)))
 
 
 def _definition_of(entry_point: str) -> re.Pattern[str]:
@@ -140,27 +172,3 @@ def _between_last_fences(text: str) -> str:
     lines = text.split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE in line]
     return "\n".join(lines[fences[-2] + 1 : fences[-1]]) if len(fences) > 1 else ""
-
-
-def _blocks(text: str) -> list[str]:
-    """Return the fenced blocks. A last block without an end extends to the end of the text.
-
-    A block in an item of a list is indented as its fence is, and loses that indentation.
-    """
-    blocks: list[str] = []
-    fence = indent = ""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if fence:
-            # Some models write the closing fence on the last line of code.
-            if line.rstrip().endswith(fence):
-                code = line.rstrip().rstrip("`").removeprefix(indent)
-                blocks.append("\n".join([*lines, code] if code.strip() else lines))
-                fence, lines = "", []
-            else:
-                lines.append(line.removeprefix(indent))
-        elif opening := _OPENING_LINE.match(line):
-            fence, indent = opening["fence"], opening["indent"]
-        elif opening := _OPENING.search(line[-_LONGEST_OPENING:]):
-            fence, indent = opening["fence"], ""
-    return [*blocks, "\n".join(lines)] if fence else blocks

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from harness.environments.tool import SUBMIT, Tool
 from harness.environments.written_actions import Block, Reply, Unreadable, WrittenAction, read_actions
 
-UNKNOWN_ACTION = "unknown action"
+NO_ACTION, UNKNOWN_ACTION = "no action", "unknown action"
 ONLY_FIRST = (
     "[Only the first action of your reply was carried out, and the rest was ignored. "
     "Write one action in each reply, and wait for its result.]"
@@ -113,7 +113,7 @@ def read_first_action(
     except Unreadable as error:
         return TextFault(error.name, f"{error.advice} {advice}")
     if not found.actions:
-        return TextFault("no action", f"Your reply has no action. {advice}")
+        return TextFault(NO_ACTION, f"Your reply has no action. {advice}")
     read = read_action(found)
     if isinstance(read, TextCall) and (found.has_result or len(found.actions) > 1):
         return add_advice(read, ONLY_FIRST)

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.evaluation.plan import PlannedAttempt
 from harness.inputs.json_text import parse_json
-from harness.types import AttemptRecord, Reference, Status, Submission, Verdict
+from harness.types import AttemptRecord, Reference, Status, Submission, Verdict, explain_verdict
 
 AGENT_OUTPUT_CHARACTERS = 500
 # A character takes up to 12 bytes of JSON. A line with two such texts must stay under MAX_LINE_BYTES.
@@ -70,20 +70,13 @@ def build_record(
         agent_output=agent_output[:AGENT_OUTPUT_CHARACTERS],
         expected_output=reference.expected_output[:AGENT_OUTPUT_CHARACTERS],
         duration_seconds=round(duration_seconds, 4),
-        error=_explain(verdict, submission),
+        error=explain_verdict(verdict, submission).evidence,
         agent_output_cut=max(len(agent_output) - AGENT_OUTPUT_CHARACTERS, 0),
         expected_output_cut=max(len(reference.expected_output) - AGENT_OUTPUT_CHARACTERS, 0),
         agent_output_full=None if submission is None else _cut_for_line(agent_output),
         submission=None if submission is None else _cut_for_line(submission.text),
         started_at=None if started_at is None else _format_time(started_at),
     )
-
-
-def _explain(verdict: Verdict, submission: Submission | None) -> str | None:
-    """Return the evidence of a verdict, after the remark about the submission of an attempt that failed."""
-    if verdict.resolved or submission is None or submission.remark is None:
-        return verdict.evidence
-    return "; ".join(filter(None, (submission.remark, verdict.evidence)))
 
 
 def _format_time(seconds: float) -> str:

@@ -19,6 +19,7 @@ USAGE = (
     "waiting_seconds",
     "sandbox_seconds",
     "context_truncated",
+    "cut_replies",
 )
 _REQUESTS = USAGE.index("model_requests")
 # Sums of floats are rounded to these digits, because 0.1 + 0.2 would show as 0.30000000000000004.

@@ -29,6 +29,7 @@ from harness.models.messages import (
     Role,
     ToolCall,
     Usage,
+    keep_unknown,
     read_count,
 )
 
@@ -43,11 +44,15 @@ NO_CONTENT = "(no content)"
 _BLOCKS = "thinking_blocks"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _FINISHES = {
-    "max_tokens": Finish.LENGTH,
+    # Gateways pass on the words of the API behind them.
+    **dict.fromkeys(("max_tokens", "length", "max_output_tokens"), Finish.LENGTH),
     "model_context_window_exceeded": Finish.LENGTH,
     "tool_use": Finish.TOOL_CALLS,
     "refusal": Finish.REFUSAL,
 }
+# The fields that this codec reads, and those that only describe a reply.
+_TEXT_FIELDS = frozenset({"type", "text", "citations"})
+_CALL_FIELDS = frozenset({"type", "id", "name", "input"})
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -175,7 +180,7 @@ def _encode_reply(message: Message, replay_reasoning: bool) -> list[dict[str, An
             thoughts.append(kept)
         elif kept["type"] == "text":
             if kept["text"].strip():
-                blocks += [*thoughts, _encode_text(kept["text"])]
+                blocks += [*thoughts, {**message.extra, **_encode_text(kept["text"])}]
                 thoughts = []
         else:
             # An agent that may make only one call drops the others, and their thoughts must go with them.
@@ -214,6 +219,7 @@ def _encode_text(text: str) -> dict[str, Any]:
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {
+        **call.extra,
         "type": "tool_use",
         "id": _repair_id(call.id),
         "name": repair_name(call.name),
@@ -231,11 +237,13 @@ def _decode_choice(blocks: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) 
     thoughts: list[str] = []
     calls: dict[str, ToolCall] = {}
     kept: list[dict[str, Any]] = []
+    extra: dict[str, Any] = {}
     for block in blocks:
         match block.get("type"):
             case "text":
                 texts.append(_read_text(block.get("text")))
                 kept.append({"type": "text", "text": texts[-1]})
+                extra |= keep_unknown(block, _TEXT_FIELDS)
             case "thinking":
                 thoughts.append(_read_text(block.get("thinking")))
                 # Servers that do not sign their thoughts take none back.
@@ -245,14 +253,15 @@ def _decode_choice(blocks: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) 
             case "tool_use" if len(calls) < MOST_CALLS:
                 identity = name_call(block.get("id"), len(calls), calls)
                 arguments = read_arguments(block.get("input"))
-                calls[identity] = ToolCall(identity, _read_text(block.get("name")), arguments)
+                unknown = keep_unknown(block, _CALL_FIELDS)
+                calls[identity] = ToolCall(identity, _read_text(block.get("name")), arguments, unknown)
                 kept.append({"type": "tool_use", "id": identity})
     reasoning = None
     can_replay = any(block["type"] in _THINKING for block in kept)
     if thoughts or can_replay:
         reasoning = Reasoning("\n".join(filter(None, thoughts)), {_BLOCKS: kept} if can_replay else {})
-    message = Message(Role.ASSISTANT, "".join(texts), tuple(calls.values()), reasoning=reasoning)
-    finish = _FINISHES.get(str(raw.get("stop_reason")), Finish.STOP)
+    message = Message(Role.ASSISTANT, "".join(texts), tuple(calls.values()), reasoning=reasoning, extra=extra)
+    finish = _FINISHES.get(str(raw.get("stop_reason")).lower(), Finish.STOP)
     return Choice(message, finish, _read_refusal(raw) if finish is Finish.REFUSAL else None)
 
 

@@ -23,6 +23,7 @@ from harness.models.messages import (
     Role,
     ToolCall,
     Usage,
+    keep_unknown,
     read_count,
 )
 
@@ -43,9 +44,18 @@ OPTIONAL_PARAMETERS = frozenset(
 # The fields in which servers send reasoning. vLLM renamed `reasoning_content` to `reasoning`, and OpenRouter
 # sends `reasoning_details`, which it wants back unchanged.
 REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
+# The fields that this codec reads, and those that only describe a reply.
+_FUNCTION = "function"
+_MESSAGE_FIELDS = frozenset(
+    {"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "name"}
+) | set(REASONING_FIELDS)
+_CALL_FIELDS = frozenset({"id", "type", "index", _FUNCTION})
 _FINISHES = {
     "stop": Finish.STOP,
     "length": Finish.LENGTH,
+    # Mistral's model_length is the end of the context. Gateways pass on the words of the API behind them.
+    **dict.fromkeys(("model_length", "max_tokens", "max_output_tokens", "max_length"), Finish.LENGTH),
+    **dict.fromkeys(("model_context_window_exceeded", "incomplete", "truncated"), Finish.LENGTH),
     "tool_calls": Finish.TOOL_CALLS,
     "function_call": Finish.TOOL_CALLS,
     "content_filter": Finish.REFUSAL,
@@ -160,23 +170,24 @@ def repair_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
 
 
+def _encode_call(call: ToolCall) -> dict[str, Any]:
+    inner = call.extra.get(_FUNCTION)
+    function = {"name": repair_name(call.name), "arguments": repair_arguments(call.arguments)}
+    return {
+        **call.extra,
+        "id": call.id,
+        "type": "function",
+        _FUNCTION: {**inner, **function} if isinstance(inner, Mapping) else function,
+    }
+
+
 def _encode_message(message: Message, replay_reasoning: bool) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"role": message.role.value, "content": message.text}
+    encoded: dict[str, Any] = {**message.extra, "role": message.role.value, "content": message.text}
     if message.role is Role.TOOL:
         encoded["tool_call_id"] = message.tool_call_id or ""
     if message.tool_calls:
         encoded["content"] = message.text or None
-        encoded["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": repair_name(call.name),
-                    "arguments": repair_arguments(call.arguments),
-                },
-            }
-            for call in message.tool_calls
-        ]
+        encoded["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
     if replay_reasoning and message.reasoning is not None:
         encoded.update(message.reasoning.fields)
     return encoded
@@ -192,7 +203,7 @@ def _decode_choice(choice: Any) -> Choice:
     sent = sent if isinstance(sent, Mapping) else {}
     text, reasoning = _separate_reasoning(_decode_text(sent.get("content")), sent)
     calls = _decode_calls(sent.get("tool_calls"))
-    finish = _FINISHES.get(str(choice.get("finish_reason")), Finish.STOP)
+    finish = _FINISHES.get(str(choice.get("finish_reason")).lower(), Finish.STOP)
     refusal = sent.get("refusal")
     if isinstance(refusal, str) and refusal:
         finish = Finish.REFUSAL
@@ -202,7 +213,8 @@ def _decode_choice(choice: Any) -> Choice:
         refusal = None
     if calls and finish is Finish.STOP:
         finish = Finish.TOOL_CALLS
-    return Choice(Message(Role.ASSISTANT, text, calls, reasoning=reasoning), finish, refusal)
+    extra = keep_unknown(sent, _MESSAGE_FIELDS)
+    return Choice(Message(Role.ASSISTANT, text, calls, reasoning=reasoning, extra=extra), finish, refusal)
 
 
 def _decode_text(content: Any) -> str:
@@ -269,8 +281,11 @@ def _decode_calls(calls: Any) -> tuple[ToolCall, ...]:
         function = call.get("function")
         function = function if isinstance(function, Mapping) else {}
         identity = name_call(call.get("id"), number, decoded)
+        extra = keep_unknown(call, _CALL_FIELDS)
+        if inner := keep_unknown(function, ("name", "arguments")):
+            extra[_FUNCTION] = inner
         decoded[identity] = ToolCall(
-            identity, str(function.get("name") or ""), read_arguments(function.get("arguments"))
+            identity, str(function.get("name") or ""), read_arguments(function.get("arguments")), extra
         )
     return tuple(decoded.values())
 

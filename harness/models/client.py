@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from harness.logger import get_logger
+from harness.models.addresses import PAGE, describe_proxy, list_likely_urls
 from harness.models.codecs import (
     OPTIONAL_PARAMETERS,
     decode_reply,
     encode_request,
+    find_refused_extra,
     find_refused_reasoning,
 )
 from harness.models.concurrency import AdaptiveLimit
@@ -36,8 +38,10 @@ from harness.models.failures import (
     MalformedReplyError,
     ModelError,
     ModelRefusedError,
+    PageReplyError,
 )
 from harness.models.messages import ModelReply, ModelRequest
+from harness.models.outages import Outage
 from harness.models.server_errors import (
     ErrorKind,
     classify_error,
@@ -70,6 +74,7 @@ class _Retry(Exception):
         most: the number of replies that may fail in this way, None if only the time bounds them.
         at_once: whether the next try is another request, which needs no pause.
         is_unreached: whether there was no connection to the server at all.
+        is_outage: whether the server may be down.
     """
 
     def __init__(
@@ -80,12 +85,14 @@ class _Retry(Exception):
         most: int | None = None,
         at_once: bool = False,
         is_unreached: bool = False,
+        is_outage: bool = False,
     ) -> None:
         super().__init__(message)
         self.after = after
         self.most = most
         self.at_once = at_once
         self.is_unreached = is_unreached
+        self.is_outage = is_outage
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,9 @@ class ModelClient:
         is_open = endpoint.api == "chat" and endpoint.max_tokens_field == "auto"
         # Whether any try has reached the server. A wrong address shows soon, and a server may come back.
         self._is_reached = False
+        self._outage = Outage(endpoint)
+        # The search for the right URL, once the server has shown that this one is wrong.
+        self._right_url: asyncio.Task[str | None] | None = None
         self._dialect = Dialect(_choose_max_tokens_field(endpoint), tries_both_fields=is_open)
 
     @property
@@ -244,12 +254,16 @@ class ModelClient:
                 permit()
                 begun = time.monotonic()
                 try:
-                    result = await try_once(stack)
+                    with self._outage.watch(self._connection.find_obstacle):
+                        result = await try_once(stack)
                 except _Retry as reason:
                     working += time.monotonic() - begun
                     failure = reason
+                except ModelRefusedError as refused:
+                    raise await self._point_to_address(refused) from None
                 else:
                     self._is_reached = True
+                    self._outage.end()
                     self.limit.report_success()
                     now = self._last_success = time.monotonic()
                     seconds, working = now - started, working + now - begun
@@ -259,6 +273,8 @@ class ModelClient:
             self._is_reached |= not failure.is_unreached
             if failure.at_once:
                 continue
+            if failure.is_outage:
+                self._outage.note(str(failure), at_once=failure.is_unreached)
             if not self._is_reached and time.monotonic() > started + UNREACHED_SECONDS:
                 raise self._refuse_address(failure)
             failures += 1
@@ -287,8 +303,28 @@ class ModelClient:
         return ModelRefusedError(
             f"model '{endpoint.model}': no server answers at {endpoint.base_url}, for more than "
             f"{UNREACHED_SECONDS:g} s: {failure}",
-            hint="start the server, or correct --base-url, OPENAI_BASE_URL, or base_url in the config",
+            hint=_name_proxy(
+                endpoint,
+                "start the server, or correct --base-url, OPENAI_BASE_URL, or base_url in the config",
+            ),
         )
+
+    async def _point_to_address(self, error: ModelRefusedError) -> ModelRefusedError:
+        """Return a refusal with the likely right URL in its hint, if the refusal is about this one."""
+        if not error.is_of_address or self.has_succeeded:
+            return error
+        likely = list_likely_urls(self.endpoint.base_url, error.reply)
+        if self._right_url is None:
+            self._right_url = asyncio.create_task(self._connection.find_base_url(likely))
+        url = await asyncio.shield(self._right_url)
+        if url is None and PAGE in error.reply and likely:
+            url = likely[0]
+        if url is None:
+            return error
+        hint = f"the right URL is likely to be --base-url {url}"
+        pointed = ModelRefusedError(str(error), hint=_name_proxy(self.endpoint, hint))
+        pointed.reply = error.reply
+        return pointed
 
     def _give_up(self, failure: _Retry, failures: int, started: float, *, is_unreadable: bool) -> ModelError:
         times = "once" if failures == 1 else f"{failures} times"
@@ -296,9 +332,12 @@ class ModelClient:
         error = ModelError(
             f"model '{endpoint.model}' at {endpoint.base_url} failed {times} in "
             f"{time.monotonic() - started:.0f} s; the last time: {failure}",
-            hint="check the server with: "
-            f"harness doctor --model {endpoint.model} --base-url {endpoint.base_url}"
-            + ("" if endpoint.api == "chat" else f" --api {endpoint.api}"),
+            hint=_name_proxy(
+                endpoint,
+                "check the server with: "
+                f"harness doctor --model {endpoint.model} --base-url {endpoint.base_url}"
+                + ("" if endpoint.api == "chat" else f" --api {endpoint.api}"),
+            ),
         )
         error.reply = str(failure)
         # A server that sends replies is not down, even if nobody can read them.
@@ -327,10 +366,16 @@ class ModelClient:
             yield
         except NoReplyError as error:
             self.limit.report_server_error()
-            raise _Retry(_shorten(str(error)), is_unreached=error.is_unreached) from None
+            text = _shorten(str(error))
+            raise _Retry(text, is_unreached=error.is_unreached, is_outage=True) from None
         except ReplyTooLongError as error:
             self.limit.report_server_error()
             raise _Retry(str(error), most=MOST_TOO_LONG_REPLIES) from None
+        except PageReplyError as error:
+            if not self.has_succeeded:
+                raise self._refuse(str(error), is_of_address=True) from None
+            self.limit.report_server_error()
+            raise _Retry(str(error), most=MOST_MALFORMED_REPLIES) from None
         except (MalformedReplyError, RecursionError) as error:
             self.limit.report_server_error()
             message = f"the reply is malformed: {_shorten(str(error))}"
@@ -355,17 +400,25 @@ class ModelClient:
                 return _Retry(text, after)
             case ErrorKind.SERVER:
                 self.limit.report_server_error()
-                return _Retry(text, after)
+                return _Retry(text, after, is_outage=True)
             case ErrorKind.CONTEXT:
                 return ContextTooLongError(text)
             case ErrorKind.REFUSED:
-                refused = ModelRefusedError(
-                    f"model '{self.endpoint.model}' at {self.endpoint.base_url} refuses all requests: {text}",
-                    hint=f"check the name, the URL, and the key in {self.endpoint.api_key_env}",
-                )
-                refused.reply = text
-                return refused
+                # Servers name the model that they do not have.
+                is_path = error.status == 404 and "model" not in text.lower()
+                return self._refuse(text, is_of_address=is_path or error.is_page)
+        if (error.is_page or error.status == 405) and not self.has_succeeded:
+            return self._refuse(text, is_of_address=True)
         return None
+
+    def _refuse(self, text: str, *, is_of_address: bool) -> ModelRefusedError:
+        endpoint = self.endpoint
+        refused = ModelRefusedError(
+            f"model '{endpoint.model}' at {endpoint.base_url} refuses all requests: {text}",
+            hint=_name_proxy(endpoint, f"check the name, the URL, and the key in {endpoint.api_key_env}"),
+        )
+        refused.reply, refused.is_of_address = text, is_of_address
+        return refused
 
     def _adapt(self, error: ErrorReply, request: ModelRequest, body: dict[str, Any]) -> str | None:
         """Note in the dialect which part of the request the server refuses, and return its name.
@@ -379,6 +432,9 @@ class ModelClient:
         elif (field_of_reasoning := find_refused_reasoning(str(error), body)) is not None:
             self._dialect = replace(self._dialect, replays_reasoning=False)
             refused = field_of_reasoning
+        elif self._dialect.replays_extra and (own := find_refused_extra(str(error), request)) is not None:
+            self._dialect = replace(self._dialect, replays_extra=False)
+            refused = own
         return refused
 
 
@@ -414,6 +470,10 @@ def _choose_max_tokens_field(endpoint: Endpoint) -> str:
         return endpoint.max_tokens_field
     # OpenAI takes the new field for all models. Other servers may ignore it without an error.
     return "max_completion_tokens" if endpoint.base_url == OPENAI_URL else "max_tokens"
+
+
+def _name_proxy(endpoint: Endpoint, hint: str | None) -> str:
+    return "; ".join(filter(None, (describe_proxy(endpoint.base_url), hint)))
 
 
 def _shorten(text: str) -> str:

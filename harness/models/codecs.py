@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.models import anthropic_messages, chat_completions, responses
 from harness.models.dialect import Dialect
 from harness.models.endpoint import Api
 from harness.models.failures import MalformedReplyError
-from harness.models.messages import Generation, ModelReply, ModelRequest
+from harness.models.messages import Generation, ModelReply, ModelRequest, drop_extra
 
 # The most characters of a reply's text and of the arguments of its calls together. Both may hold JSON, whose
 # values are not counted with those of the reply. No model writes as much.
@@ -38,6 +39,7 @@ _REFUSED_ITEM = re.compile(r"encrypted.content|'rs_|reasoning", re.IGNORECASE)
 # Sources: Anthropic's "Invalid `signature` in `thinking` block" and "`thinking` or `redacted_thinking` blocks
 # in the latest assistant message cannot be modified", and the place that a validation error names.
 _REFUSED_THINKING = re.compile(r"signature|thinking\W{0,2} blocks?|content\.\d+\.(redacted_)?thinking")
+_MISSING_FIELD = re.compile(r"\b(missing|required|must have)\b", re.IGNORECASE)
 
 
 def encode_request(api: Api, request: ModelRequest, *, model: str, dialect: Dialect) -> dict[str, Any]:
@@ -50,6 +52,8 @@ def encode_request(api: Api, request: ModelRequest, *, model: str, dialect: Dial
         dialect: the form of the protocol that the server has shown.
     """
     left_out, replays = dialect.find_left_out(request), dialect.replays_reasoning
+    if not dialect.replays_extra:
+        request = replace(request, messages=tuple(map(drop_extra, request.messages)))
     match api:
         case "chat":
             return chat_completions.encode_request(
@@ -105,6 +109,30 @@ def find_refused_reasoning(message: str, body: Mapping[str, Any]) -> str | None:
     replayed = {name for item in items for name in item if name in chat_completions.REASONING_FIELDS}
     # The longest name first, because `reasoning` is a part of the others.
     return next((name for name in sorted(replayed, key=len, reverse=True) if name in message), None)
+
+
+def find_refused_extra(message: str, request: ModelRequest) -> str | None:
+    """Return the name of a server's own field that an error refuses, None if it refuses none."""
+    # A server that asks for a field names it too.
+    if _MISSING_FIELD.search(message):
+        return None
+    names = {
+        name
+        for each in request.messages
+        for extra in (each.extra, *(call.extra for call in each.tool_calls))
+        for name in _list_names(extra)
+    }
+    return next((name for name in sorted(names, key=len, reverse=True) if _names(message, name)), None)
+
+
+def _list_names(extra: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in extra.items():
+        # The fields of a call's `function` are under its name.
+        yield from value if name == "function" and isinstance(value, Mapping) else (name,)
+
+
+def _names(message: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) is not None
 
 
 def _list_blocks(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -9,18 +9,19 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from harness.errors import UsageError, describe_installation
+from harness.models.addresses import PAGE, describe_page, describe_proxy
 from harness.models.endpoint import Api, Endpoint, read_key
-from harness.models.failures import MalformedReplyError
+from harness.models.failures import MalformedReplyError, PageReplyError
 from harness.models.hidden_key import HiddenKey
 from harness.models.json_texts import map_texts, read_server_json
-from harness.models.whole_replies import read_reply, receive_reply
+from harness.models.whole_replies import ReplyTooLongError, read_reply, receive_reply
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Request, Response
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 # The rest of a longer error is cut off, because only its code and the start of its message are of use.
 MAX_ERROR_BYTES = 64 * 1024
 CONNECT_SECONDS = 30.0
+# How long a question about the address itself may take.
+_PROBE_SECONDS = 1.5
 # The version of the Messages API that all its servers speak. The later one, 2026-10-21, refuses `temperature`
 # and `top_p` for all models, although the older models have them.
 ANTHROPIC_VERSION = "2023-06-01"
@@ -58,12 +61,20 @@ class ErrorReply(Exception):
     """The server answered with an error. The message is the server's."""
 
     def __init__(
-        self, status: int, body: Any, message: str, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        body: Any,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_page: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
         # The JSON of the error, None if it is no JSON.
         self.body = body
+        # Whether the error is a web page.
+        self.is_page = is_page
         self.headers = headers or {}
 
 
@@ -137,7 +148,7 @@ class Connection:
         try:
             return await read_reply(received, self.hide_key)
         except (ValueError, RecursionError) as error:
-            raise MalformedReplyError(self.hide_key(str(error))) from None
+            raise make_malformed(received, self.hide_key(str(error)), self.hide_key) from None
 
     @contextlib.asynccontextmanager
     async def open(self, api: Api, content: bytes) -> AsyncIterator[OpenReply]:
@@ -154,6 +165,39 @@ class Connection:
                 response = await client.http.send(request, stream=True)
             async with contextlib.aclosing(response):
                 yield OpenReply(response.headers.get("content-type", ""), self._read_pieces(response))
+
+    async def find_base_url(self, likely: Sequence[str]) -> str | None:
+        """Return the first of these URLs at which an API answers, None without any."""
+
+        async def answers(url: str) -> bool:
+            with contextlib.suppress(NoReplyError, ErrorReply, TimeoutError, ValueError, ReplyTooLongError):
+                async with asyncio.timeout(_PROBE_SECONDS):
+                    with self._choose_client() as client, self._explain_faults():
+                        request = client.http.build_request("GET", f"{url}/models")
+                        response = await client.http.send(request, stream=True)
+                        async with contextlib.aclosing(response):
+                            received = await receive_reply(response.aiter_bytes())
+                    return isinstance(await read_reply(received, self.hide_key), dict | list)
+            return False
+
+        found = await asyncio.gather(*map(answers, likely))
+        return next((url for url, is_right in zip(likely, found, strict=True) if is_right), None)
+
+    async def find_obstacle(self) -> str | None:
+        """Return why no connection to the server, or to the proxy before it, can be made. None if one can."""
+        parts = urlsplit(self._endpoint.base_url)
+        if describe_proxy(self._endpoint.base_url) is not None:
+            return None
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                _, writer = await asyncio.open_connection(parts.hostname, port)
+        except TimeoutError:
+            return f"no connection within {_PROBE_SECONDS:g} s"
+        except OSError as error:
+            return str(error)
+        writer.close()
+        return None
 
     async def _read_pieces(self, response: Response) -> AsyncGenerator[bytes, None]:
         with self._explain_faults():
@@ -233,7 +277,10 @@ class Connection:
             )
         else:
             message = read_message(body) or self.hide_key(text)
-        return ErrorReply(error.status, body, f"HTTP {error.status}: {message}".removesuffix(": "), headers)
+            if body is None and (page := describe_page(message)) is not None:
+                message = f"it answers with {page}"
+        text = f"HTTP {error.status}: {message}".removesuffix(": ")
+        return ErrorReply(error.status, body, text, headers, is_page=PAGE in message and body is None)
 
 
 @contextlib.asynccontextmanager
@@ -321,6 +368,12 @@ def _explain_environment(endpoint: Endpoint) -> Iterator[None]:
             f"environment: {error}",
             hint="check ALL_PROXY, HTTP_PROXY, HTTPS_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
         ) from error
+
+
+def make_malformed(received: bytes, reason: str, hide_key: Callable[[str], str]) -> MalformedReplyError:
+    """Return the error of a reply that is no JSON, which names a web page as one."""
+    page = describe_page(hide_key(received[:MAX_ERROR_BYTES].decode("utf-8", "replace")))
+    return MalformedReplyError(reason) if page is None else PageReplyError(f"it answers with {page}")
 
 
 def read_message(body: Any) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from harness.models.messages import NO_USAGE, ModelReply, Usage
+from harness.models.messages import NO_USAGE, Finish, ModelReply, Usage
 
 
 @dataclass(slots=True)
@@ -20,9 +20,12 @@ class Counts:
     seconds: float = 0.0
     waiting_seconds: float = 0.0
     truncations: int = 0
+    # The replies that ended at a limit of tokens, those from the cache as well.
+    cut: int = 0
 
     def add(self, reply: ModelReply, cost: float | None) -> None:
         """Count a reply. One from the cache was paid for before, so its tokens do not count."""
+        self.cut += reply.choices[0].finish is Finish.LENGTH
         if reply.is_cached:
             self.cached += 1
             return
@@ -48,4 +51,5 @@ class Counts:
             "model_seconds": round(self.seconds, 3),
             "waiting_seconds": round(self.waiting_seconds, 3),
             "context_truncated": self.truncations,
+            "cut_replies": self.cut,
         }

@@ -34,6 +34,8 @@ class Dialect:
     refused: frozenset[tuple[str, object]] = frozenset()
     # Whether the server accepts the fields in which it sends reasoning.
     replays_reasoning: bool = True
+    # Whether the server takes back the fields of its replies that no codec knows.
+    replays_extra: bool = True
     # Whether a request for several choices gets as many. None until one was sent.
     returns_n: bool | None = None
 

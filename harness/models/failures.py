@@ -23,9 +23,11 @@ class ModelRefusedError(UsageError):
     """The endpoint refuses every request: a wrong key, an unknown model, or no credit.
 
     All other requests would fail alike, so the run ends at once. `reply` is the error of the server.
+    `is_of_address` if the URL seems to be a wrong one.
     """
 
     reply = ""
+    is_of_address = False
 
 
 class UnknownSpendingError(UsageError):
@@ -49,3 +51,7 @@ class UnspokenApiError(InvalidRequestError):
 
 class MalformedReplyError(Exception):
     """The server's reply is not what its protocol promises. Another try may help."""
+
+
+class PageReplyError(MalformedReplyError):
+    """The server's reply is a web page, so its address is likely to be a wrong one."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from harness.models.client import ModelClient, raise_error_inside
 from harness.models.codecs import decode_reply
-from harness.models.connection import NoReplyError, OpenReply
+from harness.models.connection import NoReplyError, OpenReply, make_malformed
 from harness.models.endpoint import Api
 from harness.models.event_stream import Event, EventReader, decode_event
-from harness.models.failures import MalformedReplyError, ModelError
+from harness.models.failures import MalformedReplyError, ModelError, PageReplyError
 from harness.models.json_texts import map_texts, read_server_json
 from harness.models.messages import Finish, ModelReply, Usage
 from harness.models.streamed_replies import StreamedReply, begin_streamed_reply
@@ -73,6 +73,8 @@ class Passage:
                 self.passed = bytearray(content)
             return _yield_once(content)
         kind = reply.content_type.partition(";")[0].strip().lower()
+        if kind == "text/html":
+            raise PageReplyError("it answers with a web page and not with a stream")
         if kind != STREAM_TYPE:
             raise MalformedReplyError(f"the server answered a request for a stream with '{kind[:100]}'")
         events = self._read_events(reply, self.client.endpoint.try_seconds)
@@ -158,7 +160,7 @@ class Passage:
         try:
             raw = map_texts(read_server_json(text), hide_key)
         except (ValueError, RecursionError) as error:
-            raise MalformedReplyError(hide_key(str(error))) from None
+            raise make_malformed(received, hide_key(str(error)), hide_key) from None
         raise_error_inside(raw)
         reply = decode_reply(self.api, raw)
         # An escape sequence can hide a key from a search of the text, so the JSON is then written anew.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -37,6 +37,8 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+    # The fields of the server's call that no codec knows, which the next request sends back.
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Message:
     # The call that a message of role TOOL answers.
     tool_call_id: str | None = None
     reasoning: Reasoning | None = None
+    # The fields of the server's message that no codec knows, which the next request sends back.
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +205,28 @@ class ModelReply:
         return self.choices[0].message.text
 
 
+def keep_unknown(sent: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a server's JSON that a codec does not know and that hold anything.
+
+    A server may need them back. Gemini, for example, refuses a call without the `thought_signature` that came
+    with it.
+    """
+    return {name: value for name, value in sent.items() if name not in known and not _is_empty(value)}
+
+
+def drop_extra(message: Message) -> Message:
+    """Return a message without the fields that no codec knows."""
+    calls = tuple(replace(call, extra={}) for call in message.tool_calls)
+    return replace(message, tool_calls=calls, extra={})
+
+
 def read_count(value: Any) -> int | None:
     """Return a count of tokens from a server's JSON, None for everything that is no count."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list | dict) and not value)
 
 
 def _add(one: int | None, other: int | None) -> int | None:

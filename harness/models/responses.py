@@ -26,6 +26,7 @@ from harness.models.messages import (
     Role,
     ToolCall,
     Usage,
+    keep_unknown,
     read_count,
 )
 
@@ -42,6 +43,11 @@ OPTIONAL_PARAMETERS = frozenset(
         "text",
     }
 )
+# The fields that this codec reads, and those that only describe a reply.
+_MESSAGE_FIELDS = frozenset({"type", "id", "role", "status", "content"})
+_CALL_FIELDS = frozenset({"type", "id", "status", "call_id", "name", "arguments"})
+# The reason of a reply that a broken connection ended.
+ENDED_EARLY = "the stream ended early"
 # The key of `Reasoning.fields` under which the server's items are kept, each with the item that it precedes.
 _ITEMS = "reasoning_items"
 # The place of a reasoning item before the text of the message. Other places are the ids of calls.
@@ -135,10 +141,11 @@ def _encode_message(message: Message, replay_reasoning: bool) -> Iterator[dict[s
     thoughts = _list_replayed(message) if replay_reasoning else []
     yield from (thought["item"] for thought in thoughts if thought["before"] == _BEFORE_TEXT)
     if message.text or not message.tool_calls:
-        yield {"role": message.role.value, "content": message.text}
+        yield {**message.extra, "role": message.role.value, "content": message.text}
     for call in message.tool_calls:
         yield from (thought["item"] for thought in thoughts if thought["before"] == call.id)
         yield {
+            **call.extra,
             "type": "function_call",
             "call_id": call.id,
             "name": repair_name(call.name),
@@ -160,6 +167,7 @@ def _decode_choice(items: list[Mapping[str, Any]], raw: Mapping[str, Any]) -> Ch
     calls: dict[str, ToolCall] = {}
     replayed: list[dict[str, Any]] = []
     pending: list[dict[str, Any]] = []
+    extra: dict[str, Any] = {}
     for item in items:
         place = None
         match item.get("type"):
@@ -170,6 +178,8 @@ def _decode_choice(items: list[Mapping[str, Any]], raw: Mapping[str, Any]) -> Ch
             case "message":
                 texts.extend(_read_texts(item.get("content")))
                 refusals.extend(_read_texts(item.get("content"), "refusal"))
+                # GPT-5.3 and later want the `phase` of a message back.
+                extra |= keep_unknown(item, _MESSAGE_FIELDS)
                 place = _BEFORE_TEXT
             case "function_call" if len(calls) < MOST_CALLS:
                 call = _decode_call(item, calls)
@@ -182,7 +192,7 @@ def _decode_choice(items: list[Mapping[str, Any]], raw: Mapping[str, Any]) -> Ch
     reasoning = None
     if thoughts or replayed:
         reasoning = Reasoning("\n".join(thoughts), {_ITEMS: replayed} if replayed else {})
-    message = Message(Role.ASSISTANT, "".join(texts), tuple(calls.values()), reasoning=reasoning)
+    message = Message(Role.ASSISTANT, "".join(texts), tuple(calls.values()), reasoning=reasoning, extra=extra)
     finish, refusal = _decode_finish(raw, refusals, bool(calls))
     return Choice(message, finish, refusal)
 
@@ -194,7 +204,7 @@ def _decode_finish(raw: Mapping[str, Any], refusals: list[str], has_calls: bool)
     reason = details.get("reason") if isinstance(details, Mapping) else None
     if reason == "content_filter":
         return Finish.REFUSAL, "a content filter removed the answer"
-    if reason is not None or raw.get("status") == "incomplete":
+    if reason != ENDED_EARLY and (reason is not None or raw.get("status") == "incomplete"):
         return Finish.LENGTH, None
     return (Finish.TOOL_CALLS if has_calls else Finish.STOP), None
 
@@ -218,6 +228,7 @@ def _decode_call(item: Mapping[str, Any], earlier: Collection[str]) -> ToolCall:
         name_call(item.get("call_id") or item.get("id"), len(earlier), earlier),
         str(item.get("name") or ""),
         read_arguments(item.get("arguments")),
+        keep_unknown(item, _CALL_FIELDS),
     )
 
 

@@ -162,7 +162,7 @@ class _StreamedResponse:
         part = {"type": "output_text", "text": self._texts.join("text")}
         return {
             "status": "incomplete",
-            "incomplete_details": {"reason": "the stream ended early"},
+            "incomplete_details": {"reason": responses.ENDED_EARLY},
             "output": [{"type": "message", "role": "assistant", "content": [part]}],
         }
 

@@ -61,6 +61,9 @@ def list_model_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
     if cuts := summary.model.get("context_truncated"):
         times = count(int(cuts), "time")
         yield "context", f"the server cut it {times} without an error; give the server a larger context"
+    if cut := summary.model.get("cut_replies"):
+        replies = f"{int(cut):,} {'reply' if cut == 1 else 'replies'}"
+        yield "cut off", f"{replies} ended at the token limit, before the model was done; raise --max-tokens"
     for server, figures in summary.mcp.items():
         yield f"mcp {server}", _describe_server(figures)
 

@@ -135,6 +135,7 @@ class _Model(TypedDict, total=False):
     waiting_seconds: _Seconds
     sandbox_seconds: _Seconds
     context_truncated: _Count | None
+    cut_replies: _Count | None
 
 
 class _Asking(TypedDict):

@@ -54,6 +54,8 @@ def _list_request_details(model: _Model) -> Iterator[str]:
     cached, retries = _whole(model, "cached_replies"), _whole(model, "model_retries")
     if cached:
         yield f"{cached:,} {'reply' if cached == 1 else 'replies'} from the cache"
+    if cut := _whole(model, "cut_replies"):
+        yield f"{cut:,} {'reply' if cut == 1 else 'replies'} cut off"
     if retries:
         yield f"{retries:,} {'retry' if retries == 1 else 'retries'}"
 

@@ -171,3 +171,12 @@ def test_prediction_is_evaluated_against_its_label() -> None:
     label = benchmark.get_label(example)
     assert benchmark.evaluate("The four", label)["em"] == 1.0
     assert benchmark.evaluate("forty", label)["resolved"] is False
+
+
+def test_a_reply_without_an_answer_is_shown_in_the_evidence_of_evaluate() -> None:
+    benchmark = BUNDLED["nq"]
+    (example,) = benchmark.get_test_data(indices=[0])
+    found = benchmark.evaluate("<think>Oslo", benchmark.get_label(example), field="reply")
+    assert found["evidence"].startswith(
+        "the reply holds only thoughts, so it has no answer; it begins: <think>Oslo"
+    )

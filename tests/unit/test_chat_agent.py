@@ -233,6 +233,14 @@ async def test_an_answer_is_taken_from_one_reply(server: ModelServer) -> None:
     assert len(acted.asked) == 1
 
 
+async def test_an_answer_from_a_reply_that_was_cut_off_has_a_remark(server: ModelServer) -> None:
+    acted = await act(server, in_turn(completion("It is 4", finish="length")), acts=False)
+    assert (acted.submission.text, acted.submission.remark) == (
+        "It is 4",
+        "the reply was cut off at the token limit",
+    )
+
+
 @pytest.mark.parametrize("name", ["empty reply", "refusal", "content filter"])
 async def test_a_missing_answer_is_asked_for_again(server: ModelServer, name: str) -> None:
     acted = await act(server, in_turn(BAD[name][1], completion("It is 42.")), acts=False)

@@ -31,6 +31,7 @@ METRICS: dict[str, Any] = {
     "waiting_seconds": 0.0,
     "sandbox_seconds": 6.0,
     "context_truncated": 1,
+    "cut_replies": 0,
 }
 RECORD = AttemptRecord("t", 0, None, None, True, Status.PASSED, 1.0, METRICS, "", "", 27.0, None)
 OTHER = replace(RECORD, task_id="u", metrics={**METRICS, "cost": 0.2})
@@ -56,6 +57,7 @@ def test_a_summary_has_the_sums_over_all_attempts() -> None:
         "waiting_seconds": 0.0,
         "sandbox_seconds": 18.0,
         "context_truncated": 3,
+        "cut_replies": 0,
     }
 
 
@@ -112,12 +114,13 @@ def test_details_are_added_where_there_are_any() -> None:
         **METRICS,
         "model_retries": 1,
         "cached_replies": 2,
+        "cut_replies": 3,
         "reasoning_tokens": 300,
         "cached_tokens": 1024,
         "waiting_seconds": 3.0,
     }
     assert describe_usage(model) == (
-        "6 requests (2 replies from the cache, 1 retry), 1,700 tokens in (1,024 cached), "
+        "6 requests (2 replies from the cache, 3 replies cut off, 1 retry), 1,700 tokens in (1,024 cached), "
         "450 out (300 reasoning), cost 0.1, 20 s (3.0 s in our own queue) waiting for the model, "
         "6.0 s in sandboxes or their queue"
     )

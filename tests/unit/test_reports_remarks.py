@@ -37,6 +37,18 @@ def test_a_context_that_the_server_cut_is_reported() -> None:
     assert found["context"].startswith("the server cut it 2 times without an error")
 
 
+def test_replies_that_ended_at_the_token_limit_are_counted_in_the_table_and_on_the_page() -> None:
+    assert remarks(model={"cut_replies": 0}) == remarks(model={"cut_replies": None}) == {}
+    assert remarks(model={"cut_replies": 1})["cut off"].startswith("1 reply ended at the token limit")
+    summary = replace(PLAIN, model={"cut_replies": 3})
+    stream = io.StringIO()
+    print_summary(
+        summary, title="t", source=DataSource("path", "x", "0" * 64, 1), duration_seconds=1, stream=stream
+    )
+    assert "3 replies ended at the token limit" in " ".join(stream.getvalue().split())
+    assert "3 replies ended at the token limit" in render_html(manifest={}, summary=summary, attempts=[])
+
+
 def test_a_budget_is_shown_with_its_use_also_for_a_stopped_run() -> None:
     budget: dict[str, dict[str, float | None]] = {
         "output_tokens": {"allowed": 5000, "used": None},

@@ -50,7 +50,7 @@ LONG_PIECES = [
         '{"type": "function", "name": "bash", "parameters": {"command": "ls"}}',
         '[{"type": "function", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}]',
         f"```json\n{LS}\n```",
-        f"Here:\n\n```\n{LS}\n```\nDone.",
+        f"Here:\n\n```\n{LS}\n```\n",
         f"```tool_call\r\n{LS}\r\n```",
         f"<think><tool_call>{DONE}</tool_call></think>{LS}",
     ],
@@ -65,7 +65,7 @@ def test_a_call_in_a_common_form_is_found(text: str) -> None:
         f"<tool_call>{LS}</tool_call>\n<tool_call>{DONE}</tool_call>",
         f"[TOOL_CALLS][{LS}, {DONE}]",
         f"<|python_tag|>{LS}; {DONE}",
-        f"```json\n{LS}\n```\nthen\n```json\n{DONE}\n```",
+        f"```json\n{LS}\n```\n\n```json\n{DONE}\n```",
         '[TOOL_CALLS]bash[ARGS]{"command": "ls"}[TOOL_CALLS]submit[ARGS]{"answer": "done"}',
     ],
 )

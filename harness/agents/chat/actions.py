@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from harness.agents.chat.arguments import decode_arguments, find_tool_name, fit_arguments
 from harness.agents.chat.text_calls import find_text_calls
 from harness.environments.base import AgentEnvironment, Observation
-from harness.environments.text_protocol import TextCall
+from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, TextCall, add_advice
+from harness.environments.tool import Tool
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall, ToolSchema
 from harness.text import shorten
 
@@ -63,7 +64,7 @@ class NativeCalls:
 
     def read(self, choice: Choice, environment: AgentEnvironment) -> list[Action | FormatError]:
         if choice.message.tool_calls:
-            return [_read_call(call) for call in choice.message.tool_calls]
+            return [_read_call(call, choice.finish, environment.tools) for call in choice.message.tool_calls]
         found = find_text_calls(choice.message.text, environment.tools)
         if found:
             return [Action(call.tool, call.arguments) for call in found]
@@ -76,7 +77,10 @@ class NativeCalls:
 
 
 class TextCalls:
-    """Calls in the model's text, by the environment's own protocol."""
+    """Calls in the model's text, by the environment's own protocol.
+
+    A model may write the form that it was trained on instead. Then its first call counts.
+    """
 
     def describe_tools(self, environment: AgentEnvironment) -> tuple[str, tuple[ToolSchema, ...]]:
         return environment.text_protocol.instructions(), ()
@@ -88,6 +92,9 @@ class TextCalls:
             if choice.finish is Finish.LENGTH and not read.is_complete:
                 return [_explain_missing_call(choice, read.advice)]
             return [Action(read.tool, read.arguments, read)]
+        if read.name == NO_ACTION and (found := find_text_calls(choice.message.text, environment.tools)):
+            call = found[0] if len(found) == 1 else add_advice(found[0], ONLY_FIRST)
+            return [Action(call.tool, call.arguments, call)]
         if choice.finish in (Finish.REFUSAL, Finish.LENGTH) or not choice.message.text.strip():
             return [_explain_missing_call(choice, read.advice)]
         return [FormatError(read.name, read.advice)]
@@ -114,17 +121,21 @@ def explain_missing_answer(choice: Choice) -> FormatError | None:
     return FormatError("empty reply", "Your reply was empty. Answer the task.")
 
 
-def _read_call(call: ToolCall) -> Action | FormatError:
+def _read_call(call: ToolCall, finish: Finish, tools: Mapping[str, Tool]) -> Action | FormatError:
     name = shorten(call.name, 100)
     try:
-        arguments = json.loads(call.arguments or "{}")
+        arguments = decode_arguments(call.arguments or "{}")
     except (ValueError, RecursionError) as error:
+        if finish is Finish.LENGTH:
+            advice = f"Your reply was cut off in the arguments of `{name}`. Be shorter."
+            return FormatError("reply cut off", advice, call)
         advice = f"The arguments of `{name}` are not JSON ({error}). Send them as a JSON object."
         return FormatError("malformed arguments", advice, call)
     if not isinstance(arguments, dict):
         advice = f"The arguments of `{name}` must be a JSON object, not {type(arguments).__name__}."
         return FormatError("malformed arguments", advice, call)
-    return Action(call.name, arguments, call)
+    tool = find_tool_name(call.name, tools)
+    return Action(tool, fit_arguments(arguments, tools.get(tool)), call)
 
 
 def _explain_missing_call(choice: Choice, advice: str) -> FormatError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -26,7 +27,7 @@ from harness.agents.chat.actions import (
 from harness.agents.chat.conversation import Conversation
 from harness.environments.base import AgentEnvironment
 from harness.models.failures import ContextTooLongError, InvalidRequestError
-from harness.models.messages import Choice, Message, Role, ToolSchema
+from harness.models.messages import Choice, Finish, Message, Role, ToolSchema
 from harness.types import Submission
 
 T = TypeVar("T")
@@ -69,7 +70,8 @@ class Chat:
             fault = explain_missing_answer(choice)
             if fault is None:
                 text = choice.message.text
-                return await _read(text, partial(self._settings.submit, task, "reply", text))
+                submission = await _read(text, partial(self._settings.submit, task, "reply", text))
+                return _remark_on_cut(submission) if choice.finish is Finish.LENGTH else submission
             faults.append(fault)
             _require_progress(faults)
             conversation.add_reply(choice.message)
@@ -123,6 +125,12 @@ async def _carry_out(
             succeeded = True
         conversation.add_observation(actions.observe(item, show_observation(observation), environment))
     return [] if succeeded else faults
+
+
+def _remark_on_cut(submission: Submission) -> Submission:
+    """Return the submission with the remark that its reply is not whole, which explains most failures."""
+    remarks = ("the reply was cut off at the token limit", submission.remark)
+    return replace(submission, remark="; ".join(filter(None, remarks)))
 
 
 async def _read(text: str, read: Callable[[], T]) -> T:

@@ -1,34 +1,51 @@
 """Calls of tools that a server has left in the text of a reply, because it did not recognise their form.
 
-The forms are those of the common chat templates: `<tool_call>` of Hermes and Qwen, `[TOOL_CALLS]` of Mistral,
-`<|python_tag|>` of Llama, and plain JSON, fenced or as the whole reply.
+A call begins at a mark of a chat template, is the whole reply, or is a block at the end of the reply. A call
+in a block with text after it, or in quotes, is an example, and must not be carried out.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from harness.agents.chat.call_forms import ELEMENT, read_calls, read_expression
 from harness.environments.text_protocol import TextCall
 from harness.environments.tool import Tool
 from harness.scoring.thoughts import drop_thoughts
 
+# `<tool_call>` (Hermes, Qwen, GLM) with its relatives, `<function=` (Qwen, Llama), `<invoke name=` (MiniMax,
+# DeepSeek 3.2), the tokens of DeepSeek, Kimi, Llama, Granite, LFM and Cohere, `[TOOL_CALLS]` of Mistral,
+# `functools[` of Phi, and the channels of gpt-oss.
 _MARK = re.compile(
-    r"<tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|^[ \t]*`{3,}[ \t]*(?:json|tool_call)?[ \t]*$", re.M
+    r"(?:^|(?<=:)|(?<=: ))[ \t]*(?P<fence>`{3,}+|~{3,}+)[ \t]*(?P<label>[\w+#.-]{0,40})[ \t]*$"
+    rf"|<{ELEMENT}(?:tool_?calls?|function_?calls?)>"
+    rf"|(?=<{ELEMENT}(?:function(?:=|\s+name=)|invoke\s+name=))"
+    r"|<[|｜](?=[^<>|｜\n]{0,60}(?:tool|function|python|action|plugin))(?![^<>|｜\n]{0,60}(?:end|sep|argument|"
+    r"result|output|response))[^<>|｜\n]{1,60}[|｜]>"
+    r"|\[TOOL_CALLS\]|\bfunctools(?=\[)|(?:assistant|commentary|analysis)\s{0,3}to=",
+    re.MULTILINE | re.IGNORECASE,
 )
-# Qwen's coders write a call as XML, and later templates of Mistral write the name before the arguments.
-_FUNCTION = re.compile(r"\s*<function=(?P<name>[\w.-]{1,200})>")
-_PARAMETER = re.compile(r"\s*<parameter=(?P<name>[\w.-]{1,200})>")
-_PARAMETER_END = "</parameter>"
-_NAME = re.compile(r"[ \t]*(?P<name>[\w.-]{1,200})(?:\[CALL_ID\][\w-]{1,100})?(?:\[ARGS\])?\s*(?=\{)")
-_SEPARATOR = re.compile(r"[\s;,]*")
-_ARGUMENTS = ("arguments", "parameters")
+_CLOSING_MARKS = re.compile(r"<[^<>]{0,80}>|\[/?TOOL_CALLS\]")
+# The longest part of a line that shows whether a call is in a sentence.
+_LINE = 500
+_QUOTES = frozenset("`'\"")
+_CODE_LABELS = frozenset(
+    {"", "json", "xml", "text", "tool_code", "tool_call", "tool_calls", "tool", "tool_use"}
+)
 # A reply with more marks is no list of calls.
 _MAX_MARKS = 100
-_DECODER = json.JSONDecoder(strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Calls in a part of the text."""
+
+    calls: list[TextCall]
+    start: int
+    end: int
+    is_block: bool
 
 
 def find_text_calls(text: str, tools: Mapping[str, Tool]) -> list[TextCall]:
@@ -37,88 +54,62 @@ def find_text_calls(text: str, tools: Mapping[str, Tool]) -> list[TextCall]:
     Only a complete call of one of the tools counts. `tools` are the tools of the environment by name.
     """
     text = drop_thoughts(text)
-    starts = [found.end() for found in itertools.islice(_MARK.finditer(text), _MAX_MARKS)]
-    if not starts and text.lstrip()[:1] in ("{", "["):
-        starts = [0]
-    calls: list[TextCall] = []
-    position = 0
-    for start in starts:
+    begun = len(text) - len(text.lstrip())
+    if whole := read_expression(text, tools):
+        return whole
+    found: list[_Found] = []
+    position = marks = 0
+    if text[begun : begun + 1] in ("{", "["):
+        calls, position = read_calls(text, begun, tools)
+        found.append(_Found(calls, begun, position, is_block=False))
+    while marks < _MAX_MARKS and (mark := _MARK.search(text, position)):
+        marks += 1
+        if mark["fence"]:
+            part = _read_block(text, mark, tools)
+        else:
+            calls, end = read_calls(text, mark.end(), tools)
+            part = _Found(calls, mark.start(), max(end, mark.end()), is_block=False)
+            if _is_quoted(text, part):
+                part = _Found([], part.start, part.end, is_block=False)
+        found.append(part)
         # A mark inside of a call that has been read is a part of its arguments.
-        if start >= position:
-            found, position = _read_calls(text, start, tools)
-            calls += found
-    return [call for call in calls if call.tool in tools]
+        position = max(part.end, mark.end() + (mark.end() == mark.start()))
+    return [call for part in _drop_examples(text, found) for call in part.calls]
 
 
-def _read_calls(text: str, start: int, tools: Mapping[str, Tool]) -> tuple[list[TextCall], int]:
-    """Return the calls that follow each other at `start`, and the position after them."""
-    if function := _FUNCTION.match(text, start):
-        return _read_function(text, function, tools.get(function["name"]))
-    named = _NAME.match(text, start)
+def _read_block(text: str, mark: re.Match[str], tools: Mapping[str, Tool]) -> _Found:
+    fence = mark["fence"]
+    closing = re.compile(rf"^[ \t]*{fence[0]}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
+    end = closing.search(text, mark.end())
+    stop = len(text) if end is None else end.start()
+    content = text[mark.end() : stop]
     calls: list[TextCall] = []
-    position = named.end() if named else start
-    while True:
-        position = _skip(text, position)
-        if text[position : position + 1] not in ("{", "["):
-            return calls, position
-        try:
-            value, position = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return calls, position
-        if named is not None:
-            return ([TextCall(named["name"], value)] if isinstance(value, dict) else []), position
-        calls += _calls_in(value)
+    if mark["label"].lower() in _CODE_LABELS:
+        calls, position = read_calls(content, 0, tools)
+        if _CLOSING_MARKS.sub("", content[position:]).strip():
+            calls = read_expression(content, tools)
+    return _Found(calls, mark.start(), stop if end is None else end.end(), is_block=True)
 
 
-def _calls_in(value: Any) -> Iterator[TextCall]:
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, dict):
-            continue
-        # The form of the API has the name and the arguments inside of `function`.
-        inner = each.get("function")
-        call = inner if isinstance(inner, dict) else each
-        name = call.get("name")
-        arguments = next((call[key] for key in _ARGUMENTS if key in call), None)
-        if isinstance(arguments, str):
-            try:
-                arguments = _DECODER.decode(arguments)
-            except (ValueError, RecursionError):
-                continue
-        if isinstance(name, str) and isinstance(arguments, dict):
-            yield TextCall(name, arguments)
+def _is_quoted(text: str, part: _Found) -> bool:
+    """Return whether a call is in quotes, or in a sentence that goes on after it."""
+    if text[part.start - 1 : part.start] in _QUOTES:
+        return True
+    before = text[max(part.start - _LINE, 0) : part.start].rpartition("\n")[2]
+    after = _CLOSING_MARKS.sub("", text[part.end : part.end + _LINE].partition("\n")[0])
+    return bool(before.strip() and after.strip())
 
 
-def _read_function(text: str, function: re.Match[str], tool: Tool | None) -> tuple[list[TextCall], int]:
-    """Return the call in XML and the position after it. Its arguments are JSON, or an element each."""
-    position = _skip(text, function.end())
-    if text[position : position + 1] == "{":
-        try:
-            value, position = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return [], position
-        return [TextCall(function["name"], value)], position
-    arguments: dict[str, Any] = {}
-    while parameter := _PARAMETER.match(text, position):
-        end = text.find(_PARAMETER_END, parameter.end())
-        if end < 0:
-            return [], parameter.end()
-        written = text[parameter.end() : end].removeprefix("\n").removesuffix("\n")
-        arguments[parameter["name"]] = _read_element(written, tool, parameter["name"])
-        position = end + len(_PARAMETER_END)
-    return [TextCall(function["name"], arguments)], position
-
-
-def _read_element(written: str, tool: Tool | None, name: str) -> Any:
-    """Return the value of an argument in XML, which is JSON unless the schema wants a text."""
-    schema = {} if tool is None else tool.parameters.get("properties", {}).get(name, {})
-    if schema.get("type") == "string":
-        return written
-    try:
-        return _DECODER.decode(written)
-    except (ValueError, RecursionError):
-        return written
-
-
-def _skip(text: str, position: int) -> int:
-    found = _SEPARATOR.match(text, position)
-    return position if found is None else found.end()
+def _drop_examples(text: str, found: list[_Found]) -> list[_Found]:
+    """Return the parts without the blocks that anything but other such blocks follows."""
+    marked = [part for part in found if part.calls and not part.is_block]
+    if marked:
+        return marked
+    kept: list[_Found] = []
+    end = len(text)
+    for part in reversed(found):
+        if not part.is_block or text[part.end : end].strip():
+            break
+        kept.append(part)
+        end = part.start
+    return kept[::-1]

@@ -9,7 +9,7 @@ from typing import Any
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.custom.metric import AnswerKey, OwnMetric
 from harness.benchmarks.programs import WRITE_PROGRAM, SubmitProgram
-from harness.benchmarks.replies import REPLY_FIELDS, CodeRule
+from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, remark_on_answer
 from harness.data.rows import Row, require_sound
 from harness.errors import UsageError
 from harness.types import ProgramTests, Reference, Submission, Task
@@ -85,7 +85,7 @@ def build_definition(
         answer = metric.of_reply(text)
         if answer_after is not None and answer_after in answer:
             answer = answer.rpartition(answer_after)[2].strip()
-        return Submission(answer, agent_output=text)
+        return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
 
     settings: Mapping[str, Any] = {
         "environments": (metric.environment,),

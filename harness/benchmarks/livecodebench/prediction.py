@@ -20,7 +20,7 @@ from harness.benchmarks.livecodebench.releases import (
 )
 from harness.benchmarks.livecodebench.test_output import TestOutputProblem, read_test_output
 from harness.benchmarks.options import validate_options
-from harness.benchmarks.replies import extract_answer, extract_assert
+from harness.benchmarks.replies import extract_answer, extract_assert, remark_on_answer
 from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.types import DataSource, Reference, Submission, Task
@@ -73,7 +73,10 @@ def _task(benchmark: str, problem: ExecutionProblem | TestOutputProblem, prompt:
 
 def _submit(task: Task, field: str, text: str, *, extract: Callable[[str], str]) -> Submission:
     """Return the submission: a `solution` is an answer, any other field is a reply that contains one."""
-    return Submission(text if field == "solution" else extract(text), agent_output=text)
+    if field == "solution":
+        return Submission(text, agent_output=text)
+    answer = extract(text)
+    return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
 
 
 def _configure(definition: Definition, values: Mapping[str, Any]) -> Definition:

@@ -21,7 +21,7 @@ from harness.service.operations import Call
 from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, list_sources
 from harness.service.workers.base import Workplace
 from harness.shield import complete
-from harness.types import Phase, PlainData, Status, Submission, Task, Verdict
+from harness.types import Phase, PlainData, Status, Submission, Task, Verdict, explain_verdict
 
 # `submission` is the text that a grader gets, after every rule that takes it out of a reply.
 SUBMISSION = "submission"
@@ -275,6 +275,7 @@ async def _grade_in_time(work: Work, call: Call, deadline: Deadline) -> Verdict:
         # The sample was read before, so only data that changed since then can be at fault.
         call.service.metrics.faults.inc()
         return Verdict(Status.INFRA_ERROR, None, evidence=error.message, phase=Phase.EVALUATOR)
+    verdict = explain_verdict(verdict, work.submission)
     return verdict if work.benchmark is None else work.benchmark.add_metrics(verdict)
 
 

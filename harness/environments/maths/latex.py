@@ -52,6 +52,9 @@ _ROOT = re.compile(
     r"\u221a\s*(?:\((?P<group>[^()]*)\)|\{(?P<braced>[^{}]*)\}|(?P<atom>\d+(?:\.\d+)?|[A-Za-z]))"
 )
 
+_UPRIGHT = r"(?:mathrm|operatorname|mathit|mathop|textrm|textit|text|rm)(?![A-Za-z])"
+_FUNCTIONS = "(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|ln|log|exp|max|min|gcd|lcm|det"
+
 _RENAMED = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -66,6 +69,25 @@ _RENAMED = tuple(
         (r"\\lt(?![A-Za-z])", "<"),
         (r"\\gt(?![A-Za-z])", ">"),
         (r"\\neq(?![A-Za-z])", r"\\ne "),
+        (r"<=|=<", r"\\le "),
+        (r">=", r"\\ge "),
+        # Without a blank this may be a factorial: 3!=6.
+        (r"(?<=\s)!=", r"\\ne "),
+        (
+            rf"\\(?:{_UPRIGHT})\s*(?:\{{\s*(?P<name>{_FUNCTIONS})\s*\}}|\b(?P<bare>{_FUNCTIONS})\b)",
+            r"\\\g<name>\g<bare> ",
+        ),
+        (rf"\{{\s*\\rm\s+(?P<name>{_FUNCTIONS})\s*\}}", r"\\\g<name> "),
+        (rf"(?<![A-Za-z\\])(?P<name>{_FUNCTIONS})(?=\()", r"\\\g<name> "),
+        (
+            rf"\\(?:{_UPRIGHT})\s*(?:\{{\s*(?P<name>[ei]|\\pi)\s*\}}|(?<=\s)(?P<bare>[ei])(?![A-Za-z]))",
+            r"\g<name>\g<bare> ",
+        ),
+        (r"\{\s*\\rm\s+(?P<name>[ei])\s*\}", r"\g<name> "),
+        (
+            r"\s*(?:\\(?:text|mathrm)\s*\{\s*(?:\\?%|per\s?cent|pct)\s*\}|(?<=[\d\s}])(?:per\s?cent|pct)\b)",
+            r"\\%",
+        ),
         (r"\\(?:approxeq|simeq|doteq)(?![A-Za-z])", r"\\approx "),
         (r"\\(?:mathbb|mathbf)\s*(?:\{R\}|R)", r"\\mathbb{R}"),
         (r"\\langle(?![A-Za-z])", "("),
@@ -104,6 +126,17 @@ _LEAD = re.compile(
 )
 _END = re.compile(r"(?:\\\\|\\[,;:! ]|\\q?quad(?![A-Za-z])|[\s,;])\Z")
 _LAYERS = 10
+COMMA = re.compile(r"[,;]")
+OR = re.compile(
+    r"\s*(?:,\s*)?(?:\\(?:text|mathrm|mbox)\s*\{\s*(?:or)\s*\}|\\lor(?![A-Za-z])|(?<![A-Za-z\\])or(?![A-Za-z]))\s*"
+)
+# Commands in an expression that has a value although it contains letters.
+_VALUED = re.compile(
+    r"\\(?:[dtc]?frac|sqrt|pi|cdot|times|div|pm|mp|infty|circ|[dt]?binom|ln|log|cup|cap|"
+    r"(?:arc)?(?:sin|cos|tan)|cot|sec|csc|exp|quad|emptyset)(?![A-Za-z])"
+    r"|\\(?:begin|end)\{[a-z]*matrix\}|\\mathbb\{R\}|\\[^A-Za-z]"
+)
+_LETTERS = re.compile(r"[A-Za-z]+|\\[A-Za-z]+")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -123,6 +156,12 @@ def plain(text: str) -> str:
     text = _bare(text)
     text = _GROUPED.sub(lambda number: _MARK.sub("", number[0]), text)
     return _GOING_ON.sub(_as_fraction, _REPEATING.sub(_as_fraction, text))
+
+
+def has_value(text: str) -> bool:
+    """Return whether an expression has no unknown: no letters except those of commands, e and i."""
+    expression = "".join(part for is_text, part in text_parts(text) if not is_text)
+    return set(_LETTERS.findall(_VALUED.sub(" ", expression))) <= {"e", "i"}
 
 
 def split_top(text: str, separators: re.Pattern[str]) -> list[str]:

@@ -81,7 +81,7 @@ def _only_numbers(code: str, _local_dict: Any, _global_dict: Any) -> Any:
 
 
 def _same_value(gold: Any, prediction: Any, *rounding: int) -> bool:
-    """Return whether two expressions without unknowns are equal, in place of the library's rounded comparison.
+    """Return whether two expressions are equal, in place of the library's rounded comparison.
 
     A percent sign may be left out, because the problem often names it. It may be added to a number of at
     least 1. A smaller number may be a share, which a percent sign would change.

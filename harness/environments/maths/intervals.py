@@ -19,6 +19,7 @@ _VARIABLE = r"(?:[A-Za-z]|\\(?:theta|alpha|beta|phi|lambda)(?![A-Za-z]))"
 _NAME = re.compile(rf"{_VARIABLE}\s*")
 _IN = re.compile(rf"\s*(?P<name>{_VARIABLE})\s*\\in(?![A-Za-z])\s*")
 _TURNED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
+_FROM, _TO = r"(-\infty,", r",\infty)"
 _REAL = r"\mathbb{R}"
 
 
@@ -53,16 +54,15 @@ def _is_interval(text: str) -> bool:
     """Return whether a text is an interval, or a union of intervals and finite sets."""
     if text.strip() == _REAL:
         return True
-    pieces = [enclosed(part.strip()) for part in _united(text)]
+    forms = split_top(text, OR)
+    if len(forms) > 1 and not any(mark in text for mark in ("[", "]", r"\infty")):
+        return False  # Points, as in (1,2) or (2,1).
+    pieces = [enclosed(part.strip()) for form in forms for part in split_top(form, _UNION)]
     sets = [piece is not None and "\\{" in piece for piece in pieces]
     return not all(sets) and all(
         piece is not None and (is_set or len(split_top(piece[1], COMMA)) == 2)
         for piece, is_set in zip(pieces, sets, strict=True)
     )
-
-
-def _united(text: str) -> list[str]:
-    return [part for form in split_top(text, OR) for part in split_top(form, _UNION)]
 
 
 def _is_set(text: str) -> bool:
@@ -119,10 +119,15 @@ def _common(text: str) -> str | None:
     if _is_interval(text):
         return text
     parts = [_one_interval(part) for part in split_top(text, _AND)]
-    if not all(parts):
-        return None
-    joined = r"\cap ".join(part for part in parts if part)
-    return joined if len(parts) == 1 else f"({joined})"
+    match sorted(part or "" for part in parts):
+        case [interval]:
+            return interval or None
+        case [below, above] if (
+            below.startswith(_FROM) and above.endswith(_TO) and r"\cup" not in below + above
+        ):
+            # The upper end of one half-line and the lower end of the other.
+            return above.removesuffix(_TO) + "," + below.removeprefix(_FROM)
+    return None
 
 
 def _one_interval(text: str) -> str | None:

@@ -71,19 +71,19 @@ _RENAMED = tuple(
         (r"\\neq(?![A-Za-z])", r"\\ne "),
         (r"<=|=<", r"\\le "),
         (r">=", r"\\ge "),
+        (rf"\{{\s*\\rm\s+(?P<name>{_FUNCTIONS})\s*\}}", r"\\\g<name> "),
+        (r"\{\s*\\rm\s+(?P<name>[ei])\s*\}", r"\g<name> "),
         # Without a blank this may be a factorial: 3!=6.
         (r"(?<=\s)!=", r"\\ne "),
         (
             rf"\\(?:{_UPRIGHT})\s*(?:\{{\s*(?P<name>{_FUNCTIONS})\s*\}}|\b(?P<bare>{_FUNCTIONS})\b)",
             r"\\\g<name>\g<bare> ",
         ),
-        (rf"\{{\s*\\rm\s+(?P<name>{_FUNCTIONS})\s*\}}", r"\\\g<name> "),
         (rf"(?<![A-Za-z\\])(?P<name>{_FUNCTIONS})(?=\()", r"\\\g<name> "),
         (
             rf"\\(?:{_UPRIGHT})\s*(?:\{{\s*(?P<name>[ei]|\\pi)\s*\}}|(?<=\s)(?P<bare>[ei])(?![A-Za-z]))",
             r"\g<name>\g<bare> ",
         ),
-        (r"\{\s*\\rm\s+(?P<name>[ei])\s*\}", r"\g<name> "),
         (
             r"\s*(?:\\(?:text|mathrm)\s*\{\s*(?:\\?%|per\s?cent|pct)\s*\}|(?<=[\d\s}])(?:per\s?cent|pct)\b)",
             r"\\%",

@@ -41,9 +41,8 @@ _COMPOUND: dict[str, dict[str, int]] = {
     "Hz": {"s": -1},
     "ml": {"cm": 3},
 }
-_SIGNS = str.maketrans({"€": " euro ", "£": " pound ", "₹": " rupee ", "¥": " yen ", "¢": " cent "})
-_SIGN = re.compile(r"[€£₹¥]|\\(?:pounds|euro|yen|cent)(?![A-Za-z])|\\?\$")
-_IN_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?P<sign>[€£₹¥]|\\(?:pounds|euro|yen|\$)|\$)\s*\}")
+_SIGN = re.compile(r"[€£₹¥]|\\(?:pounds|euro|yen|cent)(?![A-Za-z])|\\\$")
+_IN_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?P<sign>[€£₹¥]|\\(?:pounds|euro|yen|\$))\s*\}")
 _LEAD = re.compile(
     r"(?P<minus>[-+]?)\s*(?:\\(?:text|mathrm)\s*\{\s*)?"
     r"(?P<name>USD|EUR|GBP|INR|JPY|CNY|CHF|MXN|Rs)\.?(?:\s|~|\\[,;: ]|\})+(?=[-+]?[\d.\\(])"
@@ -51,7 +50,9 @@ _LEAD = re.compile(
 # A unit is at the end of an answer, after a number, a bracket or a constant.
 _LONGEST = 80
 _END_OF_NUMBER = re.compile(r"(?:[\d)}]|\\pi|(?<=\d)\.)(?=\s|~|[^\d)}.])")
-_DRESS = re.compile(r"\\(?:text|mathrm|mbox|mathit|textbf|mathbf|rm|left|right)(?![A-Za-z])|\\[,;:! ]|~")
+_DRESS = re.compile(
+    r"\\(?:text(?:normal|rm|bf|it)?|math(?:rm|bf|it)|mbox|rm|left|right)(?![A-Za-z])|\\[,;:! ]|~"
+)
 _FRACTION = re.compile(
     r"\\[dt]?frac\s*\{(?P<above>[^{}]*(?:\{[^{}]*\}[^{}]*)*)\}\s*\{(?P<below>[^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"
 )

@@ -6,7 +6,7 @@ import re
 
 from harness.environments.maths.latex import text_parts
 
-_ARTICLE = re.compile(r"(?:an?|the)\s+", re.IGNORECASE)
+_ARTICLE = re.compile(r"(?:an?|the)\s+(?!and\b|or\b)(?=[a-z0-9])", re.IGNORECASE)
 _BLANK = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _AND = re.compile(r"\s*,?\s+and\s+", re.IGNORECASE)
 _LETTER_IN_BRACKETS = re.compile(r"\(([A-Za-z])\)")

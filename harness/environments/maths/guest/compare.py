@@ -35,8 +35,10 @@ from math_verify import (  # type: ignore[import-not-found, import-untyped, unus
 )
 from sympy import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
     Expr,
+    I,
     Integer,
     MatrixBase,
+    MatrixExpr,
     Mul,
     Rational,
     UnevaluatedExpr,
@@ -86,7 +88,7 @@ def _same_value(gold: Any, prediction: Any, *rounding: int) -> bool:
     A percent sign may be left out, because the problem often names it. It may be added to a number of at
     least 1. A smaller number may be a share, which a percent sign would change.
     """
-    if isinstance(gold, MatrixBase) and isinstance(prediction, MatrixBase):
+    if all(isinstance(one, MatrixBase | MatrixExpr) for one in (gold, prediction)):
         return bool(_matrix_eq(gold, prediction, *rounding))
     if _vanishes(gold - prediction):
         return True
@@ -100,7 +102,9 @@ def _same_value(gold: Any, prediction: Any, *rounding: int) -> bool:
 
 def _vanishes(difference: Any) -> bool:
     """Return whether a difference is zero. Fractions are compared exactly, other numbers by _MAX_DIGITS."""
-    difference = difference.doit()
+    # The library reads the imaginary unit as an unknown.
+    units = [one for one in difference.free_symbols if one.name == "i"]
+    difference = difference.xreplace(dict.fromkeys(units, I)).doit()
     if difference.is_Rational or difference.free_symbols:
         return bool(difference == 0)
     # The library adds digits until it sees one that is not zero, or the limit is reached.

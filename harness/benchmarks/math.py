@@ -19,6 +19,7 @@ from harness.environments.maths.readings import asked_bases
 from harness.errors import UsageError, unknown_name
 from harness.scoring.bounds import MAX_MATHS_CHARACTERS
 from harness.scoring.boxed import last_boxed
+from harness.scoring.marks import tagged_answer
 from harness.scoring.thoughts import drop_thoughts
 from harness.types import Reference, Submission, Task
 
@@ -66,8 +67,17 @@ def read(row: Row) -> tuple[Task, Reference]:
 
 
 def submit(task: Task, field: str, text: str) -> Submission:
-    r"""Return the submission: the content of the last `\boxed{}`. A `solution` without a box counts whole."""
-    found = last_boxed(drop_thoughts(text) if field in REPLY_FIELDS else text)
+    r"""Return the submission: the content of the last `\boxed{}`, else of the last `<answer>`.
+
+    A box in the last `<answer>` precedes any other. A `solution` with neither counts whole.
+    """
+    answer = drop_thoughts(text) if field in REPLY_FIELDS else text
+    tagged = tagged_answer(answer)
+    found = None if tagged is None else last_boxed(tagged)
+    if found is None:
+        found = last_boxed(answer)
+    if found is None:
+        found = tagged
     if found is None:
         found = "" if field in REPLY_FIELDS else text.strip()
     return Submission(found, agent_output=text)
@@ -118,7 +128,7 @@ BENCHMARKS = (
         bundled="math.jsonl",
         read=read,
         submit=submit,
-        reply_rule=r"the content of the last `\boxed{}`, and nothing without one",
+        reply_rule=r"the content of the last `\boxed{}`, else of the last `<answer>`, else nothing",
         metrics=METRICS,
         configure=configure,
         options=MathOptions,

@@ -53,9 +53,8 @@ _END_OF_NUMBER = re.compile(r"(?:[\d)}]|\\pi|(?<=\d)\.)(?=\s|~|[^\d)}.])")
 _DRESS = re.compile(
     r"\\(?:text(?:normal|rm|bf|it)?|math(?:rm|bf|it)|mbox|rm|left|right)(?![A-Za-z])|\\[,;:! ]|~"
 )
-_FRACTION = re.compile(
-    r"\\[dt]?frac\s*\{(?P<above>[^{}]*(?:\{[^{}]*\}[^{}]*)*)\}\s*\{(?P<below>[^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"
-)
+_GROUP = r"[^{}]*(?:\{[^{}]*\}[^{}]*)*"
+_FRACTION = re.compile(rf"\\[dt]?frac\s*\{{(?P<above>{_GROUP})\}}\s*\{{(?P<below>{_GROUP})\}}")
 _EXPONENT = re.compile(r"\s*\^\s*\{?\s*(?P<exponent>-?\d)\s*\}?")
 _PIECE = re.compile(
     r"\s*(?:(?P<over>/|\bper\b)|(?P<times>\\cdot(?![A-Za-z])|\\times(?![A-Za-z])|\*|-(?=[a-z]))"

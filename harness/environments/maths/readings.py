@@ -21,9 +21,9 @@ from harness.environments.maths.latex import (
     split_top,
     split_with,
     text_parts,
+    words,
 )
 from harness.environments.maths.units import differ, split_unit
-from harness.environments.maths.words import words
 
 MAX_EXPRESSIONS = 8
 """The largest number of sides of an equation, or forms of an answer, that are compared."""
@@ -113,6 +113,8 @@ def read_answer(gold: str, answer: str, bases: frozenset[int] = frozenset()) -> 
         return None
     wanted, found = as_intervals(*_without_commas(*plain_numbers))
     wanted = _with_name_first(wanted)
+    if named := _by_name(wanted, found):
+        return named
     answers = [_in_brackets(wanted, one) for one in _answers(wanted, found)]
     if not 0 < len(answers) <= MAX_EXPRESSIONS or None in answers:
         return None
@@ -306,6 +308,26 @@ def _stated_bases(text: str) -> tuple[frozenset[int], str | None]:
 def _base(found: re.Match[str]) -> int:
     name = found["base"].lower()
     return _WORDS.get(name) or int(name)
+
+
+def _by_name(gold: str, answer: str) -> Reading | None:
+    """Return the comparison of two lists that give values to the same names in any order, or None."""
+    wanted, found = _values_of_names(gold), _values_of_names(answer)
+    if len(wanted) < 2 or wanted.keys() != found.keys():
+        return None
+    return Reading(f"({', '.join(wanted.values())})", (f"({', '.join(found[name] for name in wanted)})",))
+
+
+def _values_of_names(text: str) -> dict[str, str]:
+    """Return the value of each name in a list such as `x = 3, y = 4`, or nothing for any other text."""
+    values: dict[str, str] = {}
+    for part in split_top(text, _LISTED):
+        match [side.strip() for side in split_top(part, _EQUALS)]:
+            case [name, value] if _is_name(name) and value and "".join(name.split()) not in values:
+                values["".join(name.split())] = value
+            case _:
+                return {}
+    return values
 
 
 def _in_brackets(gold: str, answer: str) -> str | None:

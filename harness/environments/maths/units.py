@@ -19,7 +19,7 @@ _SYMBOLS = (
     "ml=milliliter|millilitre|cc L=l|liter|litre gal=gallon qt=quart pt=pint N=newton J=joule W=watt "
     "kW=kilowatt V=volt A=amp|ampere Pa=pascal Hz=hertz K=kelvin mol=mole deg=degree rad=radian acre unit "
     "cent=¢ pound=gbp|£|pounds|lbs dollar=usd|$|buck euro=eur|€ rupee=inr|₹|rs yen=jpy|¥|yuan|cny|rmb "
-    "franc=chf peso=mxn"
+    "franc=chf peso=mxn am pm"
 )
 _NAMES = {
     name: first.partition("=")[0]
@@ -41,8 +41,9 @@ _COMPOUND: dict[str, dict[str, int]] = {
     "Hz": {"s": -1},
     "ml": {"cm": 3},
 }
-_SIGN = re.compile(r"[€£₹¥]|\\(?:pounds|euro|yen|cent)(?![A-Za-z])|\\\$")
-_IN_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?P<sign>[€£₹¥]|\\(?:pounds|euro|yen|\$))\s*\}")
+_SIGN = re.compile(r"[€£₹¥¢]|\\(?:pounds|euro|yen|cent)(?![A-Za-z])|\\\$")
+_IN_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?P<sign>[€£₹¥¢]|\\(?:pounds|euro|yen|\$))\s*\}")
+_HALF_OF_DAY = re.compile(r"(?<![A-Za-z])(?P<half>[ap])\.\s?m\b\.?")
 _LEAD = re.compile(
     r"(?P<minus>[-+]?)\s*(?:\\(?:text|mathrm)\s*\{\s*)?"
     r"(?P<name>USD|EUR|GBP|INR|JPY|CNY|CHF|MXN|Rs)\.?(?:\s|~|\\[,;: ]|\})+(?=[-+]?[\d.\\(])"
@@ -66,7 +67,7 @@ _POWERS = {"sq": 2, "sq.": 2, "square": 2, "square.": 2, "squared": 2, "cubic": 
 
 def split_unit(text: str) -> tuple[str, Unit | None]:
     """Return an answer without its unit or currency, and the unit, or None if it has none that is known."""
-    text = _IN_TEXT.sub(lambda found: f"{found['sign']} ", text)
+    text = _HALF_OF_DAY.sub(r"\g<half>m", _IN_TEXT.sub(lambda found: f"{found['sign']} ", text))
     currencies = {_name_of(sign[0]) for sign in _SIGN.finditer(text)} - {None}
     text = _SIGN.sub(" ", text).strip()
     if lead := _LEAD.match(text):

@@ -63,6 +63,7 @@ _READERS = (LatexExtractionConfig(boxed_match_priority=0),)
 # The LaTeX reader still calls that eval, but only with numbers.
 _NUMBER = re.compile(r"Integer \((?P<integer>\d+) \)|Float \('(?P<decimal>\d*\.?\d*)' \)")
 
+_LAST_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-z](?=\s*\Z)")
 _ONE_PERCENT = re.compile(r"(?P<number>[^%,;=<>]*[^%,;=<>\\\s])\s*\\?%\s*")
 _PERCENT = UnevaluatedExpr(Rational(1, 100))
 # Irrational numbers that agree in this many digits are equal. The shortest answers that differ later would
@@ -90,6 +91,15 @@ def _same_value(gold: Any, prediction: Any, *rounding: int) -> bool:
     """
     if all(isinstance(one, MatrixBase | MatrixExpr) for one in (gold, prediction)):
         return bool(_matrix_eq(gold, prediction, *rounding))
+    try:
+        return _same_number(gold, prediction)
+    except MemoryError:
+        raise
+    except Exception:  # A hostile text can make the library raise anything.
+        return False
+
+
+def _same_number(gold: Any, prediction: Any) -> bool:
     if _vanishes(gold - prediction):
         return True
     wanted, found = _without_percent(gold), _without_percent(prediction)
@@ -98,6 +108,17 @@ def _same_value(gold: Any, prediction: Any, *rounding: int) -> bool:
     if wanted is not gold or (found is not prediction and abs(gold.doit()) >= 1):
         return _vanishes(wanted - found)
     return False
+
+
+def _same_form(gold: Any, prediction: Any) -> bool:
+    """Return whether two expressions simplify to the same one, except numbers, which `_same_value` judges."""
+    try:
+        parts = (gold - prediction).evalf(2).as_real_imag()
+    except Exception:  # These are no expressions, or they are hostile.
+        parts = ()
+    if parts and all(part.is_Float or part == 0 for part in parts):
+        return False
+    return bool(_symbolic_eq(gold, prediction))
 
 
 def _vanishes(difference: Any) -> bool:
@@ -132,7 +153,9 @@ def _rounds_to(gold: str, found: Any) -> bool:
 
 
 _matrix_eq = grader.sympy_numeric_eq
+_symbolic_eq = grader.sympy_symbolic_eq
 grader.sympy_numeric_eq = _same_value
+grader.sympy_symbolic_eq = _same_form
 sympy_parser.eval_expr = _only_numbers
 
 
@@ -173,6 +196,8 @@ def _read(text: str) -> list[Any]:
         # The library reads a percent sign after digits only, and not after a fraction.
         numbers = [one for one in _read(percent["number"]) if isinstance(one, Expr)]
         return [Mul(one, _PERCENT, evaluate=False) for one in numbers]
+    # The library would take a letter at the end, as in 3m, for a unit.
+    text = _LAST_LETTER.sub(r"{\g<0>}", text)
     try:
         found: list[Any] = parse(f"\\boxed{{{text}}}", extraction_config=_READERS, parsing_timeout=None)
     except MemoryError:

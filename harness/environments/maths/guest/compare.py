@@ -66,10 +66,9 @@ _NUMBER = re.compile(r"Integer \((?P<integer>\d+) \)|Float \('(?P<decimal>\d*\.?
 _LAST_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-z](?=\s*\Z)")
 _ONE_PERCENT = re.compile(r"(?P<number>[^%,;=<>]*[^%,;=<>\\\s])\s*\\?%\s*")
 _PERCENT = UnevaluatedExpr(Rational(1, 100))
-# Irrational numbers that agree in this many digits are equal. The shortest answers that differ later would
-# need numbers as long as this.
+# Irrational numbers that agree in this many digits count as equal.
 _MAX_DIGITS = 1000
-# A gold decimal with at least six digits, of which the first is not zero, is a rounded value.
+# A gold decimal is a rounded value if it has six digits after its point and after its first digit but 0.
 _MANY_DIGITS = re.compile(r"-?(?=\d*\.\d{6})(?=[0.]*[1-9][\d.]{6})\d*\.(?P<places>\d+)")
 _SURE_DIGITS = 15
 
@@ -114,6 +113,8 @@ def _same_form(gold: Any, prediction: Any) -> bool:
     """Return whether two expressions simplify to the same one, except numbers, which `_same_value` judges."""
     try:
         parts = (gold - prediction).evalf(2).as_real_imag()
+    except MemoryError:
+        raise
     except Exception:  # These are no expressions, or they are hostile.
         parts = ()
     if parts and all(part.is_Float or part == 0 for part in parts):

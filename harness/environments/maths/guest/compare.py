@@ -112,13 +112,13 @@ def _same_number(gold: Any, prediction: Any) -> bool:
 def _same_form(gold: Any, prediction: Any) -> bool:
     """Return whether two expressions simplify to the same one, except numbers, which `_same_value` judges."""
     try:
-        parts = (gold - prediction).evalf(2).as_real_imag()
+        difference = gold - prediction
+        if not difference.free_symbols and _parts(difference.evalf(2)):
+            return False
     except MemoryError:
         raise
-    except Exception:  # These are no expressions, or they are hostile.
-        parts = ()
-    if parts and all(part.is_Float or part == 0 for part in parts):
-        return False
+    except Exception:  # These are not expressions, or they are hostile.
+        pass
     return bool(_symbolic_eq(gold, prediction))
 
 
@@ -130,8 +130,14 @@ def _vanishes(difference: Any) -> bool:
     if difference.is_Rational or difference.free_symbols:
         return bool(difference == 0)
     # The library adds digits until it sees one that is not zero, or the limit is reached.
-    value = difference.evalf(2, maxn=_MAX_DIGITS)
-    return all(part == 0 or part._prec == 1 for part in value.as_real_imag())
+    parts = _parts(difference.evalf(2, maxn=_MAX_DIGITS))
+    return bool(parts) and all(part == 0 or part._prec == 1 for part in parts)
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return the real and the imaginary part of a value, or nothing if the library could not evaluate it."""
+    parts = [value.coeff(I, 0), value.coeff(I)]
+    return parts if all(part.is_Float or part == 0 for part in parts) else []
 
 
 def _without_percent(expression: Any) -> Any:

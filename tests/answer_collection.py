@@ -1,7 +1,8 @@
 """Answers in the usual styles of models, each with its gold answer.
 
 `right.jsonl` must pass and `wrong.jsonl` must fail. `unjudged.jsonl` holds right answers that fail, each with
-the reason. docs/answers.md lists those reasons.
+the reason. docs/answers.md lists those reasons. `maths_kinds.jsonl` holds tables by kind: the contents of
+boxes that must pass and fail for a gold answer, each right form beside answers that differ from it slightly.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks import definitions
-from harness.data.rows import Row
+from harness.data.rows import Row as DataRow
 from harness.types import Reference, Submission, Verdict
 
 FOLDER = Path(__file__).with_name("answers")
@@ -40,7 +41,7 @@ class Case:
     def attempt(self) -> tuple[Reference, Submission]:
         """Return the reference, read from a row in the published schema, and the reply's submission."""
         definition = definitions()[self.benchmark]
-        read = definition.read(Row(self._row(), "rows.jsonl", line=1))
+        read = definition.read(DataRow(self._row(), "rows.jsonl", line=1))
         assert isinstance(read, tuple)
         task, reference = read
         return reference, definition.submit(task, "completion", self.reply)
@@ -68,6 +69,25 @@ class Case:
                 texts = {"question_title": "f", "question_content": self.problem, "starter_code": "def f(n):"}
                 return {**_CONTEST, **texts, "test_id": 1, "function_name": "f", "test": json.dumps(test)}
         raise ValueError(f"no row for {self.benchmark}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A gold answer in LaTeX, and answers of one kind that must pass and fail for it."""
+
+    kind: str
+    gold: str
+    right: list[str]
+    wrong: list[str]
+
+
+def rows_of_kinds() -> dict[str, list[Row]]:
+    """Return the rows of `maths_kinds.jsonl` by kind."""
+    kinds: dict[str, list[Row]] = {}
+    for line in (FOLDER / "maths_kinds.jsonl").read_text(encoding="ascii").splitlines():
+        row = Row(**json.loads(line))
+        kinds.setdefault(row.kind, []).append(row)
+    return kinds
 
 
 def cases(name: str) -> list[Case]:

@@ -43,7 +43,7 @@ def read(row: Row) -> tuple[Task, Reference]:
 
 
 def submit(task: Task, field: str, text: str) -> Submission:
-    """Return the submission: the text, of which the last number counts. A reply loses its thoughts."""
+    """Return the submission: the text, whose marked or last number counts. A reply loses its thoughts."""
     if field not in REPLY_FIELDS:
         return Submission(text, agent_output=text)
     answer = drop_thoughts(text)
@@ -64,7 +64,7 @@ BENCHMARKS = (
         bundled="gsm8k.jsonl",
         read=read,
         submit=submit,
-        reply_rule="the last number of the reply",
+        reply_rule=r"the number at the last `####`, `\boxed{}` or `<answer>`, else the last number",
         metrics=METRICS,
     ),
 )

@@ -19,6 +19,7 @@ from harness.environments.maths.readings import asked_bases
 from harness.errors import UsageError, unknown_name
 from harness.scoring.bounds import MAX_MATHS_CHARACTERS
 from harness.scoring.boxed import last_boxed
+from harness.scoring.marks import tagged_answer
 from harness.scoring.thoughts import drop_thoughts
 from harness.types import Reference, Submission, Task
 
@@ -66,11 +67,18 @@ def read(row: Row) -> tuple[Task, Reference]:
 
 
 def submit(task: Task, field: str, text: str) -> Submission:
-    r"""Return the submission: the content of the last `\boxed{}`. A `solution` without a box counts whole."""
-    found = last_boxed(drop_thoughts(text) if field in REPLY_FIELDS else text)
+    r"""Return the submission: the content of the last `\boxed{}`, else of the last `<answer>`.
+
+    A box in the last `<answer>` precedes any other. A `solution` with neither counts whole.
+    """
+    is_reply = field in REPLY_FIELDS
+    answer = drop_thoughts(text) if is_reply else text
+    tagged = tagged_answer(answer)
+    boxed = (None if tagged is None else last_boxed(tagged)) or last_boxed(answer)
+    found = tagged if boxed is None else boxed
     if found is not None:
         return Submission(found, agent_output=text)
-    if field in REPLY_FIELDS:
+    if is_reply:
         return Submission("", agent_output=text, remark=explain_nothing(text, r"\boxed{}"))
     return Submission(text.strip(), agent_output=text)
 
@@ -120,7 +128,7 @@ BENCHMARKS = (
         bundled="math.jsonl",
         read=read,
         submit=submit,
-        reply_rule=r"the content of the last `\boxed{}`, and nothing without one",
+        reply_rule=r"the content of the last `\boxed{}`, else of the last `<answer>`, else nothing",
         metrics=METRICS,
         configure=configure,
         options=MathOptions,

@@ -8,6 +8,7 @@ from harness.data.hub import HubDataset
 from harness.data.rows import Row
 from harness.data.table import Table
 from harness.environments.text.short_answers import METRICS, ShortAnswer, expected_output
+from harness.scoring.marks import tagged_answer
 from harness.scoring.thoughts import drop_thoughts
 from harness.types import Reference, Submission, Task
 
@@ -15,7 +16,7 @@ from harness.types import Reference, Submission, Task
 PROMPT = "Answer these questions:\nQ: {problem_statement}?\nA:"
 # The prompt shows a base model where the answer goes. A chat model would answer in sentences.
 INSTRUCTION = "Reply with the answer only, in a few words and without a sentence around it."
-REPLY_RULE = "the whole reply without blanks around it"
+REPLY_RULE = "the text in the last `<answer>`, else the whole reply, without blanks around it"
 
 
 def read(row: Row) -> tuple[Task, Reference]:
@@ -40,11 +41,13 @@ def read(row: Row) -> tuple[Task, Reference]:
 
 
 def submit(task: Task, field: str, text: str) -> Submission:
-    """Return the submission: the whole text is the answer. A reply loses its thoughts."""
-    if field not in REPLY_FIELDS:
-        return Submission(text.strip(), agent_output=text)
-    answer = drop_thoughts(text).strip()
-    return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
+    """Return the submission: the text in the last `<answer>`, else the whole. A reply loses its thoughts."""
+    is_reply = field in REPLY_FIELDS
+    answer = drop_thoughts(text) if is_reply else text
+    tagged = tagged_answer(answer)
+    answer = answer.strip() if tagged is None else tagged
+    remark = remark_on_answer(text, "answer", answer) if is_reply else None
+    return Submission(answer, agent_output=text, remark=remark)
 
 
 def _split(name: str, rows: int) -> Split:

@@ -1,4 +1,4 @@
-"""Find the last number of a text and compare it by value, as GSM8K does."""
+"""Find the number that a text gives as its answer and compare it by value, as GSM8K does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 
 from harness.scoring.bounds import MAX_NUMBER_CHARACTERS
+from harness.scoring.marks import marked_parts
 
 # Differences below this are rounding, as in the published graders.
 _TOLERANCE = Decimal("1e-6")
@@ -91,9 +92,20 @@ def last_number(text: str) -> Decimal | None:
     return _value(numbers[-1]["number"], negative=_ends_in_minus(before))
 
 
+def answer_number(text: str) -> Decimal | None:
+    r"""Return the number that a reply marks as its answer, else its last number, else None.
+
+    The marks are `####`, `\boxed{}` and `<answer>`, and the last one with a number counts.
+    """
+    for part in marked_parts(text):
+        if _DIGIT.search(part):
+            return last_number(part)
+    return last_number(text)
+
+
 def same_number(prediction: str, gold: Decimal) -> bool:
-    """Return whether the last number of the prediction equals the gold number, up to 0.000001."""
-    found = last_number(prediction)
+    """Return whether the `answer_number` of the prediction equals the gold number, up to 0.000001."""
+    found = answer_number(prediction)
     return found is not None and abs(found - gold) < _TOLERANCE
 
 

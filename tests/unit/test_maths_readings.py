@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.environments.maths.latex import enclosed, plain
 from harness.environments.maths.readings import MAX_EXPRESSIONS, Reading, asked_bases, read_answer
+from harness.environments.maths.units import split_unit
 from harness.scoring.bounds import MAX_MATHS_CHARACTERS
 
 
@@ -90,6 +91,47 @@ def test_every_value_that_an_answer_names_is_compared(
     )
 
 
+def test_units_are_split_from_their_numbers() -> None:
+    table = [
+        (r"9.8\ \mathrm{m/s^2}", "9.8", {("m", 1), ("s", -2)}),
+        (r"9.8\,\frac{\text{m}}{\text{s}^2}", "9.8", {("m", 1), ("s", -2)}),
+        ("9.8 metres per second squared", "9.8", {("m", 1), ("s", -2)}),
+        (r"12\text{ square inches}", "12", {("in", 2)}),
+        (r"5\ \mathrm{N}", "5", {("kg", 1), ("m", 1), ("s", -2)}),
+        (r"-\$50", "-50", {("dollar", 1)}),
+        (r"\text{EUR } 50", "50", {("euro", 1)}),
+        (r"\frac{3}{4}\text{ hours}", r"\frac{3}{4}", {("h", 1)}),
+        ("5m", "5m", None),
+        (r"5\text{ birds}", r"5\text{ birds}", None),
+        (r"60\frac{h}{k}", r"60\frac{h}{k}", None),
+        ("5", "5", None),
+    ]
+    found = [(text, *split_unit(text)) for text, _, _ in table]
+    assert found == [(text, number, unit and frozenset(unit)) for text, number, unit in table]
+
+
+def test_commas_are_marks_between_thousands_if_the_gold_answer_has_as_many_elements() -> None:
+    table = [
+        ("-8192", "-8,192", "-8192"),
+        (r"\frac{8192}{3}", r"\frac{8,192}{3}", r"\frac{8192}{3}"),
+        ("8192", "8, 192", "8, 192"),
+        ("1234, 5678", "1,234, 5,678", "1234, 5678"),
+        ("100, 200, 300", "100,200,300", "100, 200, 300"),
+    ]
+    readings = [read_answer(gold, answer) for gold, answer, _ in table]
+    assert [(reading.answers[0] if reading else None) for reading in readings] == [text for *_, text in table]
+
+
+def test_different_units_are_refused() -> None:
+    pairs = [
+        ("5 cm", "5 m"),
+        (r"\$5", "€5"),
+        (r"5\ \mathrm{m/s}", r"5\ \mathrm{m/s^2}"),
+        ("9 a.m.", "9 p.m."),
+    ]
+    assert [pair for pair in pairs if read_answer(*pair) is not None] == []
+
+
 def test_gold_inequality_is_read_as_an_interval_if_the_answer_is_one() -> None:
     assert read_answer(r"x \ge 3", r"[3,\infty)") == Reading(r"[3,\infty)", (r"[3,\infty)",))
 
@@ -144,6 +186,21 @@ PIECES = [
     *("(", "[", "{", r"\{", "\\", ")", "]", "}", r"\}", "1,", "x", "<", "=", r"\le ", "|", "12", "..."),
     *(r"\text{", "or ", "_5", r"\frac{", "√(", r"0.\overline{", r"1\,", "base 5", "$", "**", r"\cup", "½"),
     *(r"\pmod", " million", "\u00b2", "x_1", "f(x)", "not "),
+    *(
+        "1,234",
+        ",234",
+        "%",
+        r"\% ",
+        " m/s^2",
+        r"\mathrm{e}",
+        "€",
+        r"\text{USD }",
+        " per ",
+        "<=",
+        " !=",
+        "June ",
+    ),
+    *(r"x \in ", " and ", "a.m.", r"\frac{m}{s}", " square "),
 ]
 
 

@@ -115,7 +115,11 @@ METRICS: Mapping[str, OwnMetric] = {
         ),
         OwnMetric("f1", "F1 of shared tokens with the best gold answer", _by(AnswerRule.F1)),
         OwnMetric("has_answer", "the answer contains a gold answer", _by(AnswerRule.HAS_ANSWER)),
-        OwnMetric("number", "the last number of the answer is the gold one", _by(AnswerRule.NUMBER)),
+        OwnMetric(
+            "number",
+            "the marked number of the answer, else its last one, is the gold one",
+            _by(AnswerRule.NUMBER),
+        ),
         OwnMetric("tests", "a Python program passes its tests", _program_tests, "python"),
     )
 }

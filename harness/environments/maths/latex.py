@@ -52,6 +52,9 @@ _ROOT = re.compile(
     r"\u221a\s*(?:\((?P<group>[^()]*)\)|\{(?P<braced>[^{}]*)\}|(?P<atom>\d+(?:\.\d+)?|[A-Za-z]))"
 )
 
+_UPRIGHT = r"(?:mathrm|operatorname|mathit|mathop|textrm|textit|text|rm)(?![A-Za-z])"
+_FUNCTIONS = "(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|ln|log|exp"
+
 _RENAMED = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -66,6 +69,25 @@ _RENAMED = tuple(
         (r"\\lt(?![A-Za-z])", "<"),
         (r"\\gt(?![A-Za-z])", ">"),
         (r"\\neq(?![A-Za-z])", r"\\ne "),
+        (r"<=|=<", r"\\le "),
+        (r">=", r"\\ge "),
+        (rf"\{{\s*\\rm\s+(?P<name>{_FUNCTIONS})\s*\}}", r"\\\g<name> "),
+        (r"\{\s*\\rm\s+(?P<name>[ei])\s*\}", r"\g<name> "),
+        # Without a blank this may be a factorial: 3!=6.
+        (r"(?<=\s)!=", r"\\ne "),
+        (
+            rf"\\(?:{_UPRIGHT})\s*(?:\{{\s*(?P<name>{_FUNCTIONS})\s*\}}|\b(?P<bare>{_FUNCTIONS})\b)",
+            r"\\\g<name>\g<bare> ",
+        ),
+        (rf"(?<![A-Za-z\\])(?P<name>{_FUNCTIONS})(?=\()", r"\\\g<name> "),
+        (
+            rf"\\(?:{_UPRIGHT})\s*(?:\{{\s*(?P<name>[ei]|\\pi)\s*\}}|(?<=\s)(?P<bare>[ei])(?![A-Za-z]))",
+            r"\g<name>\g<bare> ",
+        ),
+        (
+            r"\s*(?:\\(?:text|mathrm)\s*\{\s*(?:\\?%|per\s?cent|pct)\s*\}|(?<=[\d\s}])(?:per\s?cent|pct)\b)",
+            r"\\%",
+        ),
         (r"\\(?:approxeq|simeq|doteq)(?![A-Za-z])", r"\\approx "),
         (r"\\(?:mathbb|mathbf)\s*(?:\{R\}|R)", r"\\mathbb{R}"),
         (r"\\langle(?![A-Za-z])", "("),
@@ -104,7 +126,30 @@ _LEAD = re.compile(
 )
 _END = re.compile(r"(?:\\\\|\\[,;:! ]|\\q?quad(?![A-Za-z])|[\s,;])\Z")
 _LAYERS = 10
+COMMA = re.compile(r"[,;]")
+OR = re.compile(
+    r"\s*(?:,\s*)?(?:\\(?:text|mathrm|mbox)\s*\{\s*(?:or)\s*\}|\\lor(?![A-Za-z])|(?<![A-Za-z\\])or(?![A-Za-z]))\s*"
+)
+# Commands in an expression that has a value although it contains letters.
+_VALUED = re.compile(
+    r"\\(?:[dtc]?frac|sqrt|pi|cdot|times|div|pm|mp|infty|circ|[dt]?binom|ln|log|cup|cap|"
+    r"(?:arc)?(?:sin|cos|tan)|cot|sec|csc|exp|quad|emptyset)(?![A-Za-z])"
+    r"|\\(?:begin|end)\{[a-z]*matrix\}|\\mathbb\{R\}|\\[^A-Za-z]"
+)
+_LETTERS = re.compile(r"[A-Za-z]+|\\[A-Za-z]+")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+_ARTICLE = re.compile(r"(?:an?|the)\s+(?!and\b|or\b)(?=[a-z0-9])", re.IGNORECASE)
+_SPACE = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
+_AND = re.compile(r"\s*,?\s+and\s+", re.IGNORECASE)
+_LETTER_IN_BRACKETS = re.compile(r"\(([A-Za-z])\)")
+_ONLY_WORDS = re.compile(r"[A-Za-z][A-Za-z \-]*")
+# A date, a room, a list. Digits and letters in one word would be mathematics.
+_DATE_OR_LIST = re.compile(
+    r"(?:[A-Za-z]+(?:[-'][A-Za-z]+)*|\d+)(?:[,;]? (?:[A-Za-z]+(?:[-'][A-Za-z]+)*|\d+))*"
+)
+_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
+_LONG_WORD = re.compile(r"[A-Za-z]{3}")
 
 
 def plain(text: str) -> str:
@@ -123,6 +168,12 @@ def plain(text: str) -> str:
     text = _bare(text)
     text = _GROUPED.sub(lambda number: _MARK.sub("", number[0]), text)
     return _GOING_ON.sub(_as_fraction, _REPEATING.sub(_as_fraction, text))
+
+
+def has_value(text: str) -> bool:
+    """Return whether an expression has no unknown: no letters except those of commands, e and i."""
+    expression = "".join(part for is_text, part in text_parts(text) if not is_text)
+    return set(_LETTERS.findall(_VALUED.sub(" ", expression))) <= {"e", "i"}
 
 
 def split_top(text: str, separators: re.Pattern[str]) -> list[str]:
@@ -255,3 +306,26 @@ def text_parts(text: str) -> Iterator[tuple[bool, str]]:
         yield True, text[found.end() + 1 : found.end() + length - 1]
         position = found.end() + length
     yield False, text[position:]
+
+
+def words(text: str) -> str | None:
+    """Return the normal form of an answer in words, or None for any other answer.
+
+    The form has single blanks, and a comma and a blank between the elements of a list. Words are in lower
+    case. A single letter keeps its case, which can distinguish two letters.
+    """
+    parts = list(text_parts(text))
+    plain = _SPACE.sub(" ", " ".join(part for _, part in parts))
+    plain = " ".join(_LETTER_IN_BRACKETS.sub(r"\1", plain).split()).strip(" ().:,")
+    plain = _ARTICLE.sub("", plain, count=1)
+    if _ONLY_WORDS.fullmatch(plain) is None:
+        plain = re.sub(r"\s*[,;]\s*", ", ", _AND.sub(", ", _ORDINAL.sub("", plain)).replace(". ", " "))
+        in_text = any(is_text and part.strip() for is_text, part in parts)
+        letters = all(len(one) == 1 and one.isalpha() for one in plain.split(", "))
+        if _DATE_OR_LIST.fullmatch(plain) is None or not (in_text or letters or _LONG_WORD.search(plain)):
+            return None
+        if not any(character.isalpha() for character in plain):
+            return None
+    else:
+        plain = _AND.sub(", ", plain)
+    return " ".join(one if len(one.strip(",")) == 1 else one.lower() for one in plain.split(" "))

@@ -11,36 +11,33 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.environments.maths.latex import enclosed, plain, split_top, split_with, text_parts
+from harness.environments.maths.intervals import as_intervals
+from harness.environments.maths.latex import (
+    COMMA,
+    OR,
+    enclosed,
+    has_value,
+    plain,
+    split_top,
+    split_with,
+    text_parts,
+    words,
+)
+from harness.environments.maths.units import differ, split_unit
 
 MAX_EXPRESSIONS = 8
 """The largest number of sides of an equation, or forms of an answer, that are compared."""
 
 _EQUALS = re.compile(r"=|\\equiv(?![A-Za-z])")
 _ABOUT = re.compile(r"\\approx(?![A-Za-z])")
-_COMMA = re.compile(r"[,;]")
-_OR = re.compile(
-    r"\s*(?:,\s*)?(?:\\(?:text|mathrm|mbox)\s*\{\s*(?:or)\s*\}|\\lor(?![A-Za-z])|(?<![A-Za-z\\])or(?![A-Za-z]))\s*"
-)
-_LISTED = re.compile(rf"{_OR.pattern}|\s*\\(?:text|mathrm|mbox)\s*\{{\s*and\s*\}}\s*|\s*[,;]\s*|\s+and\s+")
-_RELATION = re.compile(r"\s*(?:\\le(?![A-Za-z])|\\ge(?![A-Za-z])|\\ne(?![A-Za-z])|<|>)\s*")
-_UNION = re.compile(r"\\cup(?![A-Za-z])")
-_SUCH_THAT = re.compile(r"\\mid(?![A-Za-z])|\||:")
+_LISTED = re.compile(rf"{OR.pattern}|\s*\\(?:text|mathrm|mbox)\s*\{{\s*and\s*\}}\s*|\s*[,;]\s*|\s+and\s+")
 
 # A lone letter, a letter with a subscript or a function of something.
 _LETTER = r"\\?(?:mathbf|vec|mathrm|overrightarrow)?\s*\{?[A-Za-z]\}?"
-_VARIABLE = re.compile(r"[A-Za-z]|\\(?:theta|alpha|beta|phi|lambda)\s*")
 _NAME = re.compile(
     rf"\s*(?:{_LETTER}(?:_\{{?\w+\}}?)?'*(?:\^\{{-1\}})?(?:\s*\([^()]*\))?"
     r"|\\(?:theta|alpha|beta|gamma|phi|lambda)\s*)\s*"
 )
-# Commands in an expression that has a value although it contains letters.
-_VALUED = re.compile(
-    r"\\(?:[dtc]?frac|sqrt|pi|cdot|times|div|pm|mp|infty|circ|[dt]?binom|ln|log|cup|cap|"
-    r"(?:arc)?(?:sin|cos|tan)|cot|sec|csc|exp|quad|emptyset)(?![A-Za-z])"
-    r"|\\(?:begin|end)\{[a-z]*matrix\}|\\mathbb\{R\}|\\[^A-Za-z]"
-)
-_LETTERS = re.compile(r"[A-Za-z]+|\\[A-Za-z]+")
 
 _NUMBERS = (
     *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -70,20 +67,10 @@ _SCALE = re.compile(
 _DENIAL = re.compile(
     r"\b(?:not|no|nor|neither|except|but|wrong|incorrect|false|unless|anything)\b", re.IGNORECASE
 )
-_UNITS = (
-    "mm|cm|dm|km|kg|mg|ml|mph|ft|foot|feet|inch|inches|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|"
-    "kilomet(?:er|re)s?|millimet(?:er|re)s?|units?|dollars?|cents?|percent|hours?|minutes?|seconds?|days?|weeks?|"
-    "months?|years?|grams?|kilograms?|pounds?|ounces?|gallons?|lit(?:er|re)s?|degrees?|radians?|points?|ways?"
-)
-_UNIT = re.compile(
-    rf"(?<=[\d}})])(?:\s|\\[, ])*(?:(?:sq(?:uare|\.)?|cubic)\s+)?(?:(?:{_UNITS})|(?<=\s)[mgLsh])"
-    rf"(?:\s*\^\s*\{{?[23]\}}?)?(?:\s*(?:/|per)\s*(?:{_UNITS}|[hsm]))?\Z"
-)
 # The system adds two numbers with only blanks between them, or joins their digits.
 _APART = re.compile(r"(?<![\d_^.])\d+(?:\.\d+)?(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z])|~)+\d")
+_THOUSANDS = re.compile(r"(?<![\d.,_^])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
 _SHORT_FRACTION = re.compile(r"\\(?:[dt]?(?:frac|binom))\s*\d\s+\d")
-_ARTICLE = re.compile(r"(?:an?|the)\s+", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z][A-Za-z \-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +93,7 @@ def read_answer(gold: str, answer: str, bases: frozenset[int] = frozenset()) -> 
     if gold.strip() == answer.strip() or (same_but_blanks and not _apart(answer)):
         return Reading(gold, (gold,))
     wanted, found = plain(gold), plain(answer)
-    if _word(wanted) is not None and _word(wanted) == _word(found):
+    if words(wanted) is not None and words(wanted) == words(found):
         return Reading(gold, (gold,))
     if _denies(found) and not _denies(wanted):
         return None
@@ -119,14 +106,21 @@ def read_answer(gold: str, answer: str, bases: frozenset[int] = frozenset()) -> 
     if stated is None:
         return None
     wanted, found = stated
-    found = _without_unit(wanted, _texts_apart(found))
-    wanted, found = _as_intervals(wanted, found)
+    if r"\ne" in wanted:
+        found = found.replace("!=", r"\ne ")
+    plain_numbers = _without_units(wanted, _texts_apart(found))
+    if plain_numbers is None:
+        return None
+    wanted, found = as_intervals(*_without_commas(*plain_numbers))
+    wanted = _with_name_first(wanted)
+    if named := _by_name(wanted, found):
+        return named
     answers = [_in_brackets(wanted, one) for one in _answers(wanted, found)]
     if not 0 < len(answers) <= MAX_EXPRESSIONS or None in answers:
         return None
     if _brackets(wanted) is None and all(_brackets(one or "") == "()" for one in answers):
         # A list without brackets has no order, unless the answer gives it one.
-        wanted = f"({wanted})" if len(split_top(wanted, _COMMA)) > 1 else wanted
+        wanted = f"({wanted})" if len(split_top(wanted, COMMA)) > 1 else wanted
     return Reading(wanted, tuple(one for one in answers if one is not None))
 
 
@@ -144,14 +138,19 @@ def _answers(gold: str, answer: str) -> list[str]:
     """Return the expressions that must all equal the gold answer, none if it contradicts itself."""
     if len(split_top(gold, _LISTED)) > 1 or enclosed(gold) is not None:
         return _one_list(gold, answer)
-    forms = [form.strip(" ()") if form.count("(") != form.count(")") else form for form in _forms(answer)]
+    forms = [form if _is_balanced(form) else form.strip(" ()") for form in _forms(answer)]
     return [value for form in forms for value in _values(gold, form) or [""]]
 
 
 def _forms(answer: str) -> list[str]:
     """Return the alternatives that "or" separates, or none if that word is inside a bracket."""
-    forms = split_top(answer, _OR)
-    return [] if len(forms) == 1 and _OR.search(answer) else forms
+    forms = split_top(answer, OR)
+    return [] if len(forms) == 1 and OR.search(answer) else forms
+
+
+def _is_balanced(form: str) -> bool:
+    """Return whether a form has as many brackets that open as brackets that close, of any kind."""
+    return sum(form.count(one) for one in "([") == sum(form.count(one) for one in ")]")
 
 
 def _one_list(gold: str, answer: str) -> list[str]:
@@ -164,7 +163,7 @@ def _one_list(gold: str, answer: str) -> list[str]:
         sides = split_top(part, _EQUALS)
         values = [side for side in sides if not _is_name(side)]
         # Two values leave open which one is meant. A relation of several unknowns stays as it is.
-        if len(sides) > 1 and len(values) > 1 and all(map(_has_value, values)):
+        if len(sides) > 1 and len(values) > 1 and all(map(has_value, values)):
             return []
         text += (values[-1] if len(sides) > 1 and len(values) == 1 else part) + separator
     return [text]
@@ -189,10 +188,10 @@ def _values(gold: str, answer: str) -> list[str]:
     if not all(sides):
         return []
     if len(split_top(gold, _EQUALS)) > 1:
-        return sides if all(map(_has_value, sides)) else [answer]
-    if _has_value(gold):
+        return sides if all(map(has_value, sides)) else [answer]
+    if has_value(gold):
         # The value may be that of any expression with an unknown, as in `x + y = 7`.
-        return [side for side in sides if _has_value(side) and not _is_name(side)] or [answer]
+        return [side for side in sides if has_value(side) and not _is_name(side)] or [answer]
     named = [side for side in sides if not _is_name(side)]
     return named or [answer]
 
@@ -213,12 +212,6 @@ def _is_name(side: str) -> bool:
     return not any(part.strip(" :$\\") for is_text, part in text_parts(side) if not is_text)
 
 
-def _has_value(text: str) -> bool:
-    """Return whether an expression has no unknown: no letters except those of commands, e and i."""
-    expression = "".join(part for is_text, part in text_parts(text) if not is_text)
-    return set(_LETTERS.findall(_VALUED.sub(" ", expression))) <= {"e", "i"}
-
-
 def _denies(answer: str) -> bool:
     """Return whether the words in an answer deny its mathematics."""
     return any(is_text and _DENIAL.search(part) for is_text, part in text_parts(answer))
@@ -234,6 +227,42 @@ def _power_of_ten(found: re.Match[str]) -> str:
     return rf"\cdot 10^{{{_SCALES[found['scale']]}}}{rest}"
 
 
+def _with_name_first(text: str) -> str:
+    """Return `x = 2` for `2 = x`, or the text itself if it is anything else."""
+    sides = split_top(text, _EQUALS)
+    if len(sides) == 2 and _is_name(sides[1]) and not _is_name(sides[0]):
+        return f"{sides[1].strip()} = {sides[0].strip()}"
+    return text
+
+
+def _without_commas(gold: str, answer: str) -> tuple[str, str]:
+    """Return both without the commas between thousands.
+
+    A comma may also separate two elements. It is taken as a mark between thousands in a gold answer that has
+    no other commas and no brackets around it, and in an answer that has as many elements as the gold answer
+    without such commas, and more with them.
+    """
+    if not re.search(r",\s", gold) and enclosed(gold) is None:
+        gold = _THOUSANDS.sub(_joined, gold)
+    joined = _THOUSANDS.sub(_joined, answer)
+    wanted = _elements(gold)
+    if joined == answer or (wanted == 1 and enclosed(answer) is not None):
+        return gold, answer
+    if wanted == _elements(joined) and (wanted == 1 or wanted < _elements(answer)):
+        return gold, joined
+    # The system would take a comma without a blank for a mark between thousands.
+    return gold, _THOUSANDS.sub(lambda number: number[0].replace(",", ", "), answer)
+
+
+def _joined(number: re.Match[str]) -> str:
+    return number[0].replace(",", "")
+
+
+def _elements(text: str) -> int:
+    held = enclosed(text)
+    return len(split_top(held[1] if held else text, COMMA))
+
+
 def _texts_apart(answer: str) -> str:
     r"""Return an answer without `\text{}` around numbers, so that no number in a text is overlooked."""
     return "".join(
@@ -242,19 +271,12 @@ def _texts_apart(answer: str) -> str:
     )
 
 
-def _without_unit(gold: str, answer: str) -> str:
-    """Return an answer without the unit after it if the gold answer is a value."""
-    return _UNIT.sub("", answer) if _has_value(gold) else answer
-
-
-def _word(text: str) -> str | None:
-    """Return the normal form of an answer in words, or None for any other answer."""
-    words = " ".join(part for _, part in text_parts(text)).strip(" ().:,")
-    words = _ARTICLE.sub("", " ".join(words.split()), count=1)
-    if _WORD.fullmatch(words) is None:
-        return None
-    # The case of a single letter can distinguish two letters.
-    return words if len(words) == 1 else words.lower()
+def _without_units(gold: str, answer: str) -> tuple[str, str] | None:
+    """Return both without their units if the gold answer is a value, or None if their units differ."""
+    (wanted, gold_unit), (found, unit) = split_unit(gold), split_unit(answer)
+    if not has_value(wanted):
+        return gold, answer
+    return None if differ(gold_unit, unit) else (wanted, found)
 
 
 def _without_bases(gold: str, answer: str, bases: frozenset[int]) -> tuple[str, str] | None:
@@ -288,76 +310,24 @@ def _base(found: re.Match[str]) -> int:
     return _WORDS.get(name) or int(name)
 
 
-def _as_intervals(gold: str, answer: str) -> tuple[str, str]:
-    """Return both as intervals if one of them is an interval and the other an inequality."""
-    if _is_interval(gold):
-        return gold, _interval(answer) or answer
-    if _is_interval(answer) and (interval := _interval(gold)):
-        return interval, answer
-    return gold, answer
-
-
-def _is_interval(text: str) -> bool:
-    pieces = [enclosed(part.strip()) for part in split_top(text, _UNION)]
-    if text.strip() == r"\mathbb{R}":
-        return True
-    return all(
-        piece is not None and "\\{" not in piece and len(split_top(piece[1], _COMMA)) == 2 for piece in pieces
-    )
-
-
-def _interval(text: str) -> str | None:
-    r"""Return an inequality in one unknown as an interval or a union of intervals, or None.
-
-    An interval with a reversed bracket, as in `[1,2[`, gets a round bracket.
-    """
-    text = text.strip()
-    turned = re.fullmatch(r"([\[\]])([^\[\],]*,[^\[\],]*)([\[\]])", text)
-    if turned and (turned[1] == "]" or turned[3] == "["):
-        return f"{'[' if turned[1] == '[' else '('}{turned[2]}{']' if turned[3] == ']' else ')'}"
-    held = enclosed(text)
-    if held is not None and held[0] == "\\{":
-        _, *condition = split_top(held[1], _SUCH_THAT)
-        text = condition[0].strip() if len(condition) == 1 else text
-    if text in (r"\mathbb{R}", r"x \in \mathbb{R}"):
-        return r"(-\infty,\infty)"
-    pieces = [_one_interval(part) for part in split_top(text, _OR)]
-    return r"\cup".join(piece for piece in pieces if piece) if all(pieces) else None
-
-
-def _one_interval(text: str) -> str | None:
-    parts = split_with(text.strip(), _RELATION)
-    sides = [part.strip() for part, _ in parts]
-    signs = [sign.strip() for _, sign in parts[:-1]]
-    match sides, signs:
-        case [name, side], [r"\ne"] if _VARIABLE.fullmatch(name):
-            return rf"(-\infty,{side})\cup({side},\infty)"
-        case [name, side], [sign] if _VARIABLE.fullmatch(name):
-            return _half_line(side, sign)
-        case [side, name], [sign] if _VARIABLE.fullmatch(name):
-            return _half_line(side, {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}.get(sign, ""))
-        case [low, name, high], [first, second] if _VARIABLE.fullmatch(name):
-            if first in (">", r"\ge") and second in (">", r"\ge"):
-                low, high, first, second = high, low, second.replace("g", "l"), first.replace("g", "l")
-            elif first not in ("<", r"\le") or second not in ("<", r"\le"):
-                return None
-            return f"{'[' if 'l' in first else '('}{low},{high}{']' if 'l' in second else ')'}"
-    return None
-
-
-def _half_line(side: str, sign: str) -> str | None:
-    if not side:
+def _by_name(gold: str, answer: str) -> Reading | None:
+    """Return the comparison of two lists that give values to the same names in any order, or None."""
+    wanted, found = _values_of_names(gold), _values_of_names(answer)
+    if len(wanted) < 2 or wanted.keys() != found.keys():
         return None
-    match sign:
-        case "<":
-            return rf"(-\infty,{side})"
-        case r"\le":
-            return rf"(-\infty,{side}]"
-        case ">":
-            return rf"({side},\infty)"
-        case r"\ge":
-            return rf"[{side},\infty)"
-    return None
+    return Reading(f"({', '.join(wanted.values())})", (f"({', '.join(found[name] for name in wanted)})",))
+
+
+def _values_of_names(text: str) -> dict[str, str]:
+    """Return the value of each name in a list such as `x = 3, y = 4`, or nothing for any other text."""
+    values: dict[str, str] = {}
+    for part in split_top(text, _LISTED):
+        match [side.strip() for side in split_top(part, _EQUALS)]:
+            case [name, value] if _is_name(name) and value and "".join(name.split()) not in values:
+                values["".join(name.split())] = value
+            case _:
+                return {}
+    return values
 
 
 def _in_brackets(gold: str, answer: str) -> str | None:
@@ -380,6 +350,6 @@ def _in_brackets(gold: str, answer: str) -> str | None:
 
 def _brackets(text: str) -> str | None:
     held = enclosed(text.strip())
-    if held is None or len(split_top(held[1], _COMMA)) < 2:
+    if held is None or len(split_top(held[1], COMMA)) < 2:
         return None
     return held[0] + held[2]

@@ -1,4 +1,4 @@
-"""Grade answers that are one number, as in GSM8K, by the last number in their text."""
+"""Grade answers that are one number, as in GSM8K, by the number that they mark or their last one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from decimal import Decimal
 from harness.environments.grader import TextGrader
 from harness.scoring.bounds import MAX_ANSWER_CHARACTERS
 from harness.scoring.metrics import Metric
-from harness.scoring.numbers import last_number, same_number
+from harness.scoring.numbers import answer_number, same_number
 from harness.types import Status, Submission, Verdict
 
-METRICS = (Metric("solved", "the last number of the answer is the gold one"),)
+METRICS = (Metric("solved", "the marked number of the answer, else its last one, is the gold one"),)
 
 # Evidence shows this much of a number, because a reader does not need a thousand digits.
 _SHOWN_CHARACTERS = 40
@@ -25,7 +25,7 @@ class NumberAnswer:
 
 
 async def grade_number(target: NumberAnswer, submission: Submission) -> Verdict:
-    """Return the verdict on an answer by its last number, with a score of 0 or 1.
+    """Return the verdict on an answer by its marked or last number, with a score of 0 or 1.
 
     Only the last MAX_ANSWER_CHARACTERS of the answer are searched. Source: GSM8K (`harness.scoring.numbers`).
     """
@@ -33,7 +33,7 @@ async def grade_number(target: NumberAnswer, submission: Submission) -> Verdict:
     solved = same_number(end, target.gold)
     if solved:
         return Verdict(Status.PASSED, 1.0, {"solved": 1.0})
-    found = last_number(end)
+    found = answer_number(end)
     evidence = "no number in the answer" if found is None else f"answered {str(found)[:_SHOWN_CHARACTERS]}"
     return Verdict(Status.FAILED, 0.0, {"solved": 0.0}, evidence)
 

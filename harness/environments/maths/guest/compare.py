@@ -30,10 +30,20 @@ from typing import Any
 import sympy.physics.units  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
 from math_verify import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
     LatexExtractionConfig,
+    grader,
     parse,
     verify,
 )
-from sympy import Float, Integer  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from sympy import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    Expr,
+    I,
+    Integer,
+    MatrixBase,
+    MatrixExpr,
+    Mul,
+    Rational,
+    UnevaluatedExpr,
+)
 from sympy.parsing import sympy_parser  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 MAX_CHARACTERS = 2000
@@ -54,15 +64,106 @@ _READERS = (LatexExtractionConfig(boxed_match_priority=0),)
 # The LaTeX reader still calls that eval, but only with numbers.
 _NUMBER = re.compile(r"Integer \((?P<integer>\d+) \)|Float \('(?P<decimal>\d*\.?\d*)' \)")
 
+_LAST_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-z](?=\s*\Z)")
+_ONE_PERCENT = re.compile(r"(?P<number>[^%,;=<>]*[^%,;=<>\\\s])\s*\\?%\s*")
+_PERCENT = UnevaluatedExpr(Rational(1, 100))
+# Irrational numbers that agree in this many digits count as equal.
+_MAX_DIGITS = 1000
+# A gold decimal is a rounded value if it has six digits after its point and after its first digit but 0.
+_MANY_DIGITS = re.compile(r"-?(?=\d*\.\d{6})(?=[0.]*[1-9][\d.]{6})\d*\.(?P<places>\d+)")
+_SURE_DIGITS = 15
+
 
 def _only_numbers(code: str, _local_dict: Any, _global_dict: Any) -> Any:
     """Replace sympy's call of `eval` and return the number. Nothing is evaluated, whatever text gets here."""
     number = _NUMBER.fullmatch(code.strip())
     if number is None:
         raise ValueError("only numbers are read")
-    return Float(number["decimal"]) if number["integer"] is None else Integer(number["integer"])
+    # A decimal is exactly the fraction that its digits write, so that rounding makes no two numbers equal.
+    return Rational(number["decimal"]) if number["integer"] is None else Integer(number["integer"])
 
 
+def _same_value(gold: Any, prediction: Any, *rounding: int) -> bool:
+    """Return whether two expressions are equal, in place of the library's rounded comparison.
+
+    A percent sign may be left out, because the problem often names it. It may be added to a number of at
+    least 1. A smaller number may be a share, which a percent sign would change.
+    """
+    if all(isinstance(one, MatrixBase | MatrixExpr) for one in (gold, prediction)):
+        return bool(_matrix_eq(gold, prediction, *rounding))
+    try:
+        return _same_number(gold, prediction)
+    except MemoryError:
+        raise
+    except Exception:  # A hostile text can make the library raise anything.
+        return False
+
+
+def _same_number(gold: Any, prediction: Any) -> bool:
+    if _vanishes(gold - prediction):
+        return True
+    wanted, found = _without_percent(gold), _without_percent(prediction)
+    if wanted is not gold and found is not prediction:
+        return False
+    if wanted is not gold or (found is not prediction and abs(gold.doit()) >= 1):
+        return _vanishes(wanted - found)
+    return False
+
+
+def _same_form(gold: Any, prediction: Any) -> bool:
+    """Return whether two expressions simplify to the same one, except numbers, which `_same_value` judges."""
+    try:
+        difference = gold - prediction
+        if not difference.free_symbols and _parts(difference.evalf(2)):
+            return False
+    except MemoryError:
+        raise
+    except Exception:  # These are not expressions, or they are hostile.
+        pass
+    return bool(_symbolic_eq(gold, prediction))
+
+
+def _vanishes(difference: Any) -> bool:
+    """Return whether a difference is zero. Fractions are compared exactly, other numbers by _MAX_DIGITS."""
+    # The library reads the imaginary unit as an unknown.
+    units = [one for one in difference.free_symbols if one.name == "i"]
+    difference = difference.xreplace(dict.fromkeys(units, I)).doit()
+    if difference.is_Rational or difference.free_symbols:
+        return bool(difference == 0)
+    # The library adds digits until it sees one that is not zero, or the limit is reached.
+    parts = _parts(difference.evalf(2, maxn=_MAX_DIGITS))
+    return bool(parts) and all(part == 0 or part._prec == 1 for part in parts)
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return the real and the imaginary part of a value, or nothing if the library could not evaluate it."""
+    parts = [value.coeff(I, 0), value.coeff(I)]
+    return parts if all(part.is_Float or part == 0 for part in parts) else []
+
+
+def _without_percent(expression: Any) -> Any:
+    """Return the number in front of a percent sign, or the expression itself if it has no such sign."""
+    if isinstance(expression, Mul) and _PERCENT in expression.args:
+        return Mul(*(factor for factor in expression.args if factor != _PERCENT))
+    return expression
+
+
+def _rounds_to(gold: str, found: Any) -> bool:
+    """Return whether a gold decimal of many digits is the rounded value of an exact expression."""
+    decimal = _MANY_DIGITS.fullmatch(gold.strip())
+    if decimal is None or found.free_symbols:
+        return False
+    value = found.doit()
+    if value.is_Rational and 10**_MAX_DIGITS % value.q == 0:
+        return False  # An exact decimal has a last digit, so it must have the same digits.
+    error = abs(value - Rational(gold.strip())).evalf(_SURE_DIGITS)
+    return bool(error.is_Float and 2 * error * 10 ** len(decimal["places"]) <= 1)
+
+
+_matrix_eq = grader.sympy_numeric_eq
+_symbolic_eq = grader.sympy_symbolic_eq
+grader.sympy_numeric_eq = _same_value
+grader.sympy_symbolic_eq = _same_form
 sympy_parser.eval_expr = _only_numbers
 
 
@@ -87,7 +188,9 @@ def _same(gold: str, prediction: str) -> bool | None:
         return False
     try:
         # The library's timeouts are signals, which can interrupt any code and do not work in threads.
-        return bool(verify(wanted, found, timeout_seconds=None))
+        if verify(wanted, found, timeout_seconds=None):
+            return True
+        return "." not in prediction and _rounds_to(gold, found[0])
     except MemoryError:
         raise
     # A hostile text can make the library raise anything, and the other pairs must still be compared.
@@ -96,6 +199,13 @@ def _same(gold: str, prediction: str) -> bool | None:
 
 
 def _read(text: str) -> list[Any]:
+    percent = _ONE_PERCENT.fullmatch(text)
+    if percent is not None:
+        # The library reads a percent sign after digits only, and not after a fraction.
+        numbers = [one for one in _read(percent["number"]) if isinstance(one, Expr)]
+        return [Mul(one, _PERCENT, evaluate=False) for one in numbers]
+    # The library would take a letter at the end, as in 3m, for a unit.
+    text = _LAST_LETTER.sub(r"{\g<0>}", text)
     try:
         found: list[Any] = parse(f"\\boxed{{{text}}}", extraction_config=_READERS, parsing_timeout=None)
     except MemoryError:

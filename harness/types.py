@@ -35,13 +35,14 @@ class Status(StrEnum):
     CRASHED = "crashed"
     AGENT_ERROR = "agent_error"
     LIMIT_REACHED = "limit_reached"
+    GRADER_ERROR = "grader_error"
     INFRA_ERROR = "infra_error"
     CANCELLED = "cancelled"
 
     @property
     def has_score(self) -> bool:
-        """Whether the status has a score. A fault of ours and a cancellation have none."""
-        return self not in (Status.INFRA_ERROR, Status.CANCELLED)
+        """Whether the status has a score. Broken tests, a fault of ours and a cancellation have none."""
+        return self not in (Status.GRADER_ERROR, Status.INFRA_ERROR, Status.CANCELLED)
 
 
 class Phase(StrEnum):

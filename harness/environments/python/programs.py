@@ -64,8 +64,12 @@ async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submi
 def grade_report(report: TestReport) -> Verdict:
     """Return the verdict on a report.
 
-    The program fails if there is no test or if a test is not reported as passed.
+    The program fails if there is no test or if a test is not reported as passed. If the tests' own set-up
+    failed before any code of the program ran, there is no verdict on the program.
     """
+    if report.broken is not None:
+        evidence = escape_text(report.broken)
+        return Verdict(Status.GRADER_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
     metrics: dict[str, Any] = {
         "tests": len(report.results),
         "tests_passed": sum(report.results),

@@ -37,6 +37,8 @@ class TestReport:
     clean: bool
     # The number of statements that the report covers.
     ran: int = 0
+    # Why the tests' own set-up failed, before any code of the program ran. None if it did not.
+    broken: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def read_report(header: TestsReply, body: bytes, *, expected: int) -> TestReport
         refused_forks=header["refused_forks"],
         clean=header["clean"],
         ran=0 if report is None else len(report["results"]),
+        broken=header["broken"],
     )
 
 

@@ -48,6 +48,20 @@ class Waiting:
         return _ran_or_waited(pid, thread) if started_ticks >= self._started_ticks else 0.0
 
 
+class StarterTime:
+    """The time that our process which starts a job's first one has run or waited, from now on; 0 for none."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = self._read()
+
+    def seconds(self) -> float:
+        return max(0.0, self._read() - self._before)
+
+    def _read(self) -> float:
+        return _ran_or_waited(self._pid, self._pid) if self._pid else 0.0
+
+
 def _ordinary(pids: Iterable[int]) -> list[tuple[int, int, int]]:
     """Return process, id and start of each thread with the normal policy and a nice value of 0 or less."""
     found = []

@@ -144,7 +144,8 @@ class SampleVerdict(BaseModel):
     status: Status
     """The status, as in the records of a run."""
     score: float | None
-    """From 0 to 1. None for `infra_error` and `cancelled`, which say nothing about the sample."""
+    """From 0 to 1. None for `grader_error`, `infra_error` and `cancelled`, which say nothing about the
+    sample."""
     metrics: dict[str, Any]
     """The measurements of the grader, such as the number of tests and of those that passed."""
     evidence: str | None

@@ -64,7 +64,7 @@ class InputJob(PatientJob):
             "stdin": request["stdin"],
         }
         child = Child(user.uid, user.folder, processes.compute_backstop(self.limits["cpu_seconds"]))
-        self.start_patience()
+        self.start_patience(candidates.pid)
         self.limit_processor_time(Account(loop, self.list_living))
         try:
             candidates.spawn(child, settings, [program, source, stdout, stderr], self._finish)

@@ -45,10 +45,10 @@ async def run_tests(
     """
     limits = sandbox.job_limits(keep_bytes=KEEP_BYTES)
     request: RunTests = {
-        "program": program,
-        "preamble": preamble,
-        "setup": setup,
-        "statements": list(statements),
+        "program": _drop_mark(program),
+        "preamble": _drop_mark(preamble),
+        "setup": _drop_mark(setup),
+        "statements": list(map(_drop_mark, statements)),
         "exports": dict(exports),
         "classes": {name: list(attributes) for name, attributes in (classes or {}).items()},
         "environment": job_environment(),
@@ -90,8 +90,8 @@ async def run_calls(
     limits["cpu_seconds"] = math.ceil(min(steps * cpu_seconds, wall_seconds_in_all)) + 1
     limits["wall_seconds"] = wall_seconds_in_all
     request: RunCalls = {
-        "program": program,
-        "preamble": preamble,
+        "program": _drop_mark(program),
+        "preamble": _drop_mark(preamble),
         "epilogue": epilogue,
         "function": function,
         "calls": [(len(arguments), len(expected)) for arguments, expected in calls],
@@ -158,6 +158,11 @@ async def run_on_inputs(
             sandbox.clean = sandbox.clean and reply["clean"]
             if not reply["full"]:
                 return runs
+
+
+def _drop_mark(source: str) -> str:
+    """Return source without a byte order mark at its start, which Python skips in a file and not in a text."""
+    return source.removeprefix("\ufeff")
 
 
 def _read_report(sandbox: Sandbox, header: Mapping[str, Any], body: bytes, *, expected: int) -> TestReport:

@@ -161,7 +161,7 @@ async def run_on_inputs(
 
 
 def _drop_mark(source: str) -> str:
-    """Return source without a byte order mark at its start, which Python skips in a file and not in a text."""
+    """Return source without a byte order mark at its start, which Python skips in files alone."""
     return source.removeprefix("\ufeff")
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
 
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
+from harness.inputs.json_text import MAX_TEST_DIGITS
 from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
@@ -116,6 +117,9 @@ class GradeRequest(BaseModel):
     """A batch of samples."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    # Arguments and results of tests may be long integers.
+    max_digits: ClassVar[int] = MAX_TEST_DIGITS
 
     # Without FailFast, a check of thousands of samples that are none would take seconds.
     samples: Annotated[list[GradeSample], FailFast()] = Field(min_length=1)

@@ -98,6 +98,8 @@ class ProgramTests:
     preamble: str = ""
     # Each export that is a class in the reference, and the names that the class defines.
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Metrics of the verdict: each is 1 if that many statements, from the first on, pass, and otherwise 0.
+    parts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

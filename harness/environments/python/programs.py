@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from harness.environments.grader import SandboxGrader
@@ -58,7 +59,18 @@ async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submi
         return Verdict(Status.FAILED, 0.0, evidence=error.message, phase=Phase.EVALUATOR)
     except SandboxOutOfMemory as error:
         return make_memory_verdict(error)
-    return grade_report(report)
+    verdict = grade_report(report)
+    if not verdict.status.has_score:
+        return verdict
+    parts = {name: _has_passed(report, verdict, number) for name, number in tests.parts.items()}
+    return replace(verdict, metrics={**verdict.metrics, **parts})
+
+
+def _has_passed(report: TestReport, verdict: Verdict, number: int) -> float:
+    """Return 1 if this many tests, from the first on, have passed, and otherwise 0."""
+    if number >= len(report.results):
+        return float(verdict.resolved)
+    return float(report.breach is None and all(report.results[:number]))
 
 
 def grade_report(report: TestReport) -> Verdict:

@@ -150,6 +150,9 @@ class Verdict:
     tampering: str | None = None
     # The number of that limit, in its own unit, if the agent was stopped at it.
     limit_value: float | None = None
+    # For a program that ended by itself, with a little more processor time than its limit: whether the
+    # verdict of one more run counts. That run takes place in any case. None for all other verdicts.
+    borderline: bool | None = None
 
     @property
     def resolved(self) -> bool:

@@ -151,7 +151,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
         monkeypatch.setattr(module, "time", clock)
     began = bench.clock.now
     waiting = SimpleNamespace(seconds=lambda *_: bench.waiting_share * (bench.clock.now - began))
-    monkeypatch.setattr(jobs, "Waiting", lambda: waiting)
+    monkeypatch.setattr(jobs, "Waiting", lambda **_: waiting)
     monkeypatch.setattr(testing_job, "Waiting", lambda _pids: waiting)
     # The program has become its user, unless a test says otherwise.
     monkeypatch.setattr(processes, "list_processes_of", lambda _uids: [NOBODY])

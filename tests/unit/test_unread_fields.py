@@ -37,7 +37,7 @@ PLUS = {
     "assertion": "assert f(1) == 1",
 }
 # The benchmark, its row, and a field that it does not know.
-REFUSED = [
+REFUSED: list[tuple[str, dict[str, Any], str, Any]] = [
     ("humaneval", HUMANEVAL, "plus_input", [[1]]),
     ("humaneval", HUMANEVAL, "atol", 1e-6),
     ("humaneval", HUMANEVAL, "extra_tests", "assert f(2) == 2"),
@@ -54,7 +54,7 @@ REFUSED = [
     ("math", MATH, "grader", "sympy"),
 ]
 # Fields that change nothing, and fields without a value.
-ACCEPTED = [
+ACCEPTED: list[tuple[str, dict[str, Any], str, Any]] = [
     ("humaneval", HUMANEVAL, "source_file", "x.py"),
     ("humaneval", HUMANEVAL, "plus_input", None),
     ("humaneval", HUMANEVAL, "latest_contest", "x"),

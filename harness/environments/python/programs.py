@@ -8,7 +8,7 @@ from typing import Any
 from harness.environments.grader import SandboxGrader
 from harness.environments.python.client import run_tests
 from harness.environments.python.needed_sockets import may_need_sockets
-from harness.environments.python.results import TestReport, describe_timeout
+from harness.environments.python.results import CPU, TestReport, describe_timeout
 from harness.environments.python.steering import find_steering
 from harness.errors import UsageError
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -88,7 +88,13 @@ def grade_report(report: TestReport) -> Verdict:
         "cpu_seconds": round(report.cpu_seconds, 4),
     }
     sign = _find_tampering(report)
-    if report.results and all(report.results) and report.ended is None and report.breach is None:
+    passed = report.results and all(report.results) and report.ended is None and report.breach is None
+    if report.is_borderline:
+        evidence = escape_text(describe_timeout(report))
+        return Verdict(
+            *(Status.TIMEOUT, 0.0, metrics, evidence, Phase.EVALUATOR, CPU, sign), borderline=bool(passed)
+        )
+    if passed:
         return Verdict(Status.PASSED, 1.0, metrics, phase=Phase.EVALUATOR, tampering=sign)
     status = _status(report)
     limit = report.ended if status is Status.TIMEOUT else None

@@ -178,10 +178,15 @@ class PatientJob(Job):
         the time until the first process has become its user, do not count.
         """
         self.timer.cancel()
-        self._waiting = Waiting()
+        self._waiting = Waiting(since_their_start=True)
+        self._credit = 0.0
         self._starter_time = StarterTime(starter)
         self._patient_since = time.monotonic()
         self._look_at_time_after(self.limits["wall_seconds"])
+
+    def forget_waiting(self) -> None:
+        """Credit no more what the job has waited until now, because the limit has just begun."""
+        self._credit = self._waiting.seconds(self.list_living(), self.account.seconds())
 
     def _look_at_time_after(self, seconds: float) -> None:
         self.timer = self.loop.after(max(seconds, LEAST_WAIT_SECONDS), self._look_at_time)
@@ -189,7 +194,7 @@ class PatientJob(Job):
     def _look_at_time(self) -> None:
         now, limit, living = time.monotonic(), self.limits["wall_seconds"], self.list_living()
         own = now - self._patient_since - self._starter_time.seconds()
-        own -= self._waiting.seconds(living, self.account.seconds())
+        own -= self._waiting.seconds(living, self.account.seconds()) - self._credit
         if not living:
             # Nothing of the program has run yet, because it cannot leave its user.
             own, self._patient_since = 0.0, now

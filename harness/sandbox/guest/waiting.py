@@ -31,10 +31,13 @@ class Waiting:
     Args:
         pids: Processes of the job that live already. Only their first threads are measured. Of processes
             that start later, every thread is measured.
+        since_their_start: Whether every thread is measured from its own start on. A process that is not among
+            those of the job yet, because it has not become its user, is measured in no other way.
     """
 
-    def __init__(self, pids: Iterable[int] = ()) -> None:
-        self._started_ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+    def __init__(self, pids: Iterable[int] = (), *, since_their_start: bool = False) -> None:
+        now = 0 if since_their_start else int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+        self._started_ticks = now
         self._before = {pid: _ran_or_waited(pid, pid) for pid in pids}
 
     def seconds(self, pids: Iterable[int], used: float) -> float:

@@ -45,6 +45,7 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
         # The arguments are the tests' own, and nothing that takes long is done with them.
         "large": live.received > LARGE_BYTES,
         "timeout": driven.timeout,
+        "step_cpu_seconds": driven.step_cpu_seconds,
     }
 
 
@@ -85,6 +86,7 @@ class _Driven:
         self.error_name: str | None = None
         self.error_text: str | None = None
         self.timeout: str | None = None
+        self.step_cpu_seconds = 0.0
 
 
 def _tests_of(request: dict[str, Any]) -> list[_Test]:
@@ -123,6 +125,7 @@ def _drive(candidate: Candidate, request: dict[str, Any], tests: list[_Test]) ->
         driven.error_text = f"{stage}: {describe(error)}"
     finally:
         clock.stop()
+        driven.step_cpu_seconds = clock.most_cpu_seconds
     return driven
 
 

@@ -39,6 +39,8 @@ class Clock:
         self._uids = frozenset((uid,))
         self._cpu_seconds = cpu_seconds
         self._wall_seconds = wall_seconds
+        # The most that a finished step has used.
+        self.most_cpu_seconds = 0.0
         self._untrusted = UntrustedClock((*processes.our_pids, os.getpid()))
         self._pids: list[int] = []
         # When the step began, when it was last looked at, and how long the candidate was not there yet.
@@ -53,7 +55,7 @@ class Clock:
             # The process may not have changed to its user yet.
             self._pids = processes.list_processes_of(self._uids)
         self._used_before = self._used()
-        self._waiting = Waiting(self._pids)
+        self._waiting = Waiting(since_their_start=True) if first else Waiting(self._pids)
         self._began = self._looked = time.monotonic()
         self._idle = 0.0
         # Until that much wall time has passed, it cannot have used more CPU time.
@@ -61,6 +63,7 @@ class Clock:
 
     def stop(self) -> None:
         setitimer(ITIMER_REAL, 0)
+        self.most_cpu_seconds = max(self.most_cpu_seconds, self._used() - self._used_before)
 
     def _look_after(self, seconds: float) -> None:
         setitimer(ITIMER_REAL, max(bound_wait(seconds), LOOK_SECONDS))

@@ -61,6 +61,8 @@ class Report(_Report, total=False):
 
     # The limit on one call that ended the calls.
     timeout: Optional[str]
+    # The most processor time that the loading or one call has used.
+    step_cpu_seconds: float
     # Why the tests' own set-up failed.
     broken: Optional[str]
 

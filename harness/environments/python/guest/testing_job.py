@@ -188,6 +188,7 @@ class TestJob(PatientJob):
             self._is_ready = True
             if self._is_bounded_as_whole:
                 self.start_patience(self._starter)
+                self.forget_waiting()
         if self._driven is None:
             self._driven = self._line(1)
             if self._driven is None and not (self._tests_ended and self._result_ended):

@@ -95,6 +95,15 @@ def test_a_report_without_results_is_not_passed() -> None:
     assert grade_report(report(results=(), error=None, evidence=None)).status is Status.FAILED
 
 
+def test_broken_tests_give_no_score() -> None:
+    verdict = grade_report(report(results=(), broken="no module named 'x'"))
+    assert (verdict.status, verdict.score, verdict.evidence) == (
+        Status.GRADER_ERROR,
+        None,
+        "no module named 'x'",
+    )
+
+
 def test_one_failed_result_fails_the_program() -> None:
     assert grade_report(report(results=(True, True, False))).status is Status.FAILED
 

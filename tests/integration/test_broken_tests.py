@@ -8,8 +8,10 @@ import pytest
 import pytest_asyncio
 from docker import APIClient
 
-from harness import Sandbox
+from harness import Sandbox, build_call_tests, build_stdin_tests
+from harness.environments.python.call_programs import grade_calls
 from harness.environments.python.programs import grade_program
+from harness.environments.python.stdin_programs import grade_stdin
 from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
@@ -105,6 +107,27 @@ async def test_broken_tests_give_no_verdict_on_any_program(sandbox: Sandbox) -> 
                 wrong[what] = verdict
     assert not wrong
     assert sandbox.clean
+
+
+async def test_a_broken_preamble_gives_no_verdict_on_any_program(sandbox: Sandbox) -> None:
+    wrong = {}
+    for preamble, status in (
+        ("import nowhere", "grader_error"),
+        ("1 / 0", "grader_error"),
+        ("raise SystemExit(3)", "grader_error"),
+        ("import math", "failed"),
+        ("", "failed"),
+    ):
+        calls = build_call_tests("add", [([1, 2], 3)], preamble=preamble)
+        stdin = build_stdin_tests([("1 2", "3")], preamble=preamble)
+        for program in ("raise ImportError('nowhere')", "def add(a, b): return 4\nprint(4)"):
+            verdicts = (
+                await grade_calls(sandbox, calls, Submission(program, "")),
+                await grade_stdin(sandbox, stdin, Submission(program, "")),
+            )
+            if [verdict.status.value for verdict in verdicts] != [status] * 2:
+                wrong[preamble, program] = verdicts
+    assert not wrong
 
 
 async def test_no_program_can_break_the_tests(sandbox: Sandbox) -> None:

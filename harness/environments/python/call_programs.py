@@ -15,7 +15,12 @@ from harness.environments.python.client import run_calls
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import grade_report, make_memory_verdict
 from harness.environments.python.results import CPU
-from harness.environments.python.stdin_programs import MAX_PROGRAM_BYTES, PATIENCE, WALL_SHARE
+from harness.environments.python.stdin_programs import (
+    MAX_PROGRAM_BYTES,
+    PATIENCE,
+    WALL_SHARE,
+    find_broken_preamble,
+)
 from harness.environments.python.stored_tests import StoredTests
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest import json_text
@@ -76,7 +81,7 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
     ends = time.monotonic() + (len(tests) * (target.seconds + 1) + 5) * PATIENCE
     verdict = Verdict(Status.FAILED, 0.0, metrics, "there are no tests")
     last = verdict
-    is_slow = False
+    is_slow = has_begun_badly = False
     # Only the largest problems need several batches, because each batch loads the program, which can count
     # the loads.
     for batch in batches(tests, 0, lambda test: len(test.arguments) + len(test.result), PART_BYTES):
@@ -97,6 +102,8 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
             return make_memory_verdict(error)
         is_slow = is_slow or report.is_borderline
         # The time is judged when all calls have been made.
+        if metrics["tests_run"] == 0:
+            has_begun_badly = report.error is not None and report.ran <= 1
         verdict_on_batch = grade_report(replace(report, cpu_limit=math.inf))
         cpu_seconds += report.cpu_seconds
         results = report.results[: report.ran]
@@ -123,6 +130,10 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
         if report.ran < len(batch) or report.ended is not None or report.error is not None:
             break
     # The tampering signs and limits of the last batch apply to all batches.
+    if has_begun_badly:
+        broken = await find_broken_preamble(sandbox, target.preamble)
+        if broken is not None:
+            return broken
     verdict = replace(
         last, status=verdict.status, score=verdict.score, evidence=verdict.evidence, metrics=metrics
     )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from harness.environments.grader import SandboxGrader
 from harness.environments.python.batches import batches
 from harness.environments.python.client import run_on_inputs
+from harness.environments.python.guest.contest_preamble import PREAMBLE
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import ENDED, make_memory_verdict
 from harness.environments.python.results import CPU, InputRun, describe_timeout
@@ -90,6 +91,8 @@ class Outcome:
     # Whether a program ended a little above its limit on processor time, and whether anything else is wrong.
     is_slow: bool = False
     is_wrong: bool = False
+    # Whether the first run ended with an error, whatever it printed.
+    has_begun_badly: bool = False
 
     def status(self, tests: int) -> Status:
         """Return the status of the first test that did not pass. Without any test, the program fails."""
@@ -121,6 +124,10 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
     except SandboxOutOfMemory as error:
         return make_memory_verdict(error)
     status = outcome.status(len(tests))
+    if outcome.has_begun_badly and not by_verdict:
+        broken = await find_broken_preamble(sandbox, target.preamble)
+        if broken is not None:
+            return broken
     if status is Status.PASSED:
         return Verdict(status, 1.0, metrics, phase=Phase.EVALUATOR)
     limit = outcome.limit if status is Status.TIMEOUT else None
@@ -129,6 +136,23 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
         *(status, 0.0, metrics, outcome.evidence, Phase.EVALUATOR, limit),
         borderline=right if outcome.is_slow else None,
     )
+
+
+async def find_broken_preamble(sandbox: Sandbox, preamble: str) -> Verdict | None:
+    """Return the verdict if a preamble fails without any program, because no program is then to blame.
+
+    Ask this if the program has ended with an error in its first test, and never because an answer was wrong,
+    which a later program of the sandbox could observe.
+    """
+    if not preamble.strip() or preamble == PREAMBLE or not sandbox.clean:
+        return None
+    (run,) = await run_on_inputs(
+        sandbox, program=b"", preamble=preamble.encode(), inputs=[b""], stdout_bytes=LEAST_STDOUT_BYTES
+    )
+    if run.succeeded or run.ended not in ("exited", "signal"):
+        return None
+    evidence = f"the preamble of the tests failed: {str(run.stderr)[-KEPT_STDERR:]}"
+    return Verdict(Status.GRADER_ERROR, None, evidence=escape_text(evidence), phase=Phase.EVALUATOR)
 
 
 async def _run_and_compare(
@@ -194,7 +218,8 @@ def _add_runs(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinT
             evidence = f"test {len(statuses)}: {_evidence(run, status, difference)}"
             limit = CPU if run.is_borderline else run.ended
     cpu_seconds = outcome.cpu_seconds + sum(run.cpu_seconds for run in runs)
-    return Outcome(tuple(statuses), evidence, limit, cpu_seconds, is_slow, is_wrong)
+    badly = outcome.has_begun_badly if outcome.statuses or not runs else not runs[0].succeeded
+    return Outcome(tuple(statuses), evidence, limit, cpu_seconds, is_slow, is_wrong, badly)
 
 
 def _bytes_of(runs: Sequence[InputRun]) -> int:

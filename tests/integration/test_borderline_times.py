@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests, open_grader
 from harness.environments.python.call_programs import grade_calls
 from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import grade_stdin
+from harness.errors import SandboxError
 from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
@@ -27,6 +28,7 @@ LIMITS = Limits(memory_mb=128, cpu_seconds=1, wall_seconds=60)
 ASSERTS = build_assert_tests(["assert f(1) == 2", "assert f(2) == 4"])
 CALLS = build_call_tests("f", [([1], 2), ([2], 4)], seconds=1)
 STDIN = build_stdin_tests([("1", "2"), ("2", "4")], seconds=1)
+TRIES = 4
 USE = "import time\ndef use(seconds):\n    while time.process_time() < seconds: pass\n"
 GRADERS: dict[str, tuple[Callable[..., Any], Any]] = {
     "asserts": (grade_program, ASSERTS),
@@ -46,13 +48,18 @@ def image(client: APIClient) -> None:
     build_images(client, ["python"], notify=print)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
-    async with Sandbox.open("python", backend=backend, limits=LIMITS, seccomp="strict") as sandbox:
-        yield sandbox
+async def grade_in_tries(backend: DockerBackend, kind: str, text: str) -> Verdict:
+    """Return the verdict as a run makes it: a machine that is too busy is tried again in another sandbox."""
+    grade, target = GRADERS[kind]
+    for _ in range(TRIES):
+        async with Sandbox.open("python", backend=backend, limits=LIMITS, seccomp="strict") as sandbox:
+            with contextlib.suppress(SandboxError):
+                verdict: Verdict = await grade(sandbox, target, Submission(text, ""))
+                return verdict
+    raise AssertionError("the machine is too busy for this test")
 
 
-async def test_a_program_a_little_above_its_limit_is_told_apart(sandbox: Sandbox) -> None:
+async def test_a_program_a_little_above_its_limit_is_told_apart(backend: DockerBackend) -> None:
     # The seconds, the factor of the answer, the status, and whether one more run decides.
     cases: list[tuple[float, int, Status, bool | None]] = [
         (0.6, 2, Status.PASSED, None),
@@ -62,9 +69,9 @@ async def test_a_program_a_little_above_its_limit_is_told_apart(sandbox: Sandbox
         (5.0, 2, Status.TIMEOUT, None),
     ]
     wrong: dict[Any, Verdict] = {}
-    for kind, (grade, target) in GRADERS.items():
+    for kind in GRADERS:
         for seconds, factor, status, borderline in cases:
-            verdict = await grade(sandbox, target, Submission(program(kind, seconds, factor), ""))
+            verdict = await grade_in_tries(backend, kind, program(kind, seconds, factor))
             limit = "cpu_seconds" if status is Status.TIMEOUT else None
             if (verdict.status, verdict.borderline, verdict.limit) != (status, borderline, limit):
                 wrong[kind, seconds, factor] = verdict

@@ -76,15 +76,22 @@ def list_declared(package: str, constant: str) -> Iterator[Any]:
 def find_declared(package: str, constant: str, name: str) -> tuple[Any, ...]:
     """Return the items of the tuple named `constant` of the module for an item's name.
 
-    The module is the one that the first part of `name` names, up to a dash. No other module is imported. The
-    result is empty if there is no such module, and the item may still be in another module.
+    The module is the one that the first part of `name` names, up to a dash, or else the one that its last
+    part names. No other module is imported. The result is empty if there is no such module, and the item may
+    still be in another module.
     """
     parent = importlib.import_module(package)
-    module = name.partition("-")[0]
-    if module not in {found.name for found in pkgutil.iter_modules(parent.__path__)}:
-        return ()
-    declared: tuple[Any, ...] = getattr(importlib.import_module(f"{package}.{module}"), constant, ())
+    modules = {found.name for found in pkgutil.iter_modules(parent.__path__)}
+    declared: tuple[Any, ...] = ()
+    for module in (name.partition("-")[0], name.rpartition("-")[2]):
+        if module in modules and name not in map(_name_of, declared):
+            declared = getattr(importlib.import_module(f"{package}.{module}"), constant, ())
     return declared
+
+
+def _name_of(item: Any) -> object:
+    """Return the name of a declared item, which is a pair of a name and an object, or has a name itself."""
+    return item[0] if isinstance(item, tuple) else item.name
 
 
 def load_entry_points(group: str) -> Iterator[tuple[str, Any]]:

@@ -174,9 +174,12 @@ def describe_requirement(error: Mapping[str, Any]) -> str:
         for name, value in error.get("ctx", {}).items()
     }
     text = error["msg"] if pattern is None else pattern.format(**limits)
-    if error["type"] in _WITHOUT_VALUE or _may_be_secret(error):
-        return text
-    return f"{text}, not {quote_value(error['input'])}"
+    try:
+        if error["type"] in _WITHOUT_VALUE or _may_be_secret(error):
+            return text
+        return f"{text}, not {quote_value(error['input'])}"
+    except ValueError:  # Python writes no integer of more than 4,300 digits.
+        return f"{text}, not a value with an integer of thousands of digits"
 
 
 def _may_be_secret(error: Mapping[str, Any]) -> bool:

@@ -35,13 +35,14 @@ class Status(StrEnum):
     CRASHED = "crashed"
     AGENT_ERROR = "agent_error"
     LIMIT_REACHED = "limit_reached"
+    GRADER_ERROR = "grader_error"
     INFRA_ERROR = "infra_error"
     CANCELLED = "cancelled"
 
     @property
     def has_score(self) -> bool:
-        """Whether the status has a score. A fault of ours and a cancellation have none."""
-        return self not in (Status.INFRA_ERROR, Status.CANCELLED)
+        """Whether the status has a score. Broken tests, a fault of ours and a cancellation have none."""
+        return self not in (Status.GRADER_ERROR, Status.INFRA_ERROR, Status.CANCELLED)
 
 
 class Phase(StrEnum):
@@ -97,6 +98,8 @@ class ProgramTests:
     preamble: str = ""
     # Each export that is a class in the reference, and the names that the class defines.
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Metrics of the verdict: each is 1 if that many statements, from the first on, pass, and otherwise 0.
+    parts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,9 @@ class Verdict:
     tampering: str | None = None
     # The number of that limit, in its own unit, if the agent was stopped at it.
     limit_value: float | None = None
+    # For a program that ended by itself, with a little more processor time than its limit: whether the
+    # verdict of one more run counts. That run takes place in any case. None for all other verdicts.
+    borderline: bool | None = None
 
     @property
     def resolved(self) -> bool:

@@ -13,7 +13,7 @@ from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.benchmarks.replies import CodeRule
 from harness.data.hub import HubDataset
-from harness.data.rows import Row, describe, require_sound
+from harness.data.rows import Row, WatchedFields, describe, names_grading, require_sound
 from harness.data.source import Gather
 from harness.data.splits import SplitFiles
 from harness.data.table import Table
@@ -114,12 +114,16 @@ class Definition:
     It gets the entry's field (`completion`, `solution`, `answer` or `reply`) and the text of that field. A
     benchmark that grades programs has a SubmitProgram.
     """
+    unused_fields: frozenset[str] = frozenset()
+    """The fields of published rows whose names are those of tests, and that the rules do not use."""
     reply_rule: str = ""
     """The rule by which the answer is taken out of a reply, as documentation. SubmitProgram has its own."""
     play: Callable[[Task, Reference, Environment], Awaitable[Submission]] | None = None
     """Acts on the reference in the task's environment, as the oracle. Tasks of text alone need none."""
     metrics: tuple[Metric, ...] = ()
     """The metrics that a run sums up."""
+    choose_metrics: Callable[[Mapping[str, Reference]], tuple[Metric, ...]] | None = None
+    """Returns those of the metrics that all references have, by task id, for data of several shapes."""
     categories: tuple[str, ...] = ()
     """All categories that its tasks may have."""
     category_facts: Mapping[str, CategoryFacts] = field(default_factory=dict)
@@ -403,13 +407,28 @@ def _metrics_of(verdict: Verdict) -> dict[str, Any]:
 
 
 def _read(definition: Definition, row: Row) -> tuple[Task, Reference] | None:
-    """Read a row. Raises DataError with the row's place for any exception of the reader."""
+    """Read a row.
+
+    Raises DataError with the row's place for any exception of the reader, and for a field that would change
+    the grading and was not read. A user's own benchmark says itself which fields it reads.
+    """
+    watched = WatchedFields(row.values)
     try:
-        return definition.read(row)
+        found = definition.read(replace(row, values=watched))
     except HarnessError:
         raise
     except Exception as error:  # a user's own reader may raise anything, and ours may get any data
         raise row.error(f"cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+    if found is not None and definition.source is None:
+        for name, value in row.values.items():
+            unread = name not in watched.read and name not in definition.unused_fields
+            if unread and names_grading(name) and value not in (None, "", [], {}):
+                raise row.error(
+                    f"would change the grading, and {definition.name} does not read it",
+                    field=name,
+                    hint="take the benchmark of these rows, remove the field, or write your own benchmark",
+                )
+    return found
 
 
 def read_all(
@@ -437,6 +456,8 @@ def read_all(
         kept[task.id] = row
     if not tasks:
         raise UsageError(f"{definition.name}: no task is left", hint="its options leave out all of them")
+    if definition.choose_metrics is not None:
+        definition = replace(definition, metrics=definition.choose_metrics(references))
     quarantined = {
         task.id: reason
         for task in tasks

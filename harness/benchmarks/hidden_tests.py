@@ -15,6 +15,7 @@ from harness.benchmarks.source import parse
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.stdin_programs import MOST_STDOUT_BYTES, StdinTest, StdinTests
 from harness.errors import UsageError, describe_first_error
+from harness.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
 from harness.types import ProgramTests, Submission
 
 # The CPU time of a program on one test, in seconds.
@@ -309,8 +310,8 @@ def _bound_seconds(seconds: Any) -> float:
 def _encode(value: Any, what: str) -> str:
     """Return a value as one line of JSON. Raises UsageError for a value that JSON would change."""
     try:
-        text = json.dumps(value, allow_nan=False)
-        if json.loads(text) != _as_lists(value):
+        text = write_json(value)
+        if parse_json(text, max_digits=MAX_TEST_DIGITS) != _as_lists(value):
             raise ValueError("JSON holds other values, such as texts for the keys of an object")
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{what} cannot be written as JSON: {error}") from error

@@ -27,7 +27,7 @@ def read(row: Row) -> tuple[Task, Reference[ProgramTests]]:
     solution, test = row.text("canonical_solution"), row.text("test")
     if not entry_point.isidentifier():
         raise row.error(f"is not a Python name: {entry_point!r}", field="entry_point")
-    helpers = _as_program(row, prompt)
+    helpers = as_program(row, prompt)
     _require_check(row, test)
     tests = ProgramTests(
         # The tests of tasks 32, 38 and 50 use helpers of the prompt. They must get the prompt's own
@@ -48,7 +48,7 @@ def read(row: Row) -> tuple[Task, Reference[ProgramTests]]:
     return task, Reference(task_id, prompt + solution, tests, expected_output=solution)
 
 
-def _as_program(row: Row, prompt: str) -> str:
+def as_program(row: Row, prompt: str) -> str:
     """Return the prompt as a program, whose last function is a stub. Raises DataError."""
     for program in (prompt, f"{prompt}\n    pass\n"):
         try:

@@ -14,7 +14,7 @@ from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.programs import WRITE_PROGRAM, SubmitProgram
 from harness.benchmarks.source import class_attributes, imports_of, names_used, parse, top_level_names
 from harness.data.hub import HubDataset
-from harness.data.rows import Row
+from harness.data.rows import Row, WatchedFields
 from harness.types import ProgramTests, Reference, Task
 
 # A completion is a whole program too, because MBPP has no prompt to continue.
@@ -31,15 +31,19 @@ def read(row: Row) -> tuple[Task, Reference[ProgramTests]]:
     """Return the task and reference of a row in either published schema.
 
     Sanitized: task_id, prompt, code, test_imports, test_list. Full: task_id, text, code, test_setup_code,
-    test_list. Raises DataError, with file and line, for a broken row.
+    test_list. Further tests may be in `test`. Raises DataError, with file and line, for a broken row.
 
     Source: the folder `mbpp` of google-research/google-research, and the paper for the prompt (section 4.1).
     """
     task_id = str(row.integer("task_id"))
     text, code = row.text("prompt" if "prompt" in row.values else "text"), row.text("code")
-    statements = row.texts("test_list")
-    if not statements:
+    asserts = row.texts("test_list")
+    if not asserts:
         raise row.error("has no test", field="test_list")
+    # The rows of MBPP+ on the hub have further tests, as one text.
+    further = row.optional_text("test") or ""
+    _parse_field(row, "test", further)
+    statements = [*asserts, *filter(None, [further])]
     imports = row.texts("test_imports") if "test_imports" in row.values else []
     preamble = "\n".join([*imports, row.optional_text("test_setup_code") or ""])
     _parse_field(row, "test_imports" if imports else "test_setup_code", preamble)
@@ -60,11 +64,12 @@ def read(row: Row) -> tuple[Task, Reference[ProgramTests]]:
             for name, node in defined.items()
             if name in exports and isinstance(node, ast.ClassDef)
         },
+        parts={"base": len(asserts), "plus": len(statements)} if further else {},
     )
     # The prompt that the paper gives to models is in its section 4.1.
     prompt = (
         f"You are an expert Python programmer, and here is your task: {text} "
-        "Your code should pass these tests:\n\n" + "\n".join(statements) + "\n"
+        "Your code should pass these tests:\n\n" + "\n".join(asserts) + "\n"
     )
     task = Task(
         id=task_id,
@@ -72,7 +77,7 @@ def read(row: Row) -> tuple[Task, Reference[ProgramTests]]:
         environment="python",
         prompt=prompt,
         entry_point=functions[0],
-        statement=f"{text}\n\n" + "\n".join(statements),
+        statement=f"{text}\n\n" + "\n".join(asserts),
         instruction=WRITE_PROGRAM,
     )
     return task, Reference(task_id, code, tests, expected_output=code)
@@ -108,7 +113,7 @@ def humaneval_shape(row: Row) -> dict[str, Any]:
     setup = [line for line in reference.target.setup.split("\n") if line.strip()]
     check = "\n".join(f"    {line}" for statement in body for line in statement.split("\n"))
     return {
-        **row.values,
+        **(row.values.values_unseen if isinstance(row.values, WatchedFields) else row.values),
         "task_id": row.integer("task_id"),
         "prompt": f'{header}\n{indent}"""{docstring}\n{indent}"""\n',
         "entry_point": entry_point,
@@ -180,6 +185,8 @@ def _definition(name: str, description: str, tasks: int, config: str, **changed:
         "hub": HubDataset(_HUB, config, _ALL_SPLITS),
         "bundled": "mbpp.json",
         "read": read,
+        # The paper does not use these tests.
+        "unused_fields": frozenset(("challenge_test_list",)),
         "submit": submit,
         **changed,
     }

@@ -20,7 +20,8 @@ def parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(source)
+            # A file may begin with a byte order mark, which Python skips.
+            return ast.parse(source.removeprefix("\ufeff"))
         except (RecursionError, MemoryError) as error:
             raise SyntaxError("nested too deeply") from error
 

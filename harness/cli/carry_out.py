@@ -36,6 +36,7 @@ from harness.reports.blocks import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
 from harness.text import escape_terminal, quote_argument
+from harness.types import Status
 
 # The numbers of objects, and of younger collections, after which each generation is collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
@@ -313,8 +314,10 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
     summary = run.summary
     if without := sum(number for status, number in summary.statuses.items() if not status.has_score):
         verb = "has" if without == 1 else "have"
+        broken = summary.statuses.get(Status.GRADER_ERROR, 0)
+        reason = f"; {broken:,} of these, because the tests of the task are broken" if broken else ""
         print_error(
-            f"{count(without, 'attempt')} of {summary.attempts:,} {verb} no verdict",
+            f"{count(without, 'attempt')} of {summary.attempts:,} {verb} no verdict{reason}",
             f"make the rest: harness run --resume {quote_argument(run.folder)}",
         )
         return 3

@@ -18,6 +18,7 @@ from harness.client.grader import MAX_REQUEST_SECONDS, read_verdict
 from harness.errors import HarnessError, SandboxError, UsageError
 from harness.evaluation.faults import RunStoppedError
 from harness.evaluation.grading_service import ServiceFacts
+from harness.inputs.json_text import write_json
 from harness.shield import complete
 from harness.types import Phase, Status, Verdict
 
@@ -110,7 +111,7 @@ class BatchGrader:
         number = next(self._ids)
         values = {"id": number, "benchmark": self._benchmark, "task_id": task_id, "submission": text}
         verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        sample = _Sample(number, json.dumps(values).encode(), seconds, on_begin, verdict)
+        sample = _Sample(number, write_json(values).encode(), seconds, on_begin, verdict)
         self._pending.append(sample)
         self._send_pending()
         try:

@@ -12,6 +12,7 @@ from harness.client.errors import ServiceUnreachableError
 from harness.environments.python.call_programs import CallTests
 from harness.environments.python.stdin_programs import StdinTests
 from harness.errors import UsageError, unknown_name
+from harness.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
 from harness.types import Phase, PlainData, ProgramTests, Status, Submission, Verdict
 
 # The most that a service gives to one request.
@@ -67,7 +68,10 @@ class RemoteGrader:
             # The rest of the time is for the queue.
             "sample_seconds": min(seconds, whole),
         }
-        reply = await connection.fetch("POST", "/v1/grade", values=request, seconds=whole, retry_seconds=half)
+        content = write_json(request).encode()
+        reply = await connection.fetch(
+            "POST", "/v1/grade", content=content, seconds=whole, retry_seconds=half
+        )
         try:
             (verdict,) = reply["verdicts"]
             return read_verdict(verdict)
@@ -101,11 +105,10 @@ def describe_target(target: PlainData) -> dict[str, Any]:
 
 
 def _describe_call(arguments: str, result: str) -> dict[str, Any]:
-    import json
-
+    lines = arguments.split("\n") if arguments else []
     return {
-        "arguments": [json.loads(line) for line in arguments.split("\n")] if arguments else [],
-        "result": json.loads(result),
+        "arguments": [parse_json(line, max_digits=MAX_TEST_DIGITS) for line in lines],
+        "result": parse_json(result, max_digits=MAX_TEST_DIGITS),
     }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,45 @@ class OnDisk:
         return parse_data(line)[self.field]
 
 
+class WatchedFields(Mapping[str, Any]):
+    """The fields of a row, which remember the names of those that were read."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values_unseen = values
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.values_unseen[name]
+        self.read.add(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values_unseen
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_unseen)
+
+    def __len__(self) -> int:
+        return len(self.values_unseen)
+
+
+# A field with one of these words in its name is part of the tests, of their limits, or of the right answers.
+_GRADING_WORDS = frozenset(
+    (
+        *("test", "tests", "testcase", "testcases", "check", "checks", "checker", "checkers", "verifier"),
+        *("assert", "asserts", "assertion", "assertions", "expected", "oracle", "input", "inputs", "output"),
+        *("outputs", "atol", "rtol", "tolerance", "epsilon", "timeout", "limit", "limits", "setup"),
+        *("grader", "grading", "judge", "rubric", "rubrics", "scoring", "alias", "aliases"),
+    )
+)
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def names_grading(field: str) -> bool:
+    """Return whether a field, by its name, would change how answers are graded."""
+    return not _GRADING_WORDS.isdisjoint(word.lower() for word in _WORDS.findall(field))
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """The fields of one row, and its place."""
@@ -73,6 +113,11 @@ class Row:
     def require(self, field: str) -> None:
         """Raise DataError if a field is missing. Its value is not read."""
         self._required(field, "a value")
+
+    def value(self, field: str) -> Any:
+        """Return a field of any type. Raises DataError if it is missing."""
+        value = self._required(field, "a value")
+        return value.read() if isinstance(value, OnDisk) else value
 
     def optional_text(self, field: str) -> str | None:
         """Return a string field, or None if it is missing or null. Raises DataError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections.abc import Awaitable, Callable, Hashable
@@ -21,6 +22,8 @@ from harness.types import Phase, Status, Submission, Verdict
 
 # The statuses of submissions that cost a sandbox by one of its limits.
 _LOST_TO = {"memory_mb": Status.MEMORY_LIMIT, "disk_mb": Status.OUTPUT_LIMIT}
+# The metric of a program that ended a little above its limit on processor time, and was run once more alone.
+RUN_AGAIN = "run_again"
 # Leases with this key share a sandbox in which trusted code grades one task after the other.
 SHARED = "shared"
 
@@ -85,16 +88,28 @@ async def _grade_in_sandbox(
     key = context.key if grader.image is None else context.shared_key
     if grader.needs_own_sandbox(target) is not None:
         key = None
-    # Open before the timeout starts, because the start-up time must not count against the submission.
-    async with context.pool.lease(
-        settings, seconds=context.seconds, key=key, working=True, nested=nested
-    ) as sandbox:
-        try:
-            grade = functools.partial(grader.grade, sandbox, target, submission)
-            return await _grade_in_time(grade, context, sandbox=sandbox)
-        except SandboxLimitReached as error:
-            sandbox.clean = False
-            return make_limit_verdict(error, Phase.EVALUATOR)
+
+    async def grade_once(*, key: Hashable, nested: bool) -> Verdict:
+        # Open before the timeout starts, because the start-up time must not count against the submission.
+        async with context.pool.lease(
+            settings, seconds=context.seconds, key=key, working=True, nested=nested
+        ) as sandbox:
+            try:
+                grade = functools.partial(grader.grade, sandbox, target, submission)
+                return await _grade_in_time(grade, context, sandbox=sandbox)
+            except SandboxLimitReached as error:
+                sandbox.clean = False
+                return make_limit_verdict(error, Phase.EVALUATOR)
+
+    verdict = await grade_once(key=key, nested=nested)
+    if verdict.borderline is None:
+        return verdict
+    # In a fresh sandbox, so that the program cannot know of its first run. The run takes place whether the
+    # first one was right or not.
+    async with contextlib.nullcontext() if nested else context.pool.alone():
+        again = await grade_once(key=None, nested=True)
+    chosen = again if verdict.borderline else verdict
+    return replace(chosen, metrics={**chosen.metrics, RUN_AGAIN: 1}, borderline=None)
 
 
 async def _grade_state(

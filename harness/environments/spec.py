@@ -13,6 +13,7 @@ from harness.environments.grader import Grader
 from harness.environments.text_protocol import GenericProtocol, MakeTextProtocol
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxSettings
+from harness.sandbox.time_factor import extend_limits
 from harness.types import Task
 
 OpenEnvironment = Callable[[Task, EnvironmentContext], contextlib.AbstractAsyncContextManager[Environment]]
@@ -68,7 +69,10 @@ class EnvironmentSpec:
         return self.image is None and self.open_environment is not None
 
     def fresh_sandbox(self, limits: Limits | None = None) -> SandboxSettings | None:
-        """Return the settings of a sandbox in which no agent acts, or None if there is no image."""
+        """Return the settings of a sandbox in which no agent acts, or None if there is no image.
+
+        Limits that set no time factor get that of this machine.
+        """
         if self.image is None:
             return None
-        return SandboxSettings(self.image, limits or self.limits, self.grading_seccomp)
+        return SandboxSettings(self.image, extend_limits(limits or self.limits), self.grading_seccomp)

@@ -28,12 +28,12 @@ class Retry:
 
     # Those that have a verdict other than `passed`.
     failed: bool = False
-    # Those that ended in an infra error.
+    # Those that ended in an infra error, or whose tests were broken.
     infra: bool = False
 
     def selects(self, result: StoredResult) -> bool:
         """Return whether the attempt of this result is repeated."""
-        if result.status is Status.INFRA_ERROR:
+        if result.status in (Status.INFRA_ERROR, Status.GRADER_ERROR):
             return self.infra
         if result.status is Status.CANCELLED:  # a killed retry has superseded it
             return self.failed and result.superseded > 0

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,7 @@ from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.reaper import remove_run
+from harness.sandbox.time_factor import extend_limits
 from harness.shield import complete
 from harness.types import AttemptRecord, Summary
 
@@ -322,6 +323,9 @@ async def open_run(
         UsageError: if the run cannot be resumed, or the folder cannot be used.
         StorageError: if the folder cannot be written.
     """
+    if resume is None and repeat is None:
+        limits = extend_limits(selection.config.limits)
+        selection = replace(selection, config=selection.config.model_copy(update={"limits": limits}))
     # The manifest holds the resolved values, because defaults may change before the run is resumed.
     config = selection.config.model_copy(
         update={

@@ -29,6 +29,9 @@ MAX_BYTES, OLDER_FILES = 10 * 1024 * 1024, 3
 # The logger of a run's events. A progress display shows these in its own form.
 EVENTS = "harness.run"
 
+# The number of tasks with broken tests that a run names while it is under way.
+_MOST_BROKEN_NAMED = 5
+
 _LOGGER = get_logger(EVENTS)
 # The run in whose tasks and threads a record was made. Records of libraries name no run.
 _CURRENT: contextvars.ContextVar[RunLog | None] = contextvars.ContextVar("harness_run", default=None)
@@ -142,6 +145,7 @@ class _LoggingObserver:
     def __init__(self, observer: RunObserver, log: RunLog) -> None:
         self._observer = observer
         self._log = log
+        self._broken: set[str] = set()
 
     def show_progress(self, progress: RunProgress) -> None:
         if isinstance(self._observer, ShowsProgress):
@@ -160,7 +164,16 @@ class _LoggingObserver:
             self._log.write(logging.WARNING, f"{line}: {record.error}")
         else:
             self._log.write(logging.INFO, line)
+        if record.status is Status.GRADER_ERROR and record.task_id not in self._broken:
+            self._name_broken_tests(record)
         self._observer.on_attempt(record)
+
+    def _name_broken_tests(self, record: AttemptRecord) -> None:
+        self._broken.add(record.task_id)
+        if len(self._broken) <= _MOST_BROKEN_NAMED:
+            self.note(f"the tests of task {record.task_id} are broken, so it gets no verdict: {record.error}")
+        elif len(self._broken) == _MOST_BROKEN_NAMED + 1:
+            self.note("the tests of more tasks are broken; the records of the run name each of them")
 
     def note(self, text: str) -> None:
         self._log.write(logging.WARNING, text)

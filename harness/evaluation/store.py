@@ -43,7 +43,7 @@ TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
 # Room for ten thousand attempts at each of ten thousand tasks, with a few hundred bytes each.
 MAX_ATTEMPTS_BYTES = 32 * MAX_DATA_BYTES
 # A resumed run repeats attempts with these statuses.
-UNFINISHED = (Status.INFRA_ERROR, Status.CANCELLED)
+UNFINISHED = tuple(status for status in Status if not status.has_score)
 
 
 class _Data(TypedDict):

@@ -10,7 +10,13 @@ from typing import Any, NoReturn
 MAX_DEPTH = 100
 """The maximum nesting of arrays and objects, because recursive code must not exhaust its stack."""
 MAX_DIGITS = 300
-"""The maximum digits of an integer. More fit into no float, and Python converts at most 4,300 to text."""
+"""The maximum digits of an integer by default. More fit into no float."""
+MAX_TEST_DIGITS = 50_000
+"""The maximum digits of an integer in tests of programs. LiveCodeBench's runner allows as many."""
+# Python converts at most 4,300 digits at once, because the time grows with the square of their number.
+_DIGITS_AT_ONCE = 4000
+_BITS_AT_ONCE = 13_000
+_DIGITS_A_BIT = 0.30103
 
 
 class BrokenJSONError(ValueError):
@@ -27,7 +33,7 @@ def parse_json(text: str | bytes, *, max_digits: int = MAX_DIGITS, allow_nan: bo
 
     Args:
         text: a text, or bytes in UTF-8.
-        max_digits: the maximum digits of an integer, at most 4,300, because Python converts no more.
+        max_digits: the maximum digits of an integer.
         allow_nan: whether to accept `NaN` and `Infinity`, which Python writes, and numbers that are too large
             for a float.
     """
@@ -57,13 +63,47 @@ def _make_decoder(max_digits: int, allow_nan: bool) -> json.JSONDecoder:
         count = len(digits.lstrip("-"))
         if count > max_digits:
             raise ValueError(f"an integer has {count:,} digits, more than {max_digits:,}")
-        return int(digits)
+        return -_read_digits(digits[1:]) if digits[0] == "-" else _read_digits(digits)
 
     return json.JSONDecoder(
         parse_int=integer,
         parse_constant=None if allow_nan else _refuse_constant,
         parse_float=None if allow_nan else _finite,
     )
+
+
+def write_json(value: Any) -> str:
+    """Return a value as one line of JSON, with integers of any length.
+
+    Raises TypeError for a type that JSON lacks, ValueError for a NaN or an infinity, and RecursionError.
+    """
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        if "digits" not in str(error):
+            raise
+    if isinstance(value, int):
+        return f"-{_write_digits(-value)}" if value < 0 else _write_digits(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(write_json, value))}]"
+    # The name of an item may be a number, which JSON writes as a text.
+    items = (json.dumps({name: 0})[1:-2] + write_json(item) for name, item in value.items())
+    return f"{{{', '.join(items)}}}"
+
+
+def _read_digits(digits: str) -> int:
+    if len(digits) <= _DIGITS_AT_ONCE:
+        return int(digits)
+    low = len(digits) // 2
+    return int(_read_digits(digits[:-low]) * 10**low + _read_digits(digits[-low:]))
+
+
+def _write_digits(number: int) -> str:
+    if number.bit_length() <= _BITS_AT_ONCE:
+        return str(number)
+    low = int(number.bit_length() * _DIGITS_A_BIT) // 2
+    first, rest = divmod(number, 10**low)
+    return _write_digits(first) + _write_digits(rest).zfill(low)
 
 
 def _finite(text: str) -> float:

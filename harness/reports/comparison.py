@@ -221,6 +221,8 @@ def list_warnings(comparison: Comparison) -> Iterator[str]:
         faults = side.statuses.get(Status.INFRA_ERROR, 0)
         if faults:
             yield f"{count(faults, 'attempt')} of the {name} ended in an infra error and count as failed"
+        if broken := side.statuses.get(Status.GRADER_ERROR, 0):
+            yield f"{count(broken, 'attempt')} of the {name} met broken tests and count as failed"
     if comparison.unnamed_tasks:
         tasks = count(comparison.unnamed_tasks, "selected task")
         yield f"{tasks} that no run has reached count as failed on both sides"

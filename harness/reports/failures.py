@@ -27,7 +27,7 @@ def rank_failure(record: AttemptRecord, *, has_samples: bool) -> int:
         return 4
     if has_samples and record.sample_line is None:
         return 3
-    if record.status is Status.INFRA_ERROR:
+    if record.status in (Status.INFRA_ERROR, Status.GRADER_ERROR):
         return 2
     return int(record.status is Status.AGENT_ERROR)
 
@@ -72,7 +72,8 @@ def choose_unresolved(
     """
 
     def order(record: AttemptRecord) -> tuple[bool, int]:
-        return record.status is not Status.INFRA_ERROR, rank_failure(record, has_samples=has_samples)
+        needs_person = record.status in (Status.INFRA_ERROR, Status.GRADER_ERROR)
+        return not needs_person, rank_failure(record, has_samples=has_samples)
 
     def choose(found: Sequence[AttemptRecord]) -> list[AttemptRecord]:
         ranked = sorted(found, key=order)

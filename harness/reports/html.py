@@ -229,7 +229,9 @@ def _cards(
         yield from _scores(summary, passed)
     lost = sum(summary.statuses.get(status, 0) for status in Status if not status.has_score)
     if lost:
-        remark = "infra errors and attempts to come" if is_running else "infra errors and cancelled attempts"
+        remark = (
+            f"{'attempts to come' if is_running else 'cancelled attempts'}, infra errors and broken tests"
+        )
         yield _Card("no verdict", f"{lost:,}", remark, kind="lost")
     if summary.model:
         yield from _usage(summary.model, has_prices=has_prices)

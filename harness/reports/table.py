@@ -45,7 +45,11 @@ if TYPE_CHECKING:
 
     from harness.reports.run_folder import StoredRun
 
-_STYLES = {Status.PASSED: "green", Status.FAILED: "red", Status.INFRA_ERROR: "bold magenta"}
+_STYLES = {
+    Status.PASSED: "green",
+    Status.FAILED: "red",
+    **dict.fromkeys((Status.GRADER_ERROR, Status.INFRA_ERROR), "bold magenta"),
+}
 _OTHER_STYLE = "yellow"
 _UNRESOLVED_SHOWN = 10
 _ID_WIDTH = 32
@@ -280,6 +284,9 @@ def _print_lost(console: Console, summary: Summary) -> None:
     if lost:
         text = f"{count(lost, 'attempt')} ended in an infra error: no verdict, but counted as unresolved."
         print_line(console, text, _style(Status.INFRA_ERROR))
+    if broken := summary.statuses.get(Status.GRADER_ERROR, 0):
+        text = f"{count(broken, 'attempt')} met broken tests: no verdict, but counted as unresolved."
+        print_line(console, text, _style(Status.GRADER_ERROR))
 
 
 def _name(record: AttemptRecord) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from harness.sandbox.guest.messages import JobLimits
 
 MIB = 1024 * 1024
+# A machine that is even slower than that is too slow for limits to mean anything.
+MOST_TIME_FACTOR = 4.0
 # Longer times are cut down to this one, a year, because no sandbox lives that long.
 MOST_SECONDS = 365 * 24 * 3600.0
 
@@ -46,6 +48,9 @@ class Limits(BaseModel):
     """The size of the largest file that a job may write."""
     open_files: int = Field(default=256, ge=32, le=1048576)
     """The number of open files of each process."""
+    time_factor: float = Field(default=1.0, ge=1, le=MOST_TIME_FACTOR)
+    """The CPU time of programs under tests is this many times their limit. A run takes what `harness doctor`
+    has measured on this machine, unless this is set; 1 is off."""
     uncounted_sockets: bool = False
     """The kernel counts the buffers of IPv4 and IPv6 sockets in `memory_mb` with cgroup version 2 only, and
     those of netlink sockets with neither version. Programs get no such uncounted socket unless this is
@@ -58,7 +63,7 @@ class Limits(BaseModel):
         in that time. The guest keeps `keep_bytes` of each output. Raises UsageError for a timeout that is
         not positive and finite.
         """
-        wall, cpu = self.wall_seconds, self.cpu_seconds
+        wall, cpu = self.wall_seconds, self.cpu_seconds * self.time_factor
         if timeout is not None:
             wall = bound_seconds("timeout", timeout)
             cpu = max(cpu, math.ceil(wall * max(self.cpus, 1.0)))

@@ -142,6 +142,9 @@ class SandboxPool:
         nested_sandboxes: int = 0,
     ) -> None:
         places = gate_places or count_gate_places()
+        self._gate_places = places
+        # Held by the block that has all places.
+        self._alone = asyncio.Lock()
         self.gate = asyncio.Semaphore(places)
         # Held from the first to the last lease of a block that needs several sandboxes. Two blocks that hold
         # one sandbox each, and wait for another one, would wait for ever.
@@ -232,6 +235,23 @@ class SandboxPool:
         """Hold a place for a grading that already holds a sandbox, and that may hold nested leases."""
         async with self._nesting, self.gate:
             yield
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Hold every place at the gate, so that nothing else of this pool starts or grades meanwhile.
+
+        A lease in the block must be `nested`. The caller must hold no place.
+        """
+        held = 0
+        async with self._alone:
+            try:
+                while held < self._gate_places:
+                    await self.gate.acquire()
+                    held += 1
+                yield
+            finally:
+                for _ in range(held):
+                    self.gate.release()
 
     async def discard(self, key: Hashable) -> None:
         """Destroy the idle sandboxes of a key, because no lease will ask for them any more."""

@@ -313,6 +313,11 @@ class Sandbox:
         return self._limits.of_job(timeout, keep_bytes)
 
     @property
+    def time_factor(self) -> float:
+        """How many times their limit on CPU time the programs under tests may use on this machine."""
+        return self._limits.time_factor
+
+    @property
     def is_root_agent(self) -> bool:
         """Whether the agent is root, in a root file system that it can write."""
         return self._root_agent

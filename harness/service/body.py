@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.errors import describe_first_error
 from harness.inputs.json_size import ValueCounter
-from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.inputs.json_text import MAX_DIGITS, BrokenJSONError, parse_json
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.settings import ServiceLimits
 
@@ -131,7 +131,7 @@ def read_json(model: type[Model], body: bytes) -> Model:
     if not body:
         raise InvalidRequestError("the body is empty; send a JSON object, such as {}", code="invalid_json")
     try:
-        values: Any = parse_json(body)
+        values: Any = parse_json(body, max_digits=getattr(model, "max_digits", MAX_DIGITS))
     except BrokenJSONError as error:
         raise InvalidRequestError(f"the body is no JSON: {error}", code="invalid_json") from None
     try:

@@ -20,7 +20,7 @@ CORRECT = {"mbpp": ORACLE, "humaneval": ("run", "-b", "humaneval", "--data", "bu
 SHAPED = ("run", "-b", "mbpp-humaneval", "--data", "bundled")
 STATUSES = {
     *("passed", "failed", "timeout", "memory_limit", "process_limit", "output_limit", "crashed"),
-    *("agent_error", "limit_reached", "infra_error", "cancelled"),
+    *("agent_error", "limit_reached", "grader_error", "infra_error", "cancelled"),
 }
 
 Runs = Callable[..., FinishedRun]

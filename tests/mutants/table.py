@@ -125,8 +125,8 @@ OTHERS = (
     ),
     (
         GRADING,
-        "            sandbox.clean = False\n            return",
-        "            return",
+        "                sandbox.clean = False\n                return",
+        "                return",
         f"{LEASES}::test_a_sandbox_in_doubt_is_not_leased_again",
     ),
     (
@@ -219,23 +219,49 @@ OTHERS = (
         "if self._disk is not None and await self._disk.is_over():",
         f"{DOUBT}::test_a_lost_guest_puts_a_sandbox_in_doubt",
     ),
+    # Broken tests, and programs that are run once more.
+    (
+        "harness/environments/python/programs.py",
+        "if report.broken is not None:",
+        "if False:",
+        f"{PROGRAMS}::test_broken_tests_give_no_score",
+    ),
+    (
+        "harness/environments/python/guest/beginnings.py",
+        "self._calls_are_safe = False",
+        "pass",
+        "tests/unit/test_guest_trusted_tests.py::"
+        "test_a_failure_that_may_be_the_programs_does_not_break_the_tests",
+    ),
+    (
+        GRADING,
+        "chosen = again if verdict.borderline else verdict",
+        "chosen = again",
+        "tests/unit/test_run_again.py::test_one_more_run_decides_only_if_everything_else_was_right",
+    ),
+    (
+        f"{GUEST}/jobs.py",
+        "if not living:",
+        "if False:",
+        f"{JOBS}::test_the_time_before_a_program_has_become_its_user_does_not_count",
+    ),
     # Reports and verdicts.
     (
         "harness/environments/python/programs.py",
-        "report.ended is None and report.breach is None:",
-        "report.breach is None:",
+        "report.ended is None and report.breach is None\n",
+        "report.breach is None\n",
         f"{PROGRAMS}::test_a_report_of_an_ended_program_is_not_passed_despite_its_tests",
     ),
     (
         "harness/environments/python/programs.py",
-        "report.ended is None and report.breach is None:",
-        "report.ended is None:",
+        "report.ended is None and report.breach is None\n",
+        "report.ended is None\n",
         f"{PROGRAMS}::test_a_program_that_breaks_the_protocol_after_its_tests_have_passed_is_not_passed",
     ),
     (
         "harness/environments/python/programs.py",
-        "if report.results and all(report.results)",
-        "if all(report.results)",
+        "passed = report.results and all(report.results)",
+        "passed = all(report.results)",
         f"{PROGRAMS}::test_a_report_without_results_is_not_passed",
     ),
     (
@@ -381,7 +407,7 @@ OTHERS = (
     ),
     (
         f"{GUEST}/jobs.py",
-        "elif wall >= limit * self.patience:",
+        "elif now - self.start_time >= limit * self.patience:",
         "elif False:",
         f"{JOBS}::test_a_machine_on_which_a_run_always_waits_is_to_blame",
     ),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from unit.test_guest_trusted_tests import FUNCTION, LOADED, message, say
 
-from harness.environments.python.guest import asserts, call_tests, channel, judging, trusted_tests
+from harness.environments.python.guest import asserts, beginnings, call_tests, channel, judging, trusted_tests
 
 # Each case has a right answer, a wrong one of the same type, and the number of calls.
 SHAPES = [
@@ -79,6 +79,7 @@ def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Count
         "statements": [statement],
         "compiled_setup": asserts.compile_setup_ahead(""),
         "compiled": [asserts.compile_ahead(statement, with_classes=False)],
+        "beginning": beginnings.compile_beginning_ahead((statement,), frozenset("f")),
         "exports": {"f": "f"},
         "classes": {},
     }
@@ -172,7 +173,7 @@ def test_wrong_and_right_results_of_a_hidden_call_cost_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"), [({1}, b"[1]"), (1 + 0j, b"1"), (b"a", b'"a"'), (range(2), b"[0, 1]")]
+    ("answer", "expected"), [({1}, b"[1]"), (1 + 2j, b"1"), (b"a", b'"a"'), (range(2), b"[0, 1]")]
 )
 def test_a_result_of_a_type_that_json_lacks_is_refused(answer: object, expected: bytes) -> None:
     report, _ = hidden_calls(answer, expected=expected)

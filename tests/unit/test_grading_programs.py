@@ -95,6 +95,15 @@ def test_a_report_without_results_is_not_passed() -> None:
     assert grade_report(report(results=(), error=None, evidence=None)).status is Status.FAILED
 
 
+def test_broken_tests_give_no_score() -> None:
+    verdict = grade_report(report(results=(), broken="no module named 'x'"))
+    assert (verdict.status, verdict.score, verdict.evidence) == (
+        Status.GRADER_ERROR,
+        None,
+        "no module named 'x'",
+    )
+
+
 def test_one_failed_result_fails_the_program() -> None:
     assert grade_report(report(results=(True, True, False))).status is Status.FAILED
 
@@ -107,6 +116,7 @@ HEADER: Any = {
     "memory_kills": 0,
     "refused_forks": 0,
     "clean": True,
+    "broken": None,
     **{name: {"head": 0, "tail": 0, "total": 0} for name in ("stdout", "stderr")},
 }
 
@@ -128,12 +138,12 @@ def test_a_test_counts_as_passed_only_if_the_report_says_so(
 ) -> None:
     said = {"results": results, "evidence": None, "error": None, "breach": None}
     header: Any = {**HEADER, "report": said}
-    assert read_report(header, b"", expected=2).results == read
+    assert read_report(header, b"", expected=2, cpu_limit=10.0).results == read
 
 
 def test_a_missing_report_fails_every_test() -> None:
     header: Any = {**HEADER, "report": None}
-    read = read_report(header, b"", expected=2)
+    read = read_report(header, b"", expected=2, cpu_limit=10.0)
     assert read.results == (False, False)
     assert grade_report(read).status is Status.FAILED
 
@@ -141,5 +151,5 @@ def test_a_missing_report_fails_every_test() -> None:
 def test_the_limit_of_one_call_ends_the_report() -> None:
     said = {"results": ["passed"], "evidence": None, "error": None, "breach": None, "timeout": "cpu"}
     header: Any = {**HEADER, "report": said}
-    read = read_report(header, b"", expected=1)
+    read = read_report(header, b"", expected=1, cpu_limit=10.0)
     assert (read.ended, grade_report(read).status) == ("cpu_seconds", Status.TIMEOUT)

@@ -31,6 +31,10 @@ LATEST = 1.2
 LIMITS = {"wall_seconds": WALL_SECONDS, "cpu_seconds": 600, "keep_bytes": 64, "output_bytes": 64}
 LIMITS |= {"file_bytes": 64, "open_files": 64}
 HUNG_UP = 71 << 8
+# No process has this id.
+NOBODY = (1 << 22) + 1
+READY = b'{"ready": true}\n'
+DRIVEN = READY + b'{"lost": null, "breach": null, "pid": 1}\n'
 
 
 class Clockwork:
@@ -71,6 +75,8 @@ class Clockwork:
 class Spawned:
     """A spawner that starts nothing and records its requests."""
 
+    pid = 0
+
     def __init__(self) -> None:
         self.child: Any = None
         self.ended: Any = None
@@ -100,6 +106,11 @@ class Bench:
             identify=lambda: next(numbers),
             close=lambda _user: True,
         )
+
+    def make_ready(self, job: TestJob) -> None:
+        """Let the tests report that their own set-up has ended."""
+        os.write(self.tests.descriptors[2], READY)
+        job._read_result()
 
     @property
     def loop(self) -> Any:
@@ -140,9 +151,10 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
         monkeypatch.setattr(module, "time", clock)
     began = bench.clock.now
     waiting = SimpleNamespace(seconds=lambda *_: bench.waiting_share * (bench.clock.now - began))
-    monkeypatch.setattr(jobs, "Waiting", lambda: waiting)
+    monkeypatch.setattr(jobs, "Waiting", lambda **_: waiting)
     monkeypatch.setattr(testing_job, "Waiting", lambda _pids: waiting)
-    monkeypatch.setattr(processes, "list_processes_of", lambda _uids: [])
+    # The program has become its user, unless a test says otherwise.
+    monkeypatch.setattr(processes, "list_processes_of", lambda _uids: [NOBODY])
     monkeypatch.setattr(processes, "kill_all_of", bench.killed.append)
 
     def end_processes(uids: Iterable[int]) -> bool:
@@ -173,6 +185,8 @@ def test_a_job_is_stopped_at_its_wall_limit(bench: Bench) -> None:
 
 def test_a_program_under_tests_is_ended_at_the_wall_limit(bench: Bench) -> None:
     job = bench.test_job()
+    bench.clock.now += WALL_SECONDS / 2
+    bench.make_ready(job)
     seconds = bench.clock.until(lambda: job.stop_reason is not None)
     assert (job.stop_reason, is_on_time(seconds)) == ("wall", True), seconds
     assert {bench.candidates.child.uid, bench.tests.child.uid} <= set(bench.killed)
@@ -181,7 +195,7 @@ def test_a_program_under_tests_is_ended_at_the_wall_limit(bench: Bench) -> None:
 
 def test_judging_has_its_own_wall_limit(bench: Bench) -> None:
     job = bench.test_job()
-    os.write(bench.tests.descriptors[2], b'{"lost": null, "breach": null, "pid": 1}\n')
+    os.write(bench.tests.descriptors[2], DRIVEN)
     bench.clock.now += WALL_SECONDS / 2
     job._read_result()
     bench.candidates.ended(HUNG_UP, 0.0)
@@ -202,7 +216,7 @@ def test_judging_does_not_start_while_the_program_lives(
     bench.users.close = lambda _user: False
     monkeypatch.setattr(processes, "list_processes_of", lambda _uids: [4711])
     job = bench.test_job()
-    os.write(bench.tests.descriptors[2], b'{"lost": null, "breach": null, "pid": 1}\n')
+    os.write(bench.tests.descriptors[2], DRIVEN)
     job._read_result()
     bench.candidates.ended(HUNG_UP, 0.0)
     assert os.read(bench.tests.descriptors[3], 1) == b""
@@ -212,6 +226,7 @@ def test_judging_does_not_start_while_the_program_lives(
 def test_tests_of_a_program_that_waits_for_a_processor_go_on(bench: Bench) -> None:
     bench.waiting_share = 0.5
     job = bench.test_job()
+    bench.make_ready(job)
     seconds = bench.clock.until(lambda: job.stop_reason is not None)
     assert (job.stop_reason, is_on_time(seconds, 2 * WALL_SECONDS)) == ("wall", True), seconds
     job.account.close()
@@ -220,15 +235,40 @@ def test_tests_of_a_program_that_waits_for_a_processor_go_on(bench: Bench) -> No
 def test_a_machine_on_which_a_program_under_tests_always_waits_is_to_blame(bench: Bench) -> None:
     bench.waiting_share = 1.0
     job = bench.test_job()
+    bench.make_ready(job)
     seconds = bench.clock.until(lambda: job.stop_reason is not None)
     assert (job.stop_reason, job.fault) == ("machine", jobs.BUSY)
     assert is_on_time(seconds, WALL_SECONDS * TestJob.patience), seconds
     job.account.close()
 
 
+def test_a_set_up_of_the_tests_has_its_own_wall_limit_and_breaks_the_tests(bench: Bench) -> None:
+    job = bench.test_job()
+    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    assert (job.stop_reason, is_on_time(seconds)) == ("wall", True), seconds
+    assert job._find_broken(None) == "the tests' own set-up ran for more than 40 s"
+    job.account.close()
+
+
+def test_the_time_before_a_program_has_become_its_user_does_not_count(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living: list[int] = []
+    monkeypatch.setattr(processes, "list_processes_of", lambda _uids: living)
+    job = bench.inputs_job(of_each=WALL_SECONDS, in_all=10_000.0)
+    run = job._current
+    assert run is not None
+    waited = bench.clock.until(lambda: run.stop_reason is not None or bench.clock.now > 1080.0)
+    assert waited >= 2 * WALL_SECONDS
+    living.append(NOBODY)
+    seconds = bench.clock.until(lambda: run.stop_reason is not None)
+    assert (run.stop_reason, seconds <= LATEST * WALL_SECONDS) == ("wall", True), seconds
+    run.account.close()
+
+
 def test_a_machine_on_which_the_judging_always_waits_is_to_blame(bench: Bench) -> None:
     job = bench.test_job()
-    os.write(bench.tests.descriptors[2], b'{"lost": null, "breach": null, "pid": 1}\n')
+    os.write(bench.tests.descriptors[2], DRIVEN)
     job._read_result()
     bench.waiting_share = 1.0
     bench.candidates.ended(HUNG_UP, 0.0)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from harness.environments.python.guest import (
     asserts,
+    beginnings,
     channel,
     encoding,
     exception_classes,
@@ -94,6 +95,7 @@ def run(said: bytes, statements: Sequence[str] = (EXPECTED,), setup: str = "") -
             "statements": list(statements),
             "compiled_setup": asserts.compile_setup_ahead(setup),
             "compiled": [asserts.compile_ahead(statement, with_classes=False) for statement in statements],
+            "beginning": beginnings.compile_beginning_ahead(tuple(statements), frozenset("f")),
             "exports": {"f": "f"},
             "classes": {},
         }
@@ -111,7 +113,7 @@ def answering(*replies: bytes, statements: Sequence[str] = (EXPECTED,)) -> dict[
 
 def test_the_right_answer_passes() -> None:
     report = answering(message(channel.VALUE, SECRET))
-    nothing = {"evidence": None, "error": None, "breach": None, "lost": None, "large": False}
+    nothing = dict.fromkeys(("evidence", "error", "breach", "lost", "broken")) | {"large": False}
     assert report == {"results": ["passed"], **nothing}
 
 
@@ -174,13 +176,6 @@ def test_an_assert_uses_the_equality_of_the_tests() -> None:
         "    __hash__ = None\n    def __ne__(self, other): return True\nassert Near(2.5) == f(1)"
     )
     assert answering(message(channel.VALUE, 2), statements=[statement])["results"] == ["passed"]
-
-
-@pytest.mark.parametrize("statement", ["assert f(1) ==", "assert f(1) == " + "-" * 30_000 + "1"])
-def test_a_test_that_does_not_compile_fails_and_the_next_still_counts(statement: str) -> None:
-    assert asserts.compile_ahead(statement, with_classes=False) is None
-    report = answering(message(channel.VALUE, SECRET), statements=[statement, EXPECTED])
-    assert report["results"] == ["failed", "passed"]
 
 
 def test_a_test_too_long_to_be_compiled_ahead_is_run_all_the_same() -> None:
@@ -425,20 +420,80 @@ def test_a_long_message_of_an_exception_is_bounded() -> None:
     assert len(answering(raised)["evidence"]) <= judging.MAX_EVIDENCE
 
 
-def test_a_broken_set_up_of_ours_fails_every_test() -> None:
+# Each case has the tests' set-up and their statements.
+BROKEN = {
+    "a set-up that raises": ("1/0", ["assert f(1) == 3"]),
+    "a set-up that is not Python": ("def", ["assert f(1) == 3"]),
+    "a set-up that ends Python": ("import sys; sys.exit(0)", ["assert f(1) == 3"]),
+    "a set-up that works only once": (
+        "import sys\nassert not hasattr(sys, 'seen_by_set_up')\nsys.seen_by_set_up = 1",
+        ["assert f(1) == 3"],
+    ),
+    "an import before the test": ("", ["import nowhere\nassert f(1) == 3"]),
+    "an import in the test's function": (
+        "",
+        ["def check(g):\n    import nowhere\n    assert g(1)\ncheck(f)"],
+    ),
+    "an import in a method of the tests": (
+        "",
+        ["class T:\n    def test(self):\n        import nowhere\n        assert f(1)\nT().test()"],
+    ),
+    "an import of a name that is not there": ("", ["from math import nothing\nassert f(1) == 3"]),
+    "an import in a later test": ("", ["assert f(1) == 3", "import nowhere\nassert f(1) == 3"]),
+    "data that cannot be computed": ("", ["wanted = [1][3]\nassert f(1) == wanted"]),
+    "a helper that raises": ("", ["def make(): return {}['x']\nwanted = make()\nassert f(1) == wanted"]),
+    "a helper without its module": ("", ["wanted = math.pi\nassert f(1) == wanted"]),
+    "a test that is not Python": ("", ["assert f(1) == 3", "assert ("]),
+    "a test nested too deeply": ("", [f"assert {'(' * 2000}1{')' * 2000}"]),
+}
+# Here the program decides, or nothing is wrong.
+SOUND = {
+    "an import that may fail": ("", ["try:\n    import nowhere\nexcept ImportError:\n    pass\nassert f(1)"]),
+    "an import on one version alone": ("", ["import sys\nif sys.version_info < (3, 0):\n    import nowhere"]),
+    "a helper that calls the program": ("", ["def call(): return f(1)\nresult = call()\nassert result == 3"]),
+    "a helper of a helper": ("", ["def a(): return f(1)\ndef b(): return a()\nx = b()\nassert x"]),
+    "a class with a call in its body": ("", ["class A:\n    x = f(1)\nassert A.x"]),
+    "a function in a table": ("", ["table = {'f': f}\nx = table['f'](1)\nassert x"]),
+    "a name found at run time": ("", ["x = globals()['f'](1)\nassert x"]),
+    "a decorator that calls": ("", ["def now(g): return g()\n@now\ndef x(): return f(1)\nassert x"]),
+    "a test runner": (
+        "",
+        [
+            "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(1), 3)\n"
+            "result = unittest.TextTestRunner(stream=open('/dev/null', 'w')).run("
+            "unittest.TestLoader().loadTestsFromTestCase(T))\nassert result.wasSuccessful()"
+        ],
+    ),
+    "an assert on the tests' own data": ("", ["assert 1 == 2"]),
+    "an index into an answer": ("", ["x = f(1)[5]\nassert x"]),
+}
+
+
+def test_tests_that_fail_by_themselves_are_broken_whatever_the_program_does() -> None:
+    wrong = {}
+    for what, (setup, statements) in BROKEN.items():
+        for said in (LOADED + FUNCTION + message(channel.VALUE, SECRET), b""):
+            report = run(said, statements, setup=setup)
+            if report["broken"] is None or report["results"]:
+                wrong[what] = report
+    assert not wrong
+
+
+def test_a_failure_that_may_be_the_programs_does_not_break_the_tests() -> None:
+    said = LOADED + FUNCTION + message(channel.VALUE, SECRET)
+    reports = {what: run(said, statements, setup=setup) for what, (setup, statements) in SOUND.items()}
+    assert {what: each["broken"] for what, each in reports.items() if each["broken"] is not None} == {}
+
+
+def test_the_evidence_of_broken_tests_names_their_failure() -> None:
     report = run(LOADED + FUNCTION, ["pass", "pass"], setup="1/0")
-    assert report["results"] == ["failed", "failed"]
-    assert report["evidence"] == "the tests' own set-up failed: ZeroDivisionError: division by zero"
+    assert report["broken"] == "the tests' own set-up failed: ZeroDivisionError: division by zero"
 
 
 def test_a_helper_of_the_set_up_does_not_stand_in_for_the_program() -> None:
     missing = message(channel.RAISED, described("NameError", args=("no f",), text="no f"))
     report = run(LOADED + missing, ["assert f() == 1"], setup="def f(): return 1")
     assert report["results"] == ["failed"]
-
-
-def test_a_test_that_does_not_compile_fails() -> None:
-    assert answering(statements=["assert ("])["error"] == "SyntaxError"
 
 
 def test_without_tests_nothing_has_passed() -> None:

@@ -208,7 +208,7 @@ def test_config_offers_every_rule() -> None:
 
 
 def test_rule_applies_to_benchmarks_that_grade_programs_and_to_no_other() -> None:
-    taking = set()
+    taking, plus = set(), {"humaneval-plus", "mbpp-plus"}
     for name, definition in definitions().items():
         if isinstance(definition.submit, SubmitProgram):
             submit = definition.with_code_rule("fenced").submit
@@ -218,7 +218,13 @@ def test_rule_applies_to_benchmarks_that_grade_programs_and_to_no_other() -> Non
         with pytest.raises(UsageError, match=f"benchmark '{name}' does not read --extract"):
             definition.with_code_rule("fenced")
         assert definition.reply_rule
-    assert taking == {"humaneval", "livecodebench", "mbpp", "mbpp-full", "mbpp-humaneval"}
+    assert taking == {
+        "livecodebench",
+        *plus,
+        *(name.removesuffix("-plus") for name in plus),
+        "mbpp-full",
+        "mbpp-humaneval",
+    }
 
 
 def test_unknown_rule_is_refused_with_the_nearest() -> None:

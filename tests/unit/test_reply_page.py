@@ -69,7 +69,15 @@ def first_task(name: str) -> Task:
 
 def test_instruction_asks_for_the_form_that_the_rule_reads() -> None:
     instructed = {name for name, benchmark in SAMPLES.items() if benchmark.tasks[0].instruction}
-    assert instructed == {"humaneval", "mbpp", "mbpp-full", "mbpp-humaneval", "nq"}
+    assert instructed == {
+        "humaneval",
+        "humaneval-plus",
+        "mbpp",
+        "mbpp-full",
+        "mbpp-humaneval",
+        "mbpp-plus",
+        "nq",
+    }
     for name in instructed - {"nq"}:
         task = first_task(name)
         assert "in one ```python block" in task.instruction

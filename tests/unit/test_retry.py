@@ -28,12 +28,13 @@ def result(status: Status, superseded: int = 0) -> StoredResult:
 @pytest.mark.parametrize("status", list(Status))
 def test_a_retry_of_failures_repeats_every_verdict_but_passed(status: Status) -> None:
     repeated = Retry(failed=True).selects(result(status))
-    assert repeated == (status not in (Status.PASSED, Status.INFRA_ERROR, Status.CANCELLED))
+    assert repeated == (status.has_score and status is not Status.PASSED)
 
 
 @pytest.mark.parametrize("status", list(Status))
 def test_a_retry_of_infra_errors_repeats_nothing_else(status: Status) -> None:
-    assert Retry(infra=True).selects(result(status)) == (status is Status.INFRA_ERROR)
+    without_verdict = status in (Status.INFRA_ERROR, Status.GRADER_ERROR)
+    assert Retry(infra=True).selects(result(status)) == without_verdict
 
 
 def test_a_retry_of_failures_repeats_what_a_killed_one_has_superseded() -> None:

@@ -18,7 +18,7 @@ from harness.sandbox.sandbox import Sandbox
 
 ENDED = {"head": 0, "tail": 0, "total": 0}
 ANSWER = {"ended": "exited", "exit_code": 0, "cpu_seconds": 0.0, "duration_seconds": 0.0}
-ANSWER |= {"stdout": ENDED, "stderr": ENDED, "clean": True, "marked": False, "report": None}
+ANSWER |= {"stdout": ENDED, "stderr": ENDED, "clean": True, "marked": False, "report": None, "broken": None}
 ANSWER |= {"memory_kills": 0, "refused_forks": 0}
 
 

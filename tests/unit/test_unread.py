@@ -233,7 +233,7 @@ def test_help_and_completion_list_the_agents_that_a_run_can_select() -> None:
 
 
 def test_benchmarks_are_completed() -> None:
-    assert complete_benchmark("mb") == ["mbpp", "mbpp-full", "mbpp-humaneval"]
+    assert complete_benchmark("mb") == ["mbpp", "mbpp-full", "mbpp-humaneval", "mbpp-plus"]
 
 
 def test_run_folders_are_completed_newest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

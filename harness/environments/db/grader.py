@@ -82,7 +82,7 @@ async def grade_state(environment: Database, target: DatabaseState, submission: 
             wanted = await replay(sandbox, target.change)
     except TableUnreadable as error:
         message = f"the reference's own SQL fails: {error}"
-        return Verdict(Status.INFRA_ERROR, None, evidence=escape_text(message), phase=Phase.EVALUATOR)
+        return Verdict(Status.GRADER_ERROR, None, evidence=escape_text(message), phase=Phase.EVALUATOR)
     return grade_table(target, left, wanted, answered=bool(submission.text.strip()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,13 @@ from harness.environments.python.batches import batches
 from harness.environments.python.client import run_calls
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import grade_report, make_memory_verdict
-from harness.environments.python.stdin_programs import MAX_PROGRAM_BYTES, PATIENCE, WALL_SHARE
+from harness.environments.python.results import CPU
+from harness.environments.python.stdin_programs import (
+    MAX_PROGRAM_BYTES,
+    PATIENCE,
+    WALL_SHARE,
+    find_broken_preamble,
+)
 from harness.environments.python.stored_tests import StoredTests
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest import json_text
@@ -74,6 +81,7 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
     ends = time.monotonic() + (len(tests) * (target.seconds + 1) + 5) * PATIENCE
     verdict = Verdict(Status.FAILED, 0.0, metrics, "there are no tests")
     last = verdict
+    is_slow = has_begun_badly = False
     # Only the largest problems need several batches, because each batch loads the program, which can count
     # the loads.
     for batch in batches(tests, 0, lambda test: len(test.arguments) + len(test.result), PART_BYTES):
@@ -87,12 +95,16 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
                 calls=[(test.arguments.encode(), test.result.encode()) for test in batch],
                 shown=max(target.shown - metrics["tests_run"], 0),
                 cpu_seconds=target.seconds,
-                wall_seconds=target.seconds * WALL_SHARE,
+                wall_seconds=target.seconds * WALL_SHARE * sandbox.time_factor,
                 wall_seconds_in_all=max(ends - time.monotonic(), 1.0),
             )
         except SandboxOutOfMemory as error:
             return make_memory_verdict(error)
-        verdict_on_batch = grade_report(report)
+        is_slow = is_slow or report.is_borderline
+        # The time is judged when all calls have been made.
+        if metrics["tests_run"] == 0:
+            has_begun_badly = report.error is not None and report.ran <= 1
+        verdict_on_batch = grade_report(replace(report, cpu_limit=math.inf))
         cpu_seconds += report.cpu_seconds
         results = report.results[: report.ran]
         per_test = [Status.PASSED.value if passed else Status.FAILED.value for passed in results]
@@ -118,8 +130,23 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
         if report.ran < len(batch) or report.ended is not None or report.error is not None:
             break
     # The tampering signs and limits of the last batch apply to all batches.
-    return replace(
+    if has_begun_badly:
+        broken = await find_broken_preamble(sandbox, target.preamble)
+        if broken is not None:
+            return broken
+    verdict = replace(
         last, status=verdict.status, score=verdict.score, evidence=verdict.evidence, metrics=metrics
+    )
+    if not is_slow:
+        return verdict
+    evidence = f"a call, or the loading of the program, used more CPU time than {target.seconds:g} s"
+    return replace(
+        verdict,
+        status=Status.TIMEOUT,
+        score=0.0,
+        evidence=evidence,
+        limit=CPU,
+        borderline=verdict.status is Status.PASSED,
     )
 
 

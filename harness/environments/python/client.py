@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from harness.environments.python.results import InputRun, TestReport, read_report, read_runs
+from harness.environments.python.results import GRACE, InputRun, TestReport, read_report, read_runs
 from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.layout import job_environment
 from harness.sandbox.limits import bound_seconds
@@ -44,11 +44,13 @@ async def run_tests(
     wall limit of the sandbox does not count the time that `guest.waiting` defines.
     """
     limits = sandbox.job_limits(keep_bytes=KEEP_BYTES)
+    cpu_limit = limits["cpu_seconds"]
+    limits["cpu_seconds"] = cpu_limit * GRACE
     request: RunTests = {
-        "program": program,
-        "preamble": preamble,
-        "setup": setup,
-        "statements": list(statements),
+        "program": _drop_mark(program),
+        "preamble": _drop_mark(preamble),
+        "setup": _drop_mark(setup),
+        "statements": list(map(_drop_mark, statements)),
         "exports": dict(exports),
         "classes": {name: list(attributes) for name, attributes in (classes or {}).items()},
         "environment": job_environment(),
@@ -58,7 +60,7 @@ async def run_tests(
     # is less than the timeout of a grader, so a sandbox that does not answer is not taken for a slow program.
     seconds = MOST_PATIENCE * limits["wall_seconds"]
     header, body = await sandbox.call("run_tests", request, timeout=seconds)
-    return _read_report(sandbox, header, body, expected=len(statements))
+    return _read_report(sandbox, header, body, expected=len(statements), cpu_limit=cpu_limit)
 
 
 async def run_calls(
@@ -79,19 +81,22 @@ async def run_calls(
     Each of `calls` holds the arguments, one JSON value a line, and the expected result in JSON. The function
     receives the lines unparsed, so `epilogue` should define one that parses them. Each call, and the loading
     of `preamble`, `program` and `epilogue`, may use `cpu_seconds` and `wall_seconds`. Both default to the
-    sandbox's limits, which bound them. Up to call number `shown`, the first wrong result ends the calls. See
-    `guest.call_tests`. Raises UsageError if the data does not fit into one request.
+    sandbox's limits, which bound them. `GRACE` and the sandbox's time factor extend the CPU time.
+
+    Up to call number `shown`, the first wrong result ends the calls. See `guest.call_tests`. Raises
+    UsageError if the data does not fit into one request.
     """
     limits = sandbox.job_limits(keep_bytes=KEEP_BYTES)
-    cpu_seconds = min(limits["cpu_seconds"], cpu_seconds or math.inf)
+    cpu_limit = min(limits["cpu_seconds"], sandbox.time_factor * (cpu_seconds or math.inf))
+    cpu_seconds = cpu_limit * GRACE
     wall_seconds = min(limits["wall_seconds"], wall_seconds or math.inf)
     wall_seconds_in_all = bound_seconds("wall_seconds_in_all", wall_seconds_in_all)
     steps = len(calls) + 1
     limits["cpu_seconds"] = math.ceil(min(steps * cpu_seconds, wall_seconds_in_all)) + 1
     limits["wall_seconds"] = wall_seconds_in_all
     request: RunCalls = {
-        "program": program,
-        "preamble": preamble,
+        "program": _drop_mark(program),
+        "preamble": _drop_mark(preamble),
         "epilogue": epilogue,
         "function": function,
         "calls": [(len(arguments), len(expected)) for arguments, expected in calls],
@@ -104,7 +109,7 @@ async def run_calls(
     body = b"".join(part for call in calls for part in call)
     seconds = RUNS_OF_TESTS * wall_seconds_in_all
     header, data = await sandbox.call("run_calls", request, body, timeout=seconds)
-    return _read_report(sandbox, header, data, expected=len(calls))
+    return _read_report(sandbox, header, data, expected=len(calls), cpu_limit=cpu_limit)
 
 
 async def run_on_inputs(
@@ -123,13 +128,15 @@ async def run_on_inputs(
     """Run a Python program on each input in turn, up to the first run that fails, and return the runs.
 
     Each run has its own process, user, folder and stdin, and sees nothing of other runs. It may use
-    `cpu_seconds` and `wall_seconds`, which default to the sandbox's limits and are bounded by them, and write
+    `cpu_seconds` and `wall_seconds`, which default to the sandbox's limits and are bounded by them (`GRACE`
+    and the sandbox's time factor extend the CPU time), and write
     `stdout_bytes`, at most 32 MiB. `stderr_bytes` of its stderr are kept. `guest.waiting` defines the wall
     time that does not count. `preamble` is source that runs first, in the same namespace. `mocked` selects
     `guest.mocked_stdin`. Raises UsageError if the data does not fit into one request.
     """
     limits = sandbox.job_limits(keep_bytes=stderr_bytes)
-    limits["cpu_seconds"] = min(limits["cpu_seconds"], cpu_seconds or math.inf)
+    cpu_limit = min(limits["cpu_seconds"], sandbox.time_factor * (cpu_seconds or math.inf))
+    limits["cpu_seconds"] = cpu_limit * GRACE
     limits["wall_seconds"] = min(limits["wall_seconds"], wall_seconds or math.inf)
     request: RunOnInputs = {
         "preamble_bytes": len(preamble),
@@ -154,16 +161,23 @@ async def run_on_inputs(
         with sandbox.catch_unreadable():
             reply = cast("InputsReply", header)
             sandbox.marked = sandbox.marked or reply["marked"]
-            runs += read_runs(reply, data)
+            runs += read_runs(reply, data, cpu_limit=cpu_limit)
             sandbox.clean = sandbox.clean and reply["clean"]
             if not reply["full"]:
                 return runs
 
 
-def _read_report(sandbox: Sandbox, header: Mapping[str, Any], body: bytes, *, expected: int) -> TestReport:
+def _drop_mark(source: str) -> str:
+    """Return source without a byte order mark at its start, which Python skips in files alone."""
+    return source.removeprefix("\ufeff")
+
+
+def _read_report(
+    sandbox: Sandbox, header: Mapping[str, Any], body: bytes, *, expected: int, cpu_limit: float
+) -> TestReport:
     with sandbox.catch_unreadable():
         reply = cast("TestsReply", header)
-        report = read_report(reply, body, expected=expected)
+        report = read_report(reply, body, expected=expected, cpu_limit=cpu_limit)
         sandbox.marked = sandbox.marked or reply["marked"]
     sandbox.clean = sandbox.clean and report.clean
     return report

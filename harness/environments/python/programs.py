@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from harness.environments.grader import SandboxGrader
 from harness.environments.python.client import run_tests
 from harness.environments.python.needed_sockets import may_need_sockets
-from harness.environments.python.results import TestReport, describe_timeout
+from harness.environments.python.results import CPU, TestReport, describe_timeout
 from harness.environments.python.steering import find_steering
 from harness.errors import UsageError
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -58,21 +59,42 @@ async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submi
         return Verdict(Status.FAILED, 0.0, evidence=error.message, phase=Phase.EVALUATOR)
     except SandboxOutOfMemory as error:
         return make_memory_verdict(error)
-    return grade_report(report)
+    verdict = grade_report(report)
+    if not verdict.status.has_score:
+        return verdict
+    parts = {name: _has_passed(report, verdict, number) for name, number in tests.parts.items()}
+    return replace(verdict, metrics={**verdict.metrics, **parts})
+
+
+def _has_passed(report: TestReport, verdict: Verdict, number: int) -> float:
+    """Return 1 if this many tests, from the first on, have passed, and otherwise 0."""
+    if number >= len(report.results):
+        return float(verdict.resolved)
+    return float(report.breach is None and all(report.results[:number]))
 
 
 def grade_report(report: TestReport) -> Verdict:
     """Return the verdict on a report.
 
-    The program fails if there is no test or if a test is not reported as passed.
+    The program fails if there is no test or if a test is not reported as passed. If the tests' own set-up
+    failed before any code of the program ran, there is no verdict on the program.
     """
+    if report.broken is not None:
+        evidence = escape_text(report.broken)
+        return Verdict(Status.GRADER_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
     metrics: dict[str, Any] = {
         "tests": len(report.results),
         "tests_passed": sum(report.results),
         "cpu_seconds": round(report.cpu_seconds, 4),
     }
     sign = _find_tampering(report)
-    if report.results and all(report.results) and report.ended is None and report.breach is None:
+    passed = report.results and all(report.results) and report.ended is None and report.breach is None
+    if report.is_borderline:
+        evidence = escape_text(describe_timeout(report))
+        return Verdict(
+            *(Status.TIMEOUT, 0.0, metrics, evidence, Phase.EVALUATOR, CPU, sign), borderline=bool(passed)
+        )
+    if passed:
         return Verdict(Status.PASSED, 1.0, metrics, phase=Phase.EVALUATOR, tampering=sign)
     status = _status(report)
     limit = report.ended if status is Status.TIMEOUT else None

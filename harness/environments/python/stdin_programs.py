@@ -15,9 +15,10 @@ from typing import Any, Literal
 from harness.environments.grader import SandboxGrader
 from harness.environments.python.batches import batches
 from harness.environments.python.client import run_on_inputs
+from harness.environments.python.guest.contest_preamble import PREAMBLE
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import ENDED, make_memory_verdict
-from harness.environments.python.results import InputRun, describe_timeout
+from harness.environments.python.results import CPU, InputRun, describe_timeout
 from harness.environments.python.stdout_lines import stdout_difference
 from harness.environments.python.stored_tests import StoredTests
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -87,6 +88,11 @@ class Outcome:
     evidence: str | None
     limit: str | None
     cpu_seconds: float
+    # Whether a program ended a little above its limit on processor time, and whether anything else is wrong.
+    is_slow: bool = False
+    is_wrong: bool = False
+    # Whether the first run ended with an error, whatever it printed.
+    has_begun_badly: bool = False
 
     def status(self, tests: int) -> Status:
         """Return the status of the first test that did not pass. Without any test, the program fails."""
@@ -118,10 +124,35 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
     except SandboxOutOfMemory as error:
         return make_memory_verdict(error)
     status = outcome.status(len(tests))
+    if outcome.has_begun_badly and not by_verdict:
+        broken = await find_broken_preamble(sandbox, target.preamble)
+        if broken is not None:
+            return broken
     if status is Status.PASSED:
         return Verdict(status, 1.0, metrics, phase=Phase.EVALUATOR)
     limit = outcome.limit if status is Status.TIMEOUT else None
-    return Verdict(status, 0.0, metrics, outcome.evidence, Phase.EVALUATOR, limit)
+    right = not outcome.is_wrong and len(outcome.statuses) == len(tests)
+    return Verdict(
+        *(status, 0.0, metrics, outcome.evidence, Phase.EVALUATOR, limit),
+        borderline=right if outcome.is_slow else None,
+    )
+
+
+async def find_broken_preamble(sandbox: Sandbox, preamble: str) -> Verdict | None:
+    """Return the verdict if a preamble fails without any program, because no program is then to blame.
+
+    Ask this if the program has ended with an error in its first test, and never because an answer was wrong,
+    which a later program of the sandbox could observe.
+    """
+    if not preamble.strip() or preamble == PREAMBLE or not sandbox.clean:
+        return None
+    (run,) = await run_on_inputs(
+        sandbox, program=b"", preamble=preamble.encode(), inputs=[b""], stdout_bytes=LEAST_STDOUT_BYTES
+    )
+    if run.succeeded or run.ended not in ("exited", "signal"):
+        return None
+    evidence = f"the preamble of the tests failed: {str(run.stderr)[-KEPT_STDERR:]}"
+    return Verdict(Status.GRADER_ERROR, None, evidence=escape_text(evidence), phase=Phase.EVALUATOR)
 
 
 async def _run_and_compare(
@@ -148,7 +179,7 @@ async def _run_and_compare(
             inputs=[test.input.encode("utf-8", "surrogatepass") for test in batch],
             stdout_bytes=stdout_bytes,
             cpu_seconds=target.seconds,
-            wall_seconds=target.seconds * WALL_SHARE,
+            wall_seconds=target.seconds * WALL_SHARE * sandbox.time_factor,
             wall_seconds_in_all=max(ends - time.monotonic(), 1.0),
             stdin=stdin,
         )
@@ -173,17 +204,22 @@ async def _compare(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[S
 def _add_runs(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Outcome:
     """Return the results with those of these runs added."""
     statuses, evidence, limit = list(outcome.statuses), outcome.evidence, outcome.limit
+    is_slow, is_wrong = outcome.is_slow, outcome.is_wrong
     for run, test in zip(runs, tests, strict=False):
         difference = (
             stdout_difference(run.stdout.head + run.stdout.tail, test.output) if run.succeeded else None
         )
         status = _status(run, difference)
+        is_wrong = is_wrong or status is not Status.PASSED
+        if run.is_borderline:
+            is_slow, status = True, Status.TIMEOUT
         statuses.append(status)
         if status is not Status.PASSED and evidence is None:
             evidence = f"test {len(statuses)}: {_evidence(run, status, difference)}"
-            limit = run.ended
+            limit = CPU if run.is_borderline else run.ended
     cpu_seconds = outcome.cpu_seconds + sum(run.cpu_seconds for run in runs)
-    return Outcome(tuple(statuses), evidence, limit, cpu_seconds)
+    badly = outcome.has_begun_badly if outcome.statuses or not runs else not runs[0].succeeded
+    return Outcome(tuple(statuses), evidence, limit, cpu_seconds, is_slow, is_wrong, badly)
 
 
 def _bytes_of(runs: Sequence[InputRun]) -> int:

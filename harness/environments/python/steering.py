@@ -79,7 +79,7 @@ def _find(setup: str, statements: Sequence[str], exports: Sequence[str], has_cla
         return "the tests use a class of the program, whose methods decide comparisons"
     places = [("the set-up", setup), *((f"test {n}", text) for n, text in enumerate(statements, start=1))]
     try:
-        trees = [_drop_stubs(ast.parse(text), exports) for _place, text in places]
+        trees = [_drop_stubs(ast.parse(text.removeprefix("\ufeff")), exports) for _place, text in places]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "the tests do not compile"
     if _is_evident([node for tree in trees[1:] for node in tree.body], {*exports}):

@@ -16,6 +16,7 @@ from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.runtimes import find_known_difference
 from harness.sandbox.limits import Limits
 from harness.sandbox.selfcheck.check import Check, Level
+from harness.sandbox.selfcheck.speed import measure_speed
 from harness.sandbox.selfcheck.suite import Trial, check_backend, conclude_finding
 
 FURTHER = (Trial({"confinement": confinement}),)
@@ -61,6 +62,8 @@ async def diagnose(
     )
     check = await conclude_finding("shared network", shared_network(backend, runtime))
     conclude(_with_fix(check, runtime))
+    # Alone, because the other checks would slow it down.
+    conclude(await conclude_finding("speed", measure_speed(backend, runtime)))
     return checks
 
 

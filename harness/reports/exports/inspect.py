@@ -52,7 +52,7 @@ _LIMITS = {
     "total_tokens": "token",
     "cost": "cost",
 }
-_ERRORS = (Status.INFRA_ERROR, Status.AGENT_ERROR, Status.CANCELLED)
+_ERRORS = (Status.GRADER_ERROR, Status.INFRA_ERROR, Status.AGENT_ERROR, Status.CANCELLED)
 
 
 def write_export(run: ExportedRun, stream: TextIO) -> None:

@@ -60,6 +60,8 @@ def _list_warnings(run: StoredRun) -> Iterator[str]:
         yield _quote(tampering(summary.integrity))
     if lost := summary.statuses.get(Status.INFRA_ERROR, 0):
         yield f"{count(lost, 'attempt')} ended in an infra error: no verdict, but counted as unresolved"
+    if broken := summary.statuses.get(Status.GRADER_ERROR, 0):
+        yield f"{count(broken, 'attempt')} met broken tests: no verdict, but counted as unresolved"
 
 
 def _list_figures(run: StoredRun) -> Iterator[tuple[str, str]]:

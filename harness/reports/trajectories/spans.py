@@ -29,6 +29,7 @@ _USUAL_PROVIDER = "openai"
 _FINISHES = {"tool_calls": "tool_call", "refusal": "content_filter"}
 _FAULTS = (
     Status.AGENT_ERROR,
+    Status.GRADER_ERROR,
     Status.INFRA_ERROR,
     Status.CANCELLED,
     Status.TIMEOUT,

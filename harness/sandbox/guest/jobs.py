@@ -10,7 +10,7 @@ from .cgroup import NO_START, PROCESSORS, Counters
 from .output import Output
 from .processor_time import Account
 from .signals import SIGKILL, SIGXCPU, SIGXFSZ
-from .waiting import MOST_PATIENCE, Waiting
+from .waiting import MOST_PATIENCE, StarterTime, Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,22 +171,36 @@ class PatientJob(Job):
         """Return the ids of the living processes whose waiting does not count."""
         raise NotImplementedError
 
-    def start_patience(self) -> None:
-        """Replace the plain wall limit. Call it before the job starts its first process."""
+    def start_patience(self, starter: int = 0) -> None:
+        """Replace the plain wall limit by one that begins now. Call it before the job's program can run.
+
+        `starter` is our process that starts the job's first one, or 0. The time that it takes for this, and
+        the time until the first process has become its user, do not count.
+        """
         self.timer.cancel()
-        self._waiting = Waiting()
+        self._waiting = Waiting(since_their_start=True)
+        self._credit = 0.0
+        self._starter_time = StarterTime(starter)
+        self._patient_since = time.monotonic()
         self._look_at_time_after(self.limits["wall_seconds"])
+
+    def forget_waiting(self) -> None:
+        """Credit no more what the job has waited until now, because the limit has just begun."""
+        self._credit = self._waiting.seconds(self.list_living(), self.account.seconds())
 
     def _look_at_time_after(self, seconds: float) -> None:
         self.timer = self.loop.after(max(seconds, LEAST_WAIT_SECONDS), self._look_at_time)
 
     def _look_at_time(self) -> None:
-        wall = time.monotonic() - self.start_time
-        limit = self.limits["wall_seconds"]
-        own = wall - self._waiting.seconds(self.list_living(), self.account.seconds())
+        now, limit, living = time.monotonic(), self.limits["wall_seconds"], self.list_living()
+        own = now - self._patient_since - self._starter_time.seconds()
+        own -= self._waiting.seconds(living, self.account.seconds()) - self._credit
+        if not living:
+            # Nothing of the program has run yet, because it cannot leave its user.
+            own, self._patient_since = 0.0, now
         if own >= limit:
             self.stop(WALL)
-        elif wall >= limit * self.patience:
+        elif now - self.start_time >= limit * self.patience:
             self.blame_machine(BUSY)
         else:
             self._look_at_time_after(limit - own)

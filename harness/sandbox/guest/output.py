@@ -37,6 +37,11 @@ class Output:
         os.set_blocking(descriptor, False)
         loop.watch(descriptor, self._ready)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a process may still write, as far as this side knows."""
+        return self._open
+
     def pause(self) -> None:
         """Leave further output in the pipe until `resume`. Its writer waits once the pipe is full."""
         self._loop.unwatch(self._descriptor)

@@ -31,10 +31,13 @@ class Waiting:
     Args:
         pids: Processes of the job that live already. Only their first threads are measured. Of processes
             that start later, every thread is measured.
+        since_their_start: Whether every thread is measured from its own start on. A process that is not among
+            those of the job yet, because it has not become its user, is measured in no other way.
     """
 
-    def __init__(self, pids: Iterable[int] = ()) -> None:
-        self._started_ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+    def __init__(self, pids: Iterable[int] = (), *, since_their_start: bool = False) -> None:
+        now = 0 if since_their_start else int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+        self._started_ticks = now
         self._before = {pid: _ran_or_waited(pid, pid) for pid in pids}
 
     def seconds(self, pids: Iterable[int], used: float) -> float:
@@ -46,6 +49,20 @@ class Waiting:
         if thread in self._before:
             return _ran_or_waited(pid, thread) - self._before[thread]
         return _ran_or_waited(pid, thread) if started_ticks >= self._started_ticks else 0.0
+
+
+class StarterTime:
+    """The time that our process which starts a job's first one has run or waited, from now on; 0 for none."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = self._read()
+
+    def seconds(self) -> float:
+        return max(0.0, self._read() - self._before)
+
+    def _read(self) -> float:
+        return _ran_or_waited(self._pid, self._pid) if self._pid else 0.0
 
 
 def _ordinary(pids: Iterable[int]) -> list[tuple[int, int, int]]:

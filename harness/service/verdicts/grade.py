@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
 
 from harness.benchmarks.hidden_tests import HiddenTests
 from harness.errors import UsageError
+from harness.inputs.json_text import MAX_TEST_DIGITS
 from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
@@ -117,6 +118,9 @@ class GradeRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
+    # Arguments and results of tests may be long integers.
+    max_digits: ClassVar[int] = MAX_TEST_DIGITS
+
     # Without FailFast, a check of thousands of samples that are none would take seconds.
     samples: Annotated[list[GradeSample], FailFast()] = Field(min_length=1)
     """The samples. A batch has at most 1,024."""
@@ -144,7 +148,8 @@ class SampleVerdict(BaseModel):
     status: Status
     """The status, as in the records of a run."""
     score: float | None
-    """From 0 to 1. None for `infra_error` and `cancelled`, which say nothing about the sample."""
+    """From 0 to 1. None for `grader_error`, `infra_error` and `cancelled`, which say nothing about the
+    sample."""
     metrics: dict[str, Any]
     """The measurements of the grader, such as the number of tests and of those that passed."""
     evidence: str | None

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from harness.errors import UsageError, describe_first_error
 from harness.inputs.json_size import ValueCounter
-from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.inputs.json_text import MAX_TEST_DIGITS, BrokenJSONError, parse_json
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError
 from harness.service.operations import Call, Operation
 from harness.service.settings import MIB
@@ -187,7 +187,7 @@ def find_completion(query: str, prompt: str) -> str | None:
 def _read_sample(label: str | dict[str, JsonValue], completion: str) -> GradeSample:
     """Return the sample of a label and a completion. Raises UsageError."""
     try:
-        values: Any = parse_json(label) if isinstance(label, str) else dict(label)
+        values: Any = parse_json(label, max_digits=MAX_TEST_DIGITS) if isinstance(label, str) else dict(label)
     except BrokenJSONError as error:
         raise UsageError(f"the label is no JSON: {error}") from error
     if not isinstance(values, dict):

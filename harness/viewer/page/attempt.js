@@ -6,7 +6,7 @@ import { address, element, number, pill, replaceChildren, text } from "./dom.js"
 import { makeFacts } from "./run.js";
 
 const PAUSE = 1000;
-const WITHOUT_VERDICT = ["infra_error", "cancelled"];
+const WITHOUT_VERDICT = ["grader_error", "infra_error", "cancelled"];
 
 const isInterrupted = (values) => values.state === "interrupted";
 

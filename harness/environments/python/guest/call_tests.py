@@ -6,7 +6,6 @@ The expected results are in the memory of this process, whose user differs from 
 from __future__ import annotations
 
 import json
-import sys
 
 from .clock import Clock, TimeIsUp
 from .conversation import LARGE_BYTES, Live
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-INT_DIGITS = 50_000
-
 
 def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidate], None]) -> dict[str, Any]:
     """Call the candidate on `descriptor` for every test, compare after its death, and return the report.
@@ -33,8 +30,6 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
     `until_dead` is called after the last call, and returns when no process of the candidate is alive. The
     report has the fields of `trusted_tests.run`, and as `timeout` the limit that was reached, or None.
     """
-    if hasattr(sys, "set_int_max_str_digits"):
-        sys.set_int_max_str_digits(INT_DIGITS)
     live = Live(descriptor)
     candidate = Candidate(live, {})
     tests = _tests_of(request)
@@ -50,6 +45,7 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
         # The arguments are the tests' own, and nothing that takes long is done with them.
         "large": live.received > LARGE_BYTES,
         "timeout": driven.timeout,
+        "step_cpu_seconds": driven.step_cpu_seconds,
     }
 
 
@@ -63,19 +59,21 @@ class _Test:
     def difference(self, result: Any) -> str | None:
         """Return how a result differs from the expected one, or None if it does not.
 
-        A tuple counts as a list, as in LiveCodeBench's own runner.
+        They are compared by `==`, and a tuple counts as a list, as in LiveCodeBench's own runner.
         """
-        refused = _type_unknown_to_json(result)
-        if refused is not None:
-            return f"returned {show(result)}, and JSON has no {refused}"
-        if isinstance(result, tuple):
-            result = list(result)
+        given = list(result) if isinstance(result, tuple) else result
         expected = json.loads(self.expected)
         try:
-            same = result == expected
+            # The classes of these values are ours, so none of their methods is the program's.
+            same = bool(given == expected)
         except (Exception, CandidateLost):
             same = False
-        return None if same is True else f"returned {show(result)}, expected {show(expected)}"
+        if same:
+            return None
+        unknown = _type_unknown_to_json(result)
+        if unknown is not None:
+            return f"returned {show(result)}, and JSON has no {unknown}"
+        return f"returned {show(given)}, expected {show(expected)}"
 
 
 class _Driven:
@@ -88,6 +86,7 @@ class _Driven:
         self.error_name: str | None = None
         self.error_text: str | None = None
         self.timeout: str | None = None
+        self.step_cpu_seconds = 0.0
 
 
 def _tests_of(request: dict[str, Any]) -> list[_Test]:
@@ -126,6 +125,7 @@ def _drive(candidate: Candidate, request: dict[str, Any], tests: list[_Test]) ->
         driven.error_text = f"{stage}: {describe(error)}"
     finally:
         clock.stop()
+        driven.step_cpu_seconds = clock.most_cpu_seconds
     return driven
 
 
@@ -147,8 +147,7 @@ def _judge(driven: _Driven, tests: list[_Test]) -> tuple[list[str], str | None]:
 def _type_unknown_to_json(result: Any) -> str | None:
     """Return the name of a type in `result` that JSON lacks, or None.
 
-    A value of such a type may have its own rules of comparison. JSON lacks tuples too, but a tuple inside the
-    result is unequal to every list, as in the official runner.
+    JSON lacks tuples too, but a tuple inside the result is unequal to every list, as in the official runner.
     """
     waiting = [result]
     known: set[int] = set()

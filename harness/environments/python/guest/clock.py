@@ -39,9 +39,12 @@ class Clock:
         self._uids = frozenset((uid,))
         self._cpu_seconds = cpu_seconds
         self._wall_seconds = wall_seconds
+        # The most that a finished step has used.
+        self.most_cpu_seconds = 0.0
         self._untrusted = UntrustedClock((*processes.our_pids, os.getpid()))
         self._pids: list[int] = []
-        self._began = 0.0
+        # When the step began, when it was last looked at, and how long the candidate was not there yet.
+        self._began = self._looked = self._idle = 0.0
         self._used_before = 0.0
         self._waiting = Waiting()
         set_handler(SIGALRM, self._look)
@@ -52,13 +55,15 @@ class Clock:
             # The process may not have changed to its user yet.
             self._pids = processes.list_processes_of(self._uids)
         self._used_before = self._used()
-        self._waiting = Waiting(self._pids)
-        self._began = time.monotonic()
+        self._waiting = Waiting(since_their_start=True) if first else Waiting(self._pids)
+        self._began = self._looked = time.monotonic()
+        self._idle = 0.0
         # Until that much wall time has passed, it cannot have used more CPU time.
         self._look_after(min(self._cpu_seconds / PROCESSORS, self._wall_seconds))
 
     def stop(self) -> None:
         setitimer(ITIMER_REAL, 0)
+        self.most_cpu_seconds = max(self.most_cpu_seconds, self._used() - self._used_before)
 
     def _look_after(self, seconds: float) -> None:
         setitimer(ITIMER_REAL, max(bound_wait(seconds), LOOK_SECONDS))
@@ -67,8 +72,13 @@ class Clock:
         self._pids = processes.list_processes_of(self._uids)
         used = self._used() - self._used_before
         cpu_left = self._cpu_seconds - used
-        wall = time.monotonic() - self._began
-        wall_left = self._wall_seconds - wall + self._waiting.seconds(self._pids, used)
+        now = time.monotonic()
+        if not self._pids:
+            # The candidate has not become its user yet, so nothing of it has run.
+            self._idle += now - self._looked
+        self._looked = now
+        wall = now - self._began
+        wall_left = self._wall_seconds - wall + self._idle + self._waiting.seconds(self._pids, used)
         if cpu_left <= 0:
             raise TimeIsUp("cpu")
         if wall_left <= 0:

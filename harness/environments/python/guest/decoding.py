@@ -8,6 +8,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 
 from . import converted
 from .values import (
+    ARRAY_ITEMS,
     COMPLEX,
     FLOAT,
     FORMATS,
@@ -17,6 +18,7 @@ from .values import (
     MAX_BITS,
     MAX_BYTES,
     MAX_DEPTH,
+    MAX_DIMENSIONS,
     MAX_HANDLES,
     MAX_ITEMS,
     MUTABLE_MAPPINGS,
@@ -328,6 +330,18 @@ def _memory(items: list[Any]) -> object:
     return memoryview(raw).cast(form)  # type: ignore[call-overload]  # one of its formats
 
 
+def _numpy_array(items: list[Any]) -> object:
+    form, shape, raw = items
+    if type(form) is not str or form not in ARRAY_ITEMS or type(shape) is not tuple or type(raw) is not bytes:
+        raise ValueRefused("an array of numpy of an unknown form")
+    if not 0 < len(shape) <= MAX_DIMENSIONS or any(size < 0 for size in _integers(list(shape))):
+        raise ValueRefused("an array of numpy without a shape")
+    import numpy
+
+    # A copy, because the tests may change their array.
+    return numpy.frombuffer(raw, form).reshape(shape).copy()
+
+
 def _integers(items: list[Any]) -> list[int]:
     if any(type(item) is not int for item in items):
         raise ValueRefused("a number that is not an integer")
@@ -396,6 +410,7 @@ _BUILDERS: dict[bytes, Callable[[list[Any]], object]] = {
     b"R": lambda items: range(*_integers(items)),
     b"X": lambda items: slice(*items),
     b"M": _memory,
+    b"Y": _numpy_array,
     b"m": _decimal,
     b"y": _date,
     b"h": _time,
@@ -404,7 +419,7 @@ _BUILDERS: dict[bytes, Callable[[list[Any]], object]] = {
 }
 
 # The number of items of these types, which have no length before them.
-_FIXED = {b"m": 1, b"q": 2, b"M": 2, b"R": 3, b"X": 3, b"y": 3, b"u": 3, b"h": 6, b"w": 9}
+_FIXED = {b"m": 1, b"q": 2, b"M": 2, b"R": 3, b"Y": 3, b"X": 3, b"y": 3, b"u": 3, b"h": 6, b"w": 9}
 
 
 def pairs(items: list[Any]) -> list[tuple[Any, Any]]:

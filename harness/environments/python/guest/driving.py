@@ -11,6 +11,7 @@ import types
 
 from .converted import Converted, Lookalike, base_of, copied
 from .remote import RemoteObject
+from .values import is_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ class Driver:
             # A container may contain an iterator of the program only if one has crossed.
             plain = _SCALARS if self._candidate.has_lazy_objects else _PLAIN
             given = map(type, (*args, *kwargs.values()))
-            if all(kind in plain or kind is Left or base_of(kind) in plain for kind in given):
+            if all(
+                kind in plain or kind is Left or base_of(kind) in plain or is_array(kind) for kind in given
+            ):
                 # A later call in the same expression may change the containers.
                 kwargs = {name: _keep_contents(value) for name, value in kwargs.items()}
                 return Left(function, tuple(map(_keep_contents, args)), kwargs)

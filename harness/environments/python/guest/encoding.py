@@ -9,6 +9,7 @@ from itertools import chain
 
 from . import converted, plain
 from .values import (
+    ARRAY_ITEMS,
     COMPLEX,
     FLOAT,
     FORMATS,
@@ -33,6 +34,7 @@ from .values import (
     ValueRefused,
     add_reduction,
     check_exponent,
+    is_array,
     tag_of,
 )
 from .weights import check_weight
@@ -160,6 +162,9 @@ class Encoder:
         if kind is memoryview and value.ndim == 1 and value.format in FORMATS:
             parts.append(b"M")
             return iter((value.format, value.tobytes())), 0
+        if is_array(kind) and value.ndim and value.dtype.str in ARRAY_ITEMS:
+            parts.append(b"Y")
+            return iter((value.dtype.str, value.shape, value.tobytes())), 0
         inside = value._data if issubclass(kind, converted.Lookalike) else plain.inside(value, kind)
         if inside is None:
             return self._write_handle(value, parts)

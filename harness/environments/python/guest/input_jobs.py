@@ -11,6 +11,7 @@ from harness.sandbox.guest.jobs import (
     BUSY,
     EXITED,
     MACHINE,
+    NOT_STARTED,
     OUTPUT,
     PatientJob,
     exit_code,
@@ -33,12 +34,17 @@ if TYPE_CHECKING:
 # A reply stops at this many bytes of outputs, and the next request returns the rest of the runs. Even with a
 # last output of 32 MiB, the reply fits into a frame.
 REPLY_BYTES = 16 << 20
+# Processes that a program leaves behind may write for this long, without the time that they wait for a
+# processor.
+LEFT_SECONDS = 2.0
 
 
 class InputJob(PatientJob):
     """One run of a program on one input, under its own user.
 
-    The run is over when no process of that user and no file of it but its output is left.
+    As whoever reads a pipe to its end, the run waits for the output of processes that the program has left
+    behind, but not for long. It is over when no process of that user and no file of it but its output is
+    left.
     """
 
     def __init__(
@@ -55,6 +61,8 @@ class InputJob(PatientJob):
         self._user = user = users.open()
         super().__init__(loop, request, finished)
         self._ended = False
+        # The wait status and the CPU time of the first process, once it has ended.
+        self._first: tuple[int, float] | None = None
         stdout, stderr = self.capture(user.uid)
         source = make_data_file(data)
         settings = {
@@ -64,7 +72,7 @@ class InputJob(PatientJob):
             "stdin": request["stdin"],
         }
         child = Child(user.uid, user.folder, processes.compute_backstop(self.limits["cpu_seconds"]))
-        self.start_patience()
+        self.start_patience(candidates.pid)
         self.limit_processor_time(Account(loop, self.list_living))
         try:
             candidates.spawn(child, settings, [program, source, stdout, stderr], self._finish)
@@ -84,6 +92,8 @@ class InputJob(PatientJob):
         if self.outputs[0].total > self.limits["stdout_bytes"]:
             self.stop(OUTPUT)
         super()._on_output()
+        if self._first is not None and not self.outputs[0].is_open:
+            self._conclude()
 
     def _end_processes(self) -> None:
         if not self._ended:
@@ -93,7 +103,34 @@ class InputJob(PatientJob):
             self.loop.after(AGAIN_SECONDS, self._end_processes)
 
     def _finish(self, status: int, cpu_seconds: float) -> None:
+        self._first = status, cpu_seconds
+        self._ended_at = time.monotonic()
+        self._waited_before: float | None = None
+        self._look_at_children()
+
+    def _look_at_children(self) -> None:
+        """Conclude once nobody can write any more, or the processes that are left have had their time."""
+        living = self.list_living() if self._could_still_pass() else []
+        if not living:
+            self._conclude()
+            return
+        waited = self._waiting.seconds(living, self.account.seconds())
+        if self._waited_before is None:
+            self._waited_before = waited
+        own = time.monotonic() - self._ended_at - max(0.0, waited - self._waited_before)
+        if own >= LEFT_SECONDS:
+            self._conclude()
+        else:
+            self.loop.after(AGAIN_SECONDS, self._look_at_children)
+
+    def _could_still_pass(self) -> bool:
+        return self.stop_reason is None and (self._first or (1,))[0] == 0 and self.outputs[0].is_open
+
+    def _conclude(self) -> None:
+        if self._ended:
+            return
         self._ended = True
+        status, cpu_seconds = self._first or (NOT_STARTED, 0.0)
         cpu_seconds = self.account.seconds(cpu_seconds)
         reply = {
             "ended": self._reason(status, cpu_seconds),

@@ -61,6 +61,10 @@ class Report(_Report, total=False):
 
     # The limit on one call that ended the calls.
     timeout: Optional[str]
+    # The most processor time that the loading or one call has used.
+    step_cpu_seconds: float
+    # Why the tests' own set-up failed.
+    broken: Optional[str]
 
 
 class TestsReply(JobFacts):
@@ -70,6 +74,8 @@ class TestsReply(JobFacts):
     ended: Optional[str]
     # None if the tests' process ended without a report.
     report: Optional[Report]
+    # Why the tests' own set-up failed, before any code of the program ran. None if it did not.
+    broken: Optional[str]
     # Whether the program has left a mark for the next one.
     marked: bool
 

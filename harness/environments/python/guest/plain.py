@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import UserDict, UserList, UserString
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from types import BuiltinFunctionType, FunctionType
 
 TYPE_CHECKING = False
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # Classes whose objects never equal plain data. Most objects that cross are functions, and the look at all
 # classes below costs as much as the rest of their way.
 OPAQUE: frozenset[Any] = frozenset((FunctionType, BuiltinFunctionType, type))
+
+# The modules of a program's own classes, whose objects the tests may use by methods of the class.
+PROGRAM_MODULES = ("candidate", "__main__")
 
 BUILT_IN: dict[Any, Callable[[Any, Any], object]] = {
     **dict.fromkeys((int, float, complex), lambda base, value: base.__pos__(value)),
@@ -91,11 +94,28 @@ def _data_of(value: Any, kind: Any) -> tuple[object | None, bool]:
         return str(value.data), kind.__eq__ is UserString.__eq__
     if kind is UserDict:
         return value.data, False
+    if kind.__module__ not in PROGRAM_MODULES:
+        if issubclass(kind, Sequence):
+            return list(value), False
+        numbers = sys.modules.get("numbers")
+        if numbers is not None and issubclass(kind, numbers.Number):
+            return _data_of_number(value, kind, numbers), False
     if issubclass(kind, Mapping):
         return dict(value.items()), kind.__eq__ is Mapping.__eq__
     if issubclass(kind, Set):
         return frozenset(value), kind.__eq__ is Set.__eq__
     return None, False
+
+
+def _data_of_number(value: Any, kind: Any, numbers: Any) -> object:
+    """Return the number of Python in a number of a library, such as gmpy2's or SymPy's."""
+    if issubclass(kind, numbers.Integral):
+        return int(value)
+    if issubclass(kind, numbers.Rational):
+        from fractions import Fraction
+
+        return Fraction(int(value.numerator), int(value.denominator))
+    return float(value) if issubclass(kind, numbers.Real) else complex(value)
 
 
 def _data_of_numpy(value: Any, kind: Any) -> tuple[object | None, bool]:

@@ -31,6 +31,7 @@ def rehearse_tests() -> None:
         "compiled_setup": marshal.dumps(compile("", SETUP_NAME, "exec")),
         "statements": [TESTS],
         "compiled": [compiled],
+        "beginning": marshal.dumps(None),
         "exports": {"f": "f"},
         "classes": {},
     }

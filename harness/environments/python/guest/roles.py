@@ -31,6 +31,8 @@ PACKAGE_FOLDERS = ("/usr/local/lib/python3/dist-packages", "/usr/lib/python3/dis
 
 def _prepare_candidates() -> None:
     candidate.prepare_interpreter(_package_folders)
+    # A right answer may have more digits than Python converts by default.
+    sys.set_int_max_str_digits(0)
     processes.restore_python_signals()
     confinement.filter_calls()
 
@@ -137,8 +139,12 @@ def _be_standalone(child: Child, descriptors: tuple[int, ...], rules: int) -> No
 
 
 def _prepare_tests() -> None:
-    # The tests must not import files from the current folder.
-    sys.path[:] = [path for path in sys.path if path]
+    # The tests may import what the image offers, from folders of root alone. They must not import files from
+    # the current folder, or from any other that a program can write to.
+    sys.path[:] = [path for path in _package_folders() if path]
+    sys.set_int_max_str_digits(0)
+    # Threads would count against the program's limit on processes.
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     # The user of the tests may have no right to do this.
     COUNTER.open()
 
@@ -153,9 +159,10 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
     """Be the tests.
 
     `descriptors` are the channel to the candidate, the request, the result and PID 1's signal.
-    Does not return. No other descriptor is open, so the tests cannot write anywhere else. They write two
-    lines of JSON. After their last call, they write how the candidate was lost. They write the report when
-    PID 1 has signalled that no process of the candidate is alive.
+    Does not return. No other descriptor is open, so the tests cannot write anywhere else. They write three
+    lines of JSON. The first says that the tests' own set-up has ended, and no code of the candidate has run
+    before. After their last call, they write how the candidate was lost. They write the report when PID 1 has
+    signalled that no process of the candidate is alive.
     """
     try:
         channel, request, result, word = descriptors
@@ -163,6 +170,9 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
         kept = (*descriptors, child.adoption, *COUNTER.descriptors)
         become_limited(child.uid, child.folder, child.cpu_seconds, kept)
         wait_for_adoption(child)
+
+        def announce() -> None:
+            _write_line(result, {"ready": True})
 
         def until_dead(peer: Candidate) -> None:
             close(channel)
@@ -174,9 +184,10 @@ def _be_tests(child: Child, descriptors: tuple[int, ...]) -> None:
         if "calls" in asked:
             from . import call_tests
 
+            announce()
             report = call_tests.run(channel, asked, until_dead)
         else:
-            report = trusted_tests.run(channel, asked, until_dead)
+            report = trusted_tests.run(channel, asked, until_dead, announce)
         _write_line(result, report)
     finally:
         os._exit(0)

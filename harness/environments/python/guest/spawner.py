@@ -44,7 +44,9 @@ MAX_ORDER_BYTES = 64 * 1024
 class Spawner:
     """PID 1's end of a spawner. `spawn` starts a child, and its callback runs when the child has ended."""
 
-    def __init__(self, link: Link, attach: Callable[[], int], loop: Loop) -> None:
+    def __init__(self, link: Link, attach: Callable[[], int], loop: Loop, pid: int = 0) -> None:
+        # The process id of the spawner.
+        self.pid = pid
         self._link = link
         self._attach = attach
         self._loop = loop
@@ -151,7 +153,7 @@ def start(role: Role, loop: Loop) -> Spawner:
             os._exit(0)
     theirs.close()
     processes.our_pids.add(pid)
-    return Spawner(ours, role.attach, loop)
+    return Spawner(ours, role.attach, loop, pid)
 
 
 def _serve(link: Link, role: Role) -> None:

@@ -56,13 +56,14 @@ class Spawners:
 class TestJob(PatientJob):
     """Runs trusted tests in one process against a candidate in another, and reports their verdict.
 
-    Each has its own spawner and its own user. The tests first drive the candidate, until they have made their
-    last call or the candidate is lost. When no process of the candidate is left, PID 1 signals them to judge.
+    Each has its own spawner and its own user. The tests' own set-up runs before the candidate loads its
+    program. Then the tests drive the candidate, until they have made their last call or the candidate is
+    lost. When no process of the candidate is left, PID 1 signals them to judge.
     The job is over when the tests have ended.
     """
 
     __test__ = False  # pytest must not collect this class.
-    # Judging has a wall limit too, and the host waits for both.
+    # The set-up and the judging have a wall limit too, and the host waits for all three.
     patience = MOST_PATIENCE - 1
 
     def __init__(
@@ -82,6 +83,8 @@ class TestJob(PatientJob):
         self._result = bytearray()
         self._result_ended = False
         self._tests_ended = False
+        self._could_start = True
+        self._is_ready = False
         self._driven: dict[str, Any] | None = None
         self._candidate: tuple[int, float] | None = None
         self._clean = False
@@ -89,6 +92,9 @@ class TestJob(PatientJob):
         self._judging = False
         self._concluded = False
         self._outlived = False
+        # The calls of a function have their own limits.
+        self._is_bounded_as_whole = "calls" not in request
+        self._starter = spawners.candidates.pid
         stdout, stderr = self.capture(user.uid)
         ours, theirs = links.stream_pair()
         source = make_data_file(_for_the_tests(request, body, user.uid))
@@ -98,7 +104,8 @@ class TestJob(PatientJob):
             limits = {name: self.limits[name] for name in ("file_bytes", "open_files")}
             candidate = Child(user.uid, user.folder, processes.compute_backstop(self.limits["cpu_seconds"]))
             if "calls" not in request:
-                self.start_patience()
+                self.timer.cancel()
+                self._bound_tests(self.patience)
             else:
                 # Each call has its own limits, and reaches them sooner on a machine that is not too busy.
                 self.timer.cancel()
@@ -111,8 +118,8 @@ class TestJob(PatientJob):
                 [theirs.fileno(), stdout, stderr],
                 self._finish_candidate,
             )
-            # The tests wait for the candidate most of the time, so the wall limit bounds them.
-            tests = Child(self._tests_uid, "/", 2 * int(self.limits["wall_seconds"]) + 1)
+            # The tests wait for the candidate most of the time, so the wall limits bound them.
+            tests = Child(self._tests_uid, "/", 3 * int(self.limits["wall_seconds"]) + 1)
             spawners.tests.spawn(
                 tests,
                 {"limits": limits, "calls": "calls" in request},
@@ -161,6 +168,7 @@ class TestJob(PatientJob):
     def _finish_tests(self, status: int, cpu_seconds: float) -> None:
         self._tests_ended = True
         if status == NOT_STARTED:
+            self._could_start = False
             self._reason(status, 0.0)  # finds the fault
         if not self._judging:
             # Until the candidate is dead, the CPU time of the tests' process must not count as the
@@ -175,9 +183,14 @@ class TestJob(PatientJob):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Take the next step that is ready: end the candidate, start the judging, or conclude."""
+        """Take the next step that is ready: begin the driving, end it, start the judging, or conclude."""
+        if not self._is_ready and self._line(0) is not None:
+            self._is_ready = True
+            if self._is_bounded_as_whole:
+                self.start_patience(self._starter)
+                self.forget_waiting()
         if self._driven is None:
-            self._driven = self._line(0)
+            self._driven = self._line(1)
             if self._driven is None and not (self._tests_ended and self._result_ended):
                 return
             if self._driven is not None:
@@ -190,7 +203,7 @@ class TestJob(PatientJob):
             self._begin_judging(self._candidate[1])
         # If the whole report is there, the tests' process may still be ending while the host reads the
         # report.
-        report = self._line(1)
+        report = self._line(2)
         if not self._concluded and (report is not None or (self._tests_ended and self._result_ended)):
             self._concluded = True
             self._close_result()
@@ -214,7 +227,7 @@ class TestJob(PatientJob):
         self._processor_timer.cancel()
         dead = self._clean or not processes.list_processes_of(frozenset((self._user.uid,)))
         self.timer.cancel()
-        self._bound_judging()
+        self._bound_tests(MOST_PATIENCE)
         try:
             if dead:
                 os.write(self._word_write, b"\n")
@@ -226,8 +239,11 @@ class TestJob(PatientJob):
     def _list_tests(self) -> list[int]:
         return processes.list_processes_of(frozenset((self._tests_uid,)))
 
-    def _bound_judging(self) -> None:
-        """End the tests when they have judged for too long, without the time that they had to wait."""
+    def _bound_tests(self, patience: int) -> None:
+        """End the tests when they have run for too long, without the time that they had to wait.
+
+        The machine is to blame after `patience` times the wall limit since the job began.
+        """
         began, limit = time.monotonic(), self.limits["wall_seconds"]
         tests = self._list_tests()
         waiting, used = Waiting(tests), sum_seconds(tests)
@@ -237,7 +253,7 @@ class TestJob(PatientJob):
             own = now - began - waiting.seconds(tests, sum_seconds(tests) - used)
             if own >= limit:
                 self.stop(WALL)
-            elif now - self.start_time >= limit * MOST_PATIENCE:
+            elif now - self.start_time >= limit * patience:
                 self.blame_machine(BUSY)
             else:
                 self.timer = self.loop.after(max(limit - own, LEAST_WAIT_SECONDS), look)
@@ -249,6 +265,16 @@ class TestJob(PatientJob):
             uids = frozenset((self._user.uid,))
             self._outlived = bool(processes.list_processes_of(uids))
             processes.end_processes(uids)
+
+    def _find_broken(self, report: dict[str, Any] | None) -> str | None:
+        """Return why the tests' own set-up failed, or None. It runs before any code of the candidate."""
+        if report is not None:
+            return report.get("broken")
+        if self._is_ready or self.fault is not None or not self._could_start:
+            return None
+        if self.stop_reason == WALL:
+            return f"the tests' own set-up ran for more than {self.limits['wall_seconds']:g} s"
+        return None if self.stop_reason is not None else "the tests' own set-up ended their process"
 
     def _conclude(self, status: int, report: dict[str, Any] | None) -> None:
         lost = report is None or report["lost"] is not None
@@ -269,12 +295,13 @@ class TestJob(PatientJob):
                 "exit_code": code,
                 "cpu_seconds": self._cpu_seconds,
                 "report": report,
+                "broken": self._find_broken(report),
                 "clean": self._clean,
             }
         )
 
     def _line(self, number: int) -> dict[str, Any] | None:
-        """Return line `number` of the tests' two lines, or None if they have not written all of it."""
+        """Return line `number` of the tests' three lines, or None if they have not written all of it."""
         lines = bytes(self._result).split(b"\n")
         if len(lines) < number + 2:
             return None
@@ -290,10 +317,13 @@ def _for_the_tests(request: dict[str, Any], body: bytes, candidate_uid: int) -> 
     if "calls" in request:
         return marshal.dumps({**request, "body": body, "candidate_uid": candidate_uid})
     # Imported here, because the spawners would otherwise have to copy its modules in each fork.
-    from . import asserts
+    from . import asserts, beginnings
 
     wanted = {name: request[name] for name in TESTS_NEED}
     wanted["compiled_setup"] = asserts.compile_setup_ahead(request["setup"])
+    wanted["beginning"] = beginnings.compile_beginning_ahead(
+        tuple(request["statements"]), frozenset(request["exports"])
+    )
     with_classes = bool(request["classes"])
     wanted["compiled"] = [
         asserts.compile_ahead(statement, with_classes=with_classes) for statement in request["statements"]

@@ -1,8 +1,10 @@
 """Run the trusted tests in this process, with stand-ins for the names that the candidate defines.
 
-The tests run twice. First they drive the living program. After its death they run on its recorded answers and
-judge (`conversation`). Only plain data arrives here from the candidate's process, rebuilt from bytes by a
-decoder that can build nothing else. Any other or missing answer fails the test.
+The tests' own set-up is tried before any code of the candidate runs. If it fails, the tests are broken, and
+no candidate can be the reason. Then the tests run twice. First they drive the living program. After its death
+they run on its recorded answers and judge (`conversation`). Only plain data arrives here from the candidate's
+process, rebuilt from bytes by a decoder that can build nothing else. Any other or missing answer fails the
+test.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from .driving import Driver
 from .evidence import bound, describe
 from .judging import MAX_EVIDENCE, Judge, line_of
 from .peer import Candidate, CandidateLost, UnsupportedTestError
+from .randomness import Randomness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,18 +26,23 @@ if TYPE_CHECKING:
     from typing import Any
 
 SETUP_NAME = "setup.py"
-# Tests that draw random numbers must draw the same ones in the replay.
-RANDOM_MODULES = ("random", "numpy.random")
 
 
-def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidate], None]) -> dict[str, Any]:
+def run(
+    descriptor: int,
+    request: dict[str, Any],
+    until_dead: Callable[[Candidate], None],
+    announce: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
     """Return the result of every test of `request` against the candidate on `descriptor`.
 
-    `compiled` holds the codes of each statement from `asserts.compile_ahead`. `until_dead` is called after
-    the last call, and returns when no process of the candidate is alive. The result has six fields:
-    `results` (`passed` or `failed` for each statement, in order, and fewer if the candidate was lost),
-    `evidence` (of the first failure), `error` (the exception's name), `breach`, `lost`, and `large` (whether
-    judging took time for much data).
+    `compiled` holds the codes of each statement from `asserts.compile_ahead`, and `beginning` the code from
+    `asserts.compile_beginning_ahead`. `announce` is called before the candidate's program is loaded.
+    `until_dead` is called after the last call, and returns when no process of the candidate is alive. The
+    result has seven fields: `results` (`passed` or `failed` for each statement, in order, and fewer if the
+    candidate was lost), `evidence` (of the first failure), `error` (the exception's name), `breach`, `lost`,
+    `large` (whether judging took time for much data), and `broken` (why the tests' own set-up fails, or
+    None).
     """
     # The tests compile before the program starts, because the duration would reveal the length of the tests.
     codes = [
@@ -44,8 +52,19 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
     setup = _Setup(request)
     live = Live(descriptor)
     candidate = Candidate(live, request["classes"])
-    _drive(candidate, setup, [drive for drive, _ in codes])
+    broken, prepared = setup.try_out(codes, Driver(candidate).names())
+    announce()
+    if broken is None:
+        _drive(candidate, setup, prepared, [drive for drive, _ in codes])
     until_dead(candidate)
+    if broken is not None:
+        broken = bound(broken, MAX_EVIDENCE)
+        return {
+            **dict.fromkeys(("evidence", "error", "breach", "lost")),
+            "results": [],
+            "large": False,
+            "broken": broken,
+        }
     replay = Replay(live.parts)
     replayed = Candidate(replay, request["classes"])
     judge = Judge(replayed, request["statements"])
@@ -59,6 +78,7 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
         "breach": candidate.breach,
         "lost": candidate.lost,
         "large": live.exchanged > LARGE_BYTES,
+        "broken": None,
     }
 
 
@@ -68,40 +88,49 @@ class _Setup:
     def __init__(self, request: dict[str, Any]) -> None:
         self._request = request
         self._code = _setup_code(request)
-        self._states: dict[str, Any] = {}
+        self._randomness = Randomness((request["setup"], *request["statements"]))
         self.stage = ""
-        if any("random" in source for source in (request["setup"], *request["statements"])):
-            self._remember_random()
 
-    def run(self, candidate: Candidate, names: dict[str, Any]) -> dict[str, Any]:
-        """Load the program, run the tests' set-up, and return the tests' namespace with all its exports."""
-        request = self._request
+    def try_out(
+        self, codes: list[tuple[CodeType | None, CodeType | None]], names: dict[str, Any]
+    ) -> tuple[str | None, dict[str, Any]]:
+        """Return why the tests fail by themselves, or None, and a namespace in which the set-up has run.
+
+        The set-up runs twice here, because the tests run twice later. The statements' own beginning runs
+        after the first time, in a namespace that is dropped.
+        """
+        for number, (drive, _) in enumerate(codes, start=1):
+            if drive is None:
+                return f"test {number} does not compile", {}
+        self.stage = "the tests' own set-up failed"
+        try:
+            beginning = _beginning(self._request)
+            tried = self.prepare({})
+            if beginning is not None:
+                exec(beginning, tried)
+            return None, self.prepare(names)
+        except BaseException as error:
+            return f"{self.stage}: {describe(error)}", {}
+
+    def prepare(self, names: dict[str, Any]) -> dict[str, Any]:
+        """Run the tests' set-up, and return its namespace, to which `names` belong."""
+        self._randomness.begin()
         namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins, **names}
-        self._put_random_back()
-        self.stage = "the program failed to load"
-        candidate.load(request["preamble"], request["program"])
         self.stage = "the tests' own set-up failed"
         if isinstance(self._code, Exception):
             raise self._code
         exec(self._code, namespace)
+        return namespace
+
+    def bind(self, candidate: Candidate, namespace: dict[str, Any]) -> None:
+        """Load the program, and add all that the tests use of it to their namespace."""
+        request = self._request
+        self.stage = "the program failed to load"
+        candidate.load(request["preamble"], request["program"])
         self.stage = "the program does not define what the tests use"
         for alias, name in request["exports"].items():
             namespace.pop(alias, None)
             namespace[alias] = candidate.get(name)
-        return namespace
-
-    def _remember_random(self) -> None:
-        for name in RANDOM_MODULES:
-            if name == "random" or any("numpy" in source for source in self._request["statements"]):
-                try:
-                    module = __import__(name, fromlist=["random"])
-                except ImportError:
-                    continue
-                self._states[name] = module, _random_state(module)
-
-    def _put_random_back(self) -> None:
-        for module, state in self._states.values():
-            _set_random_state(module, state)
 
 
 def _setup_code(request: dict[str, Any]) -> CodeType | Exception:
@@ -115,18 +144,23 @@ def _setup_code(request: dict[str, Any]) -> CodeType | Exception:
         return error
 
 
-def _random_state(module: Any) -> Any:
-    return module.getstate() if hasattr(module, "getstate") else module.get_state()
+def _beginning(request: dict[str, Any]) -> CodeType | None:
+    """Return the code of what the statements do before they use the program, or None if that is nothing."""
+    ahead = request["beginning"]
+    if ahead is None:
+        from . import beginnings
+
+        ahead = beginnings.compile_beginning(request["statements"], request["exports"])
+    code: CodeType | None = marshal.loads(ahead)
+    return code
 
 
-def _set_random_state(module: Any, state: Any) -> None:
-    module.setstate(state) if hasattr(module, "setstate") else module.set_state(state)
-
-
-def _drive(candidate: Candidate, setup: _Setup, codes: list[CodeType | None]) -> None:
+def _drive(
+    candidate: Candidate, setup: _Setup, namespace: dict[str, Any], codes: list[CodeType | None]
+) -> None:
     """Make every call of the tests, whatever the answers. The replay judges them later."""
     try:
-        namespace = setup.run(candidate, Driver(candidate).names())
+        setup.bind(candidate, namespace)
     except BaseException:
         return
     for code in codes:
@@ -151,7 +185,8 @@ def _judge(
 ) -> None:
     """Replay the tests on the recorded answers, and judge each of them."""
     try:
-        namespace = setup.run(candidate, judge.names())
+        namespace = setup.prepare(judge.names())
+        setup.bind(candidate, namespace)
     except BaseException as error:
         judge.error_name = type(error).__name__
         judge.evidence = f"{setup.stage}: {describe(error)}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import struct
+import sys
 
 from . import plain
 
@@ -78,6 +79,15 @@ MUTABLE_MAPPINGS = (b"C", b"O", b"D")
 # The formats of memory that `memoryview.cast` accepts.
 FORMATS = frozenset("bBhHiIlLqQfd?c")
 TYPECODES = frozenset("bBhHiIlLqQfd")
+# The types of the items of numpy arrays that cross, in numpy's words: numbers and truth values.
+ARRAY_ITEMS = frozenset(
+    (
+        *("|b1", "|i1", "|u1", "<f16", "<c32"),
+        *(f"{order}{kind}{size}" for order in "<>" for kind in "iuf" for size in (2, 4, 8)),
+        *(f"{order}c{size}" for order in "<>" for size in (8, 16)),
+    )
+)
+MAX_DIMENSIONS = 32
 
 
 class ValueRefused(Exception):
@@ -92,6 +102,12 @@ def tag_of(kind: Any) -> bytes | None:
     """Return the tag of a type whose values are rebuilt from data, or None for any other type."""
     tag = _VALUE_TYPES.get((kind.__module__, kind.__qualname__))
     return tag if tag is not None and plain.in_library(kind) else None
+
+
+def is_array(kind: Any) -> bool:
+    """Return whether this is the class of numpy's arrays. Arrays exist only if numpy is imported."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and kind is getattr(numpy, "ndarray", None)
 
 
 def check_exponent(value: Any) -> None:

@@ -109,7 +109,7 @@ async def test_a_program_that_gets_less_than_its_own_limit_is_refused_and_not_ju
     monkeypatch.setattr("harness.service.verdicts.run_code.CLIENT_SECONDS", 3.0)
     busy = (run(served, "import time; time.sleep(3)", compile_timeout=9, run_timeout=9) for _ in range(3))
     values = {"code": "while True: pass", "language": "python", "compile_timeout": 0, "run_timeout": 3}
-    *_, response = await asyncio.gather(*busy, served.post("/run_code", **values))
+    _, response = await asyncio.gather(asyncio.gather(*busy), served.post("/run_code", **values))
     assert response.status_code == 504
     assert "it has not ended by then" in response.json()["error"]["message"]
 

@@ -37,7 +37,7 @@ KEPT_BYTES = 1 << 20
 # A program may write more, which the reply leaves out. At this size it is ended.
 _MOST_OUTPUT_BYTES = 8 << 20
 # Clients wait for the sum of both timeouts and this much longer (verl and SkyRL: `API_TIMEOUT`). They try a
-# refused request three times within some seconds and then count a miss, so it is held for as long as they wait.
+# refused request three times within seconds and then count a miss, so it is held for as long as they wait.
 CLIENT_SECONDS = 10.0
 # The reply, or the refusal, must arrive before.
 _REPLY_SECONDS = 1.0

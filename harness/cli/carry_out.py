@@ -322,7 +322,11 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
         print_error(f"the MCP server '{absent[0]}' started in no attempt, so the agent has acted without it")
         return 3
     if output.fail_under is not None and summary.rate < output.fail_under:
-        print_error(f"the rate {summary.rate} is below --fail-under {output.fail_under}")
+        from harness.reports.headline import describe_rate_interval
+
+        spread = describe_rate_interval(summary)
+        shown = f"{summary.rate} ({spread})" if spread else f"{summary.rate}"
+        print_error(f"the rate {shown} is below --fail-under {output.fail_under}")
         return 1
     if output.fail_on_difference and (difference := describe_difference(summary.replay)) is not None:
         print_error(difference)

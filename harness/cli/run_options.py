@@ -70,6 +70,14 @@ StratifyBy = Annotated[
         help="Strata: category, difficulty or the kind of a label. Default: category.",
     ),
 ]
+ClusterBy = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-by",
+        metavar="KIND",
+        help="Cluster the rate's interval by category, difficulty or the kind of a label. Default: task.",
+    ),
+]
 Executor = Annotated[
     str | None,
     typer.Option(

@@ -20,7 +20,7 @@ from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.merge_folder import find_final_folder, open_merge_folder
 from harness.evaluation.merged_manifest import merge_manifests
 from harness.evaluation.new_folder import copy_samples
-from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.plan import PlannedAttempt, name_clusters
 from harness.evaluation.planned_tasks import describe_planned
 from harness.evaluation.run import Run
 from harness.evaluation.run_files import open_run_file
@@ -124,6 +124,7 @@ def _merge(
     require_parts(shards, benchmark, config, whole, accepted=ACCEPTED in manifest)
     require_finished(shards, whole, allow_unfinished=allow_unfinished)
     plan = plan_merged_run(shards, benchmark, config, whole, manifest["unsound_references"].keys())
+    plan = name_clusters(plan, config.cluster_by)
     order = {task.id: place for place, task in enumerate(benchmark.tasks)}
     unsound = sorted(manifest["unsound_references"].items(), key=lambda each: order.get(each[0], 0))
     manifest["unsound_references"] = dict(unsound)

@@ -65,7 +65,7 @@ source    hub: google-research-datasets/mbpp
           974 rows, sha256 abababababab
 tasks     100
 attempts  100
-resolved  40
+resolved  40 tasks
 rate      40.0 %  (95 % interval 30.9 % to 49.8 %, Wilson)
 pass@1    40.0 %
 pass@10   undefined: needs n >= 10
@@ -77,8 +77,8 @@ failed             57  57.0 %
 timeout             1   1.0 %
 infra_error         2   2.0 %
 
-unresolved  status  error
-mbpp/11     failed  assert f() == 2
+unresolved tasks (1)  status  error
+mbpp/11               failed  assert f() == 2
 
 2 attempts ended in an infra error: no verdict, but counted as unresolved.
 note: a note

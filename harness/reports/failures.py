@@ -55,7 +55,7 @@ class Unresolved:
     @property
     def title(self) -> str:
         """The name of the tasks that are counted."""
-        return "tasks with a failed attempt" if self.several else "unresolved tasks"
+        return "tasks with a failure" if self.several else "unresolved tasks"
 
     def describe_task(self, record: AttemptRecord) -> str:
         """Return the id of a shown task, with `(1 of 2)` if 1 of its 2 attempts passed."""

@@ -257,8 +257,9 @@ def _unresolved(unresolved: Unresolved) -> Table:
     """Return a table of the first tasks with an unresolved attempt."""
     shown, number = unresolved.shown, unresolved.number
     more = f"{len(shown)} of {number:,}" if len(shown) < number else f"{number:,}"
-    table = grid(f"{unresolved.title} ({more})", "status", "error")
-    table.columns[0].max_width = _ID_WIDTH
+    title = f"{unresolved.title} ({more})"
+    table = grid(title, "status", "error")
+    table.columns[0].max_width = max(_ID_WIDTH, len(title))
     for record in shown:
         error = cell(record.error or "")
         error.no_wrap, error.overflow = True, "ellipsis"

@@ -143,7 +143,7 @@ def test_several_attempts_at_a_task_are_one_row_with_their_number() -> None:
         *make("d", Status.FAILED, Status.INFRA_ERROR),
     ]
     text = shown(replace(SUMMARY, total=4, resolved=2, attempts=8), attempts=attempts)
-    lines = text[text.index("\ntasks with a failed attempt (3)") :].splitlines()[2:5]
+    lines = text[text.index("\ntasks with a failure (3)") :].splitlines()[2:5]
     assert [line.split()[:5] for line in lines] == [
         ["d", "(0", "of", "2)", "infra_error"],
         ["a", "(1", "of", "2)", "failed"],

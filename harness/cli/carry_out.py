@@ -78,7 +78,45 @@ def carry_out(
     notices: Sequence[str] = (),
     serves_client: bool = False,
 ) -> None:
-    """Run `config` to its end. Raises typer.Exit if the exit code is not 0.
+    """Run `config` to its end, as `make_run` does. Raises typer.Exit if the exit code is not 0."""
+    code = make_run(
+        config,
+        output,
+        resume=resume,
+        repeat=repeat,
+        accepted=accepted,
+        is_trusted=is_trusted,
+        notices=notices,
+        serves_client=serves_client,
+    ).exit_code
+    if code:
+        raise typer.Exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRun:
+    """A run that has ended, or a plan that was shown."""
+
+    exit_code: int
+    # None if nothing was started.
+    folder: Path | None = None
+
+
+def make_run(
+    config: RunConfig,
+    output: OutputOptions,
+    *,
+    resume: ResumedRun | None = None,
+    repeat: Path | None = None,
+    accepted: Collection[str] = (),
+    is_trusted: bool = False,
+    notices: Sequence[str] = (),
+    serves_client: bool = False,
+    on_open: Callable[[Path], None] = lambda folder: None,
+) -> MadeRun:
+    """Run `config` to its end, and return its folder and the exit code.
+
+    Raises typer.Exit after a signal.
 
     Args:
         config: the config of the run.
@@ -89,6 +127,7 @@ def carry_out(
         is_trusted: whether the user has started the run of either folder, or has accepted its settings.
         notices: what the user must know about the config.
         serves_client: whether an MCP client has started this process to act in a task.
+        on_open: gets the run folder before the first attempt.
     """
     keep_samples = resume is None and config.samples == STDIN
     display = progress_display(sys.stderr, quiet=output.quiet)
@@ -96,7 +135,7 @@ def carry_out(
         show_log(output.verbosity, display.note, make_log_filter(config)),
         store_stdin_samples(config) as readable,
     ):
-        _carry_out(
+        return _make_run(
             readable,
             output,
             resume,
@@ -107,10 +146,11 @@ def carry_out(
             keep_samples=keep_samples,
             is_trusted=is_trusted,
             serves_client=serves_client,
+            on_open=on_open,
         )
 
 
-def _carry_out(
+def _make_run(
     config: RunConfig,
     output: OutputOptions,
     resume: ResumedRun | None,
@@ -122,7 +162,8 @@ def _carry_out(
     keep_samples: bool,
     is_trusted: bool,
     serves_client: bool,
-) -> None:
+    on_open: Callable[[Path], None],
+) -> MadeRun:
     if output.results is not None:
         check_results_path(output.results, force=output.force)
     if output.fail_on_difference and config.replay_from is None:
@@ -142,11 +183,11 @@ def _carry_out(
             selection = selection.without(read_unsound_references(resume.folder))
             remaining = list_remaining(selection.plan, read_results(resume.folder), resume.retry)
         _print_plan(selection, None if resume is None else remaining)
-        return
+        return MadeRun(0)
 
     _shorten_garbage_collection(selection)
 
-    async def run_and_finish() -> int:
+    async def run_and_finish() -> MadeRun:
         async with open_run(
             selection,
             resume=None if resume is None else resume.folder,
@@ -157,6 +198,7 @@ def _carry_out(
             is_trusted=is_trusted,
             notify=notify,
         ) as run:
+            on_open(run.folder)
             _describe_run(selection, output, notify)
             retry = None if resume is None else resume.retry
             try:
@@ -170,14 +212,12 @@ def _carry_out(
                         _finish(run, output)
                 raise
             _finish(run, output)
-            return _exit_code(run, output)
+            return MadeRun(_exit_code(run, output), run.folder)
 
     try:
-        code = run_until_signal(run_and_finish())
+        return run_until_signal(run_and_finish())
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
-    if code:
-        raise typer.Exit(code)
 
 
 def _describe_run(selection: Selection, output: OutputOptions, notify: Callable[[str], None]) -> None:

@@ -90,7 +90,7 @@ def test_the_bundled_sample_is_marked(tmp_path: Path) -> None:
 
 
 def test_the_rate_of_an_earlier_version_is_that_of_all_attempts(tmp_path: Path) -> None:
-    values = {
+    summary = {
         **SUMMARY,
         "total": 2,
         "attempts": 4,
@@ -98,8 +98,8 @@ def test_the_rate_of_an_earlier_version_is_that_of_all_attempts(tmp_path: Path) 
         "rate": 0.0,
         "pass_at_k": {},
         "by_category": {},
+        "statuses": {"passed": 1, "failed": 3},
     }
-    summary = {**values, "statuses": {"passed": 1, "failed": 3}}
     records = [FAILED, replace(FAILED, task_id="t"), replace(FAILED, attempt=1), replace(PASSED, attempt=1)]
     make_run(tmp_path / "a", summary, records, planned={"tasks": 2, "attempts": 4})
     found = only(tmp_path)

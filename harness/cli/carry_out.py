@@ -243,13 +243,13 @@ def carry_out_merge(
     is_trusted: bool,
 ) -> None:
     """Merge the shards that `runs` name. Raises typer.Exit if the exit code is not 0."""
-    from harness.evaluation.merge import open_merged_run
+    from harness.evaluation.merge import choose_shards, open_merged_run
 
     if output.results is not None:
         check_results_path(output.results, force=output.force)
     display = progress_display(sys.stderr, quiet=output.quiet)
     with open_merged_run(
-        [find_run(run, output_dir) for run in runs],
+        choose_shards([find_run(run, output_dir) for run in runs], display.note),
         output_dir or RUNS,
         data=data,
         accepted=accepted,

@@ -39,16 +39,46 @@ from harness.evaluation.shard_parts import (
 from harness.evaluation.shard_run import AttemptKey, ShardRun, read_shard_run
 from harness.evaluation.spending_log import copy_spending, read_spending
 from harness.evaluation.storage import StorageError
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SAMPLES, RunStore, read_duration, read_records_at
+from harness.evaluation.store import (
+    ATTEMPTS,
+    MANIFEST,
+    SAMPLES,
+    RunStore,
+    read_duration,
+    read_manifest,
+    read_records_at,
+)
 from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.transcripts import copy_transcripts, measure_transcripts
 from harness.evaluation.trust import require_trusted_file
 from harness.inputs.files import MAX_DATA_BYTES
 from harness.models.settings import choose_endpoint
+from harness.text import escape_terminal
 from harness.types import AttemptRecord
 
 # A write is synced, so one holds many records, but not more than fit into memory.
 _WRITTEN_RECORDS, _WRITTEN_CHARACTERS = 1000, 16_000_000
+# The folders that a notice names.
+_NAMED_FOLDERS = 5
+
+
+def choose_shards(folders: Sequence[Path], notify: Callable[[str], None]) -> list[Path]:
+    """Return the folders without files and whole runs, which a pattern such as `runs/*` matches too.
+
+    If no shard is among them, all are returned, and the merge refuses the first one. Raises UsageError for a
+    folder whose manifest cannot be read.
+    """
+    shards, others = list[Path](), list[Path]()
+    for folder in folders:
+        is_shard = folder.is_dir() and read_manifest(folder)["config"].get("shard") is not None
+        (shards if is_shard else others).append(folder)
+    if not shards:
+        return [*folders]
+    if others:
+        names = ", ".join(escape_terminal(folder.name) for folder in others[:_NAMED_FOLDERS])
+        more = ", ..." if len(others) > _NAMED_FOLDERS else ""
+        notify(f"left out, because only shards can be merged: {names}{more}")
+    return shards
 
 
 @contextmanager

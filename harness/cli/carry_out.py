@@ -17,7 +17,7 @@ from harness.cli.interrupts import Interrupted, run_until_signal
 from harness.cli.log_lines import show_log
 from harness.cli.stdin_samples import STDIN, store_stdin_samples
 from harness.config import DEFAULT_AGENT, RunConfig
-from harness.errors import UsageError
+from harness.errors import DataError, UsageError
 from harness.evaluation.changes import Change
 from harness.evaluation.manifest import describe_isolation, read_tool_mode
 from harness.evaluation.observer import RunObserver
@@ -176,7 +176,12 @@ def _make_run(
         notify(notice)
     # The config in a manifest has every setting, so that one which nobody reads shows no mistake.
     is_recorded = resume is not None or repeat is not None
-    selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
+    try:
+        selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
+    except DataError as error:
+        from harness.reports.imports import hint_at_format
+
+        raise hint_at_format(error, config.samples, config.benchmark) from error
     if output.dry_run:
         _describe_run(selection, output, notify)
         if resume is not None:

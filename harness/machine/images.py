@@ -92,7 +92,7 @@ def _is_ours(client: APIClient, name: str, tag: str, image_id: str) -> bool:
         return re.fullmatch(rf"{re.escape(f'{repository}:{version}')}[0-9a-f]{{12}}", tag) is not None
     with engine_errors(f"read the history of image {image_id}"):
         try:
-            layers = client.history(image_id)
+            layers = client.history(image_id)  # type: ignore[no-untyped-call]
         except APIError as error:
             if is_gone(error) or is_going(error):
                 return False

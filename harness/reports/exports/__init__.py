@@ -8,6 +8,7 @@ readers of the format accept. The first line of its docstring describes the form
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +30,29 @@ class ExportFormat:
     name: str
     write: WriteExport
     suffixes: tuple[str, ...]
+    # Return the name of the file in a folder, and match the names that readers find there. None if any does.
+    name_file: Callable[[ExportedRun], str] | None = None
+    names: re.Pattern[str] | None = None
+
+    def choose_path(self, path: Path | None, run: ExportedRun) -> Path | None:
+        """Return the path of the export: in a folder, under a name that the readers of the format find."""
+        if path is None or not path.is_dir():
+            return path
+        made = None if self.name_file is None else self.name_file(run)
+        return path / (made or f"{re.sub(r'[^A-Za-z0-9._-]+', '-', run.run_id)}{self.suffixes[0]}")
+
+    def describe_name(self, path: Path | None) -> str | None:
+        """Return what readers cannot do with a file of this name, None if they can do all."""
+        if path is None or self.names is None or self.names.fullmatch(path.name):
+            return None
+        return (
+            f"readers of {self.name} that look through a folder do not find {path.name}; "
+            f"name a folder, and the export gets a name that they find: -o {path.parent}"
+        )
 
     def require_name(self, path: Path | None) -> None:
         """Raise UsageError for a file that no reader of the format would open. None is standard output."""
-        if path is not None and not path.name.endswith(self.suffixes):
+        if path is not None and not path.is_dir() and not path.name.endswith(self.suffixes):
             raise UsageError(
                 f"{path}: readers of {self.name} open only files whose name ends in "
                 f"{' or '.join(self.suffixes)}",
@@ -51,4 +71,10 @@ def load_export(name: str) -> ExportFormat:
     if name not in known:
         raise unknown_name("export format", name, known)
     module = importlib.import_module(f"{__name__}.{name}")
-    return ExportFormat(name, module.write_export, module.SUFFIXES)
+    return ExportFormat(
+        name,
+        module.write_export,
+        module.SUFFIXES,
+        getattr(module, "name_file", None),
+        getattr(module, "NAMES", None),
+    )

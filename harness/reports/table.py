@@ -232,7 +232,7 @@ def _facts(
 def _describe_resolved(summary: Summary) -> str:
     """Return the number of resolved tasks, or of passed attempts if tasks have several."""
     if not has_several_attempts(summary):
-        return count(summary.resolved, "task")
+        return f"{summary.resolved:,}"
     return count(summary.statuses.get(Status.PASSED, 0), "attempt")
 
 

@@ -65,7 +65,7 @@ source    hub: google-research-datasets/mbpp
           974 rows, sha256 abababababab
 tasks     100
 attempts  100
-resolved  40 tasks
+resolved  40
 rate      40.0 %  (95 % interval 30.9 % to 49.8 %, Wilson)
 pass@1    40.0 %
 pass@10   undefined: needs n >= 10

@@ -55,8 +55,8 @@ def describe_headline(summary: Summary, *, is_running: bool = False) -> Headline
         counts = f"{summary.resolved:,} of {count(summary.total, 'task')}, by one attempt at each"
         return Headline(f"{percent(summary.rate)} resolved", spread, counts, coverage)
     passed = f"{summary.statuses.get(Status.PASSED, 0):,} of {count(summary.attempts, 'attempt')} passed"
-    meaning = f"{passed}, as the mean over {count(summary.total, 'task')} of the share that passed"
-    return Headline(f"{percent(summary.rate)} pass@1", spread, meaning, coverage)
+    meaning = f"pass@1: {passed}, as the mean over {count(summary.total, 'task')} of the share that passed"
+    return Headline(f"{percent(summary.rate)} resolved", spread, meaning, coverage)
 
 
 def describe_rate_interval(summary: Summary) -> str:

@@ -163,8 +163,8 @@ def test_the_first_attempts_and_the_mean_of_all_attempts_have_different_names() 
         )
     )
     interval = "95 % interval 20.0 % to 40.0 %, Wilson, clustered by task"
-    assert f"30.0 % pass@1  ({interval})\n" in text
-    assert "150 of 500 attempts passed, as the mean over 100 tasks of the share that passed\n" in text
+    assert f"30.0 % resolved  ({interval})\n" in text
+    assert "pass@1: 150 of 500 attempts passed, as the mean over 100 tasks of the share that passed\n" in text
     assert "resolved       150 attempts\n" in text
     assert f"rate           30.0 %  ({interval})\nfirst attempt  40.0 %  (40 of 100 tasks)\n" in text
     assert "pass@1         30.0 %\npass@5         70.0 %\n" in text

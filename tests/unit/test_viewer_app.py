@@ -181,7 +181,7 @@ def test_a_broken_run_is_listed_with_the_reason(client: TestClient, runs: Path) 
 
 def test_the_page_of_a_run_begins_with_its_headline(client: TestClient) -> None:
     run = ask(client, "run", run="a")
-    assert run["headline"][0] == "25.0 % pass@1"
+    assert run["headline"][0] == "25.0 % resolved"
     assert run["statuses"] == {"passed": 2, "failed": 2, "timeout": 2, "memory_limit": 2}
     assert [row["name"] for row in run["categories"]] == ["graphs", "strings"]
     assert run["index"]["is_complete"]

@@ -72,8 +72,6 @@ def export(
         with open_export(path, force=force) as file:
             chosen.write(exported, file)
         print_written(path)
-        if notice := chosen.describe_name(path):
-            typer.echo(f"note: {notice}", err=True)
     if exported.stored.unfinished:
         typer.echo(f"note: {exported.stored.unfinished}", err=True)
     if exported.portable.hidden:

@@ -132,7 +132,7 @@ def test_replies_in_a_log_of_inspect_are_imported_and_graded_again(harness: Harn
     grade = ("grade", "-b", "gsm8k", "--data", "bundled", "-t", tasks.tasks[0].id)
     folder, verdicts, _ = run(harness, *grade, "--samples", samples)
     assert [status for *_, status in verdicts] == ["passed", "failed", "failed"]
-    log, imported = harness.folder / "2026-11-27T09-46-37_log.json", harness.folder / "imported.jsonl"
+    log, imported = harness.folder / "log.json", harness.folder / "imported.jsonl"
     for command in (
         ("export", folder, "--to", "inspect", "-o", log),
         ("samples", "import", log, "--from", "inspect", "-o", imported),

@@ -30,9 +30,8 @@ class ExportFormat:
     name: str
     write: WriteExport
     suffixes: tuple[str, ...]
-    # Return the name of the file in a folder, and match the names that readers find there. None if any does.
+    # Returns the name of the file in a folder, None if readers find any name there.
     name_file: Callable[[ExportedRun], str] | None = None
-    names: re.Pattern[str] | None = None
 
     def choose_path(self, path: Path | None, run: ExportedRun) -> Path | None:
         """Return the path of the export: in a folder, under a name that the readers of the format find."""
@@ -40,15 +39,6 @@ class ExportFormat:
             return path
         made = None if self.name_file is None else self.name_file(run)
         return path / (made or f"{re.sub(r'[^A-Za-z0-9._-]+', '-', run.run_id)}{self.suffixes[0]}")
-
-    def describe_name(self, path: Path | None) -> str | None:
-        """Return what readers cannot do with a file of this name, None if they can do all."""
-        if path is None or self.names is None or self.names.fullmatch(path.name):
-            return None
-        return (
-            f"readers of {self.name} that look through a folder do not find {path.name}; "
-            f"name a folder, and the export gets a name that they find: -o {path.parent}"
-        )
 
     def require_name(self, path: Path | None) -> None:
         """Raise UsageError for a file that no reader of the format would open. None is standard output."""
@@ -76,5 +66,4 @@ def load_export(name: str) -> ExportFormat:
         module.write_export,
         module.SUFFIXES,
         getattr(module, "name_file", None),
-        getattr(module, "NAMES", None),
     )

@@ -33,8 +33,6 @@ from harness.types import AttemptRecord, Phase, Status
 from harness.version import __version__
 
 SUFFIXES = (".json",)
-# In a folder, inspect takes only such files for logs (`is_log_file` of inspect_ai.log).
-NAMES = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}.*\.json")
 _VERSION = 2
 # The name of our grader as a scorer of inspect.
 _SCORER = "harness"
@@ -69,7 +67,10 @@ def write_export(run: ExportedRun, stream: TextIO) -> None:
 
 
 def name_file(run: ExportedRun) -> str:
-    """Return the name of the log as inspect writes it: the time, the task and the id of the run."""
+    """Return the name of the log as inspect writes it: the time, the task and the id of the run.
+
+    In a folder, inspect takes only files of such names for logs (`is_log_file` of `inspect_ai.log`).
+    """
     created = format_time(run.started)[:19].replace(":", "-")
     # The parts of a name end at `_`, and a suffix begins with `-`.
     task, run_id = (re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-") for text in (run.benchmark, run.run_id))

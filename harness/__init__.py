@@ -179,11 +179,17 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name. The import waits until then, because `harness --help` must not load docker."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'harness' has no attribute '{name}'")
-    import importlib
+    """Return a public name, or a module such as `harness.client`.
 
+    The import waits until then, because `harness --help` must not load docker.
+    """
+    import importlib
+    import importlib.util
+
+    if name not in _HOME:
+        if name.startswith("_") or importlib.util.find_spec(f"harness.{name}") is None:
+            raise AttributeError(f"module 'harness' has no attribute '{name}'")
+        return importlib.import_module(f"harness.{name}")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

@@ -96,6 +96,7 @@ class RunOptions(TypedDict, total=False):
     agent_prompt: str | None
     n_samples: int
     k: list[int]
+    cluster_by: str | None
     seed: int
     data: str | None
     split: str | None
@@ -199,6 +200,7 @@ def compare(
     candidate: RunName | Sequence[RunName],
     *,
     only_common_tasks: bool = False,
+    cluster_by: str | None = None,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = 0,
     regression_threshold: float | None = None,
@@ -210,6 +212,7 @@ def compare(
         baseline: a run, or several runs that repeat it. The first of them is compared task by task.
         candidate: a run, or several runs that repeat it.
         only_common_tasks: whether to leave out tasks that a run lacks, instead of counting them as failed.
+        cluster_by: the field whose values cluster the tasks for the intervals, None for the one of the runs.
         resamples: the number of resamples for the 95 % interval.
         seed: the seed of the resamples.
         regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
@@ -228,6 +231,7 @@ def compare(
         find(baseline),
         find(candidate),
         only_common_tasks=only_common_tasks,
+        cluster_by=cluster_by,
         resamples=resamples,
         seed=seed,
         regression_threshold=regression_threshold,

@@ -165,6 +165,9 @@ class RunConfig(BaseModel):
     """The number of attempts at each task."""
     k: list[int] = Field(default_factory=lambda: [1])
     """Each k of pass@k."""
+    cluster_by: str | None = Field(default=None, min_length=1)
+    """The field whose values cluster the tasks for the interval of the rate: `category`, `difficulty`, or the
+    kind of a label. Default: each task is a cluster of its own."""
     seed: int = Field(default=0, gt=-MAX_SEED, lt=MAX_SEED)
     """The random seed of the run."""
     data: str | None = None

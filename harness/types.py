@@ -232,6 +232,8 @@ class AttemptRecord:
     submission: str | None = None
     # When the attempt began, in UTC, or None in records of earlier versions.
     started_at: str | None = None
+    # The cluster of the task, None unless the run clusters tasks by a field.
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,17 @@ class MetricSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class RateInterval:
+    """The 95 % interval of a rate, which counts alike attempts as fewer trials."""
+
+    low: float
+    high: float
+    # The number of independent units, and their name: `task`, or the field of the tasks that clusters them.
+    clusters: int
+    cluster_by: str = "task"
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The numbers of a run."""
 
@@ -258,7 +271,7 @@ class Summary:
     attempts: int
     # The number of tasks whose first attempt passed.
     resolved: int
-    # `resolved / total`.
+    # The mean over the tasks of the share of attempts that passed.
     rate: float
     # None for a `k` that is greater than the number of attempts a task.
     pass_at_k: Mapping[int, float | None]
@@ -295,3 +308,7 @@ class Summary:
     # The use of each MCP server by its name, in all attempts: `failed_starts`, and `tools` with the `calls`,
     # `errors` and `seconds` of each tool.
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # The interval of `rate`, None without tasks.
+    rate_interval: RateInterval | None = None
+    # `resolved / total`.
+    first_attempt_rate: float = 0.0

@@ -110,10 +110,14 @@ def parse_options(texts: list[str], *, option: str = "--option") -> dict[str, An
             raise UsageError(f"{option} '{text[:200]}': {error.message}") from error
         outer, dot, inner = name.strip().partition(".")
         if not dot:
+            if outer in values:
+                raise UsageError(f"{option} {outer} is given twice", hint="name it once")
             values[outer] = parsed
             continue
         group = values.setdefault(outer, {})
         if not isinstance(group, dict):
             raise UsageError(f"{option} '{text[:200]}': '{outer}' already has the value {group!r}")
+        if inner in group:
+            raise UsageError(f"{option} {outer}.{inner} is given twice", hint="name it once")
         group[inner] = parsed
     return values

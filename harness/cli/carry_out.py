@@ -17,7 +17,7 @@ from harness.cli.interrupts import Interrupted, run_until_signal
 from harness.cli.log_lines import show_log
 from harness.cli.stdin_samples import STDIN, store_stdin_samples
 from harness.config import DEFAULT_AGENT, RunConfig
-from harness.errors import UsageError
+from harness.errors import DataError, UsageError
 from harness.evaluation.changes import Change
 from harness.evaluation.manifest import describe_isolation, read_tool_mode
 from harness.evaluation.observer import RunObserver
@@ -79,7 +79,45 @@ def carry_out(
     notices: Sequence[str] = (),
     serves_client: bool = False,
 ) -> None:
-    """Run `config` to its end. Raises typer.Exit if the exit code is not 0.
+    """Run `config` to its end, as `make_run` does. Raises typer.Exit if the exit code is not 0."""
+    code = make_run(
+        config,
+        output,
+        resume=resume,
+        repeat=repeat,
+        accepted=accepted,
+        is_trusted=is_trusted,
+        notices=notices,
+        serves_client=serves_client,
+    ).exit_code
+    if code:
+        raise typer.Exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRun:
+    """A run that has ended, or a plan that was shown."""
+
+    exit_code: int
+    # None if nothing was started.
+    folder: Path | None = None
+
+
+def make_run(
+    config: RunConfig,
+    output: OutputOptions,
+    *,
+    resume: ResumedRun | None = None,
+    repeat: Path | None = None,
+    accepted: Collection[str] = (),
+    is_trusted: bool = False,
+    notices: Sequence[str] = (),
+    serves_client: bool = False,
+    on_open: Callable[[Path], None] = lambda folder: None,
+) -> MadeRun:
+    """Run `config` to its end, and return its folder and the exit code.
+
+    Raises typer.Exit after a signal.
 
     Args:
         config: the config of the run.
@@ -90,6 +128,7 @@ def carry_out(
         is_trusted: whether the user has started the run of either folder, or has accepted its settings.
         notices: what the user must know about the config.
         serves_client: whether an MCP client has started this process to act in a task.
+        on_open: gets the run folder before the first attempt.
     """
     keep_samples = resume is None and config.samples == STDIN
     display = progress_display(sys.stderr, quiet=output.quiet)
@@ -97,7 +136,7 @@ def carry_out(
         show_log(output.verbosity, display.note, make_log_filter(config)),
         store_stdin_samples(config) as readable,
     ):
-        _carry_out(
+        return _make_run(
             readable,
             output,
             resume,
@@ -108,10 +147,11 @@ def carry_out(
             keep_samples=keep_samples,
             is_trusted=is_trusted,
             serves_client=serves_client,
+            on_open=on_open,
         )
 
 
-def _carry_out(
+def _make_run(
     config: RunConfig,
     output: OutputOptions,
     resume: ResumedRun | None,
@@ -123,7 +163,8 @@ def _carry_out(
     keep_samples: bool,
     is_trusted: bool,
     serves_client: bool,
-) -> None:
+    on_open: Callable[[Path], None],
+) -> MadeRun:
     if output.results is not None:
         check_results_path(output.results, force=output.force)
     if output.fail_on_difference and config.replay_from is None:
@@ -136,18 +177,23 @@ def _carry_out(
         notify(notice)
     # The config in a manifest has every setting, so that one which nobody reads shows no mistake.
     is_recorded = resume is not None or repeat is not None
-    selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
+    try:
+        selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
+    except DataError as error:
+        from harness.reports.imports import hint_at_format
+
+        raise hint_at_format(error, config.samples, config.benchmark) from error
     if output.dry_run:
         _describe_run(selection, output, notify)
         if resume is not None:
             selection = selection.without(read_unsound_references(resume.folder))
             remaining = list_remaining(selection.plan, read_results(resume.folder), resume.retry)
         _print_plan(selection, None if resume is None else remaining)
-        return
+        return MadeRun(0)
 
     _shorten_garbage_collection(selection)
 
-    async def run_and_finish() -> int:
+    async def run_and_finish() -> MadeRun:
         async with open_run(
             selection,
             resume=None if resume is None else resume.folder,
@@ -158,6 +204,7 @@ def _carry_out(
             is_trusted=is_trusted,
             notify=notify,
         ) as run:
+            on_open(run.folder)
             _describe_run(selection, output, notify)
             retry = None if resume is None else resume.retry
             try:
@@ -171,14 +218,12 @@ def _carry_out(
                         _finish(run, output)
                 raise
             _finish(run, output)
-            return _exit_code(run, output)
+            return MadeRun(_exit_code(run, output), run.folder)
 
     try:
-        code = run_until_signal(run_and_finish())
+        return run_until_signal(run_and_finish())
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
-    if code:
-        raise typer.Exit(code)
 
 
 def _describe_run(selection: Selection, output: OutputOptions, notify: Callable[[str], None]) -> None:
@@ -204,13 +249,13 @@ def carry_out_merge(
     is_trusted: bool,
 ) -> None:
     """Merge the shards that `runs` name. Raises typer.Exit if the exit code is not 0."""
-    from harness.evaluation.merge import open_merged_run
+    from harness.evaluation.merge import choose_shards, open_merged_run
 
     if output.results is not None:
         check_results_path(output.results, force=output.force)
     display = progress_display(sys.stderr, quiet=output.quiet)
     with open_merged_run(
-        [find_run(run, output_dir) for run in runs],
+        choose_shards([find_run(run, output_dir) for run in runs], display.note),
         output_dir or RUNS,
         data=data,
         accepted=accepted,
@@ -325,7 +370,11 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
         print_error(f"the MCP server '{absent[0]}' started in no attempt, so the agent has acted without it")
         return 3
     if output.fail_under is not None and summary.rate < output.fail_under:
-        print_error(f"the rate {summary.rate} is below --fail-under {output.fail_under}")
+        from harness.reports.headline import describe_rate_interval
+
+        spread = describe_rate_interval(summary)
+        shown = f"{summary.rate} ({spread})" if spread else f"{summary.rate}"
+        print_error(f"the rate {shown} is below --fail-under {output.fail_under}")
         return 1
     if output.fail_on_difference and (difference := describe_difference(summary.replay)) is not None:
         print_error(difference)

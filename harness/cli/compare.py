@@ -47,6 +47,14 @@ def compare(
         bool,
         typer.Option("--only-common-tasks", help="Leave out tasks that a run lacks. Default: they failed."),
     ] = False,
+    cluster_by: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-by",
+            metavar="KIND",
+            help="Cluster the intervals by category, or by the field that both runs recorded. Default: task.",
+        ),
+    ] = None,
     resamples: Annotated[
         int | None,
         typer.Option("--resamples", metavar="N", help="Resamples for the interval. Default: 10000."),
@@ -81,6 +89,7 @@ def compare(
         [find_run(run, output_dir) for run in (baseline, *(baseline_runs or ()))],
         [find_run(run, output_dir) for run in (candidate, *(candidate_runs or ()))],
         only_common_tasks=only_common_tasks,
+        cluster_by=cluster_by,
         resamples=DEFAULT_RESAMPLES if resamples is None else resamples,
         seed=seed,
         regression_threshold=regression_threshold,

@@ -68,9 +68,10 @@ def export(
         sent = send_spans(exported, endpoint)
         typer.echo(f"sent {sent:,} spans to {endpoint}", err=True)
     else:
-        with open_export(output, force=force) as file:
+        path = chosen.choose_path(output, exported)
+        with open_export(path, force=force) as file:
             chosen.write(exported, file)
-        print_written(output)
+        print_written(path)
     if exported.stored.unfinished:
         typer.echo(f"note: {exported.stored.unfinished}", err=True)
     if exported.portable.hidden:

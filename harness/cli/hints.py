@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -46,7 +47,15 @@ _CONFIG_KEYS = ("rounds", "agent_prompt", "limits", "max_sandboxes")
 
 
 class HintingGroup(TyperGroup):
-    """A group of commands that raises the parser's errors as UsageError, so that all errors look alike."""
+    """A group of commands that raises the parser's errors as UsageError, so that all errors look alike.
+
+    The parser would take the last value of an option that is given twice and takes one, so it is refused.
+    """
+
+    def __init__(self, *args: Any, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        for command in _list_commands(self):
+            _refuse_repeated_options(command)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         with _explain_errors():
@@ -55,6 +64,35 @@ class HintingGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with _explain_errors(ctx):
             return super().invoke(ctx)
+
+
+def _list_commands(group: TyperGroup) -> Iterator[Any]:
+    """Yield all commands of a group and of the groups in it."""
+    for command in group.commands.values():
+        if isinstance(command, TyperGroup):
+            yield from _list_commands(command)
+        else:
+            yield command
+
+
+def _refuse_repeated_options(command: Any) -> None:
+    """Let a command refuse each option that takes one value and is given several times."""
+    parse_args = command.parse_args
+
+    def parse_once(ctx: Any, args: list[str]) -> Any:
+        if not ctx.resilient_parsing:
+            _, _, given = command.make_parser(ctx).parse_args(args=list(args))
+            for param, number in Counter(given).items():
+                takes_one = param.param_type_name == "option" and not (param.is_flag or param.count)
+                if takes_one and not param.multiple and number > 1:
+                    name = max(param.opts, key=len)
+                    raise UsageError(
+                        f"{name} may be given once, but is given {number} times",
+                        hint=f"leave out all but one {name}; see: {ctx.command_path} --help",
+                    )
+        return parse_args(ctx, args)
+
+    command.parse_args = parse_once
 
 
 @contextlib.contextmanager
@@ -89,7 +127,9 @@ def _explain(error: Any, outer: Any) -> UsageError:
     if error.message.startswith(_EXTRA):
         # An empty variable of a shell leaves an option without its value, which then takes the next option.
         for param in context.command.params:
-            if context.params.get(param.name) in options and param.opts[0][:1] == "-":
+            value = context.params.get(param.name)
+            values = value if isinstance(value, (list, tuple)) else [value]
+            if any(each in options for each in values) and param.opts[0][:1] == "-":
                 return UsageError(f"{param.opts[0]} needs a value", hint=help_hint)
     if error.message.startswith(_EXTRA) and "--benchmark" in options:
         # The parser lists the extra arguments in parentheses at the end. The first is the benchmark.

@@ -15,7 +15,9 @@ from harness.cli.run_options import (
     AgentWhere,
     BaseUrl,
     Benchmark,
+    Benchmarks,
     Categories,
+    ClusterBy,
     Concurrent,
     Config,
     Data,
@@ -30,8 +32,8 @@ from harness.cli.run_options import (
     Isolation,
     Ks,
     MaxTokens,
-    Model,
     ModelApi,
+    Models,
     Options,
     OutputDir,
     Quarantined,
@@ -65,7 +67,7 @@ app = typer.Typer()
 
 @app.command()
 def run(
-    benchmark: Benchmark = None,
+    benchmark: Benchmarks = None,
     config: Config = None,
     agent: Annotated[
         str | None,
@@ -80,7 +82,7 @@ def run(
     agent_image: AgentImage = None,
     agent_where: AgentWhere = None,
     replay_from: ReplayFrom = None,
-    model: Model = None,
+    model: Models = None,
     base_url: BaseUrl = None,
     api: ModelApi = None,
     temperature: Temperature = None,
@@ -105,6 +107,7 @@ def run(
         int | None, typer.Option("--n-samples", metavar="N", help="Attempts at each task. Default: 1.")
     ] = None,
     k: Ks = None,
+    cluster_by: ClusterBy = None,
     timeout_seconds: Timeout = None,
     max_concurrent: Concurrent = None,
     durations_from: DurationsFrom = None,
@@ -147,8 +150,14 @@ def run(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Run an agent on a benchmark, and grade its submissions."""
+    """Run an agent on a benchmark, and grade its submissions.
+
+    Several benchmarks or models are a matrix: one run for each pair, one table, and one index of the runs.
+    """
+    from functools import partial
+
     from harness.cli.carry_out import OutputOptions, ResumedRun, carry_out
+    from harness.cli.matrix import carry_out_matrix, list_cells
     from harness.config import load_config
     from harness.errors import UsageError
     from harness.evaluation.recorded_run import add_recorded_settings
@@ -160,11 +169,10 @@ def run(
     from harness.evaluation.trust import require_trust
     from harness.evaluation.unread import locate_unread
 
+    cells = list_cells(benchmark, model)
     given = _drop_unset(
-        benchmark=benchmark,
         agent=agent,
         replay_from=replay_from,
-        model=model,
         base_url=base_url,
         api=api,
         **_merge_section(
@@ -197,6 +205,7 @@ def run(
         extract=extract,
         n_samples=n_samples,
         k=k,
+        cluster_by=cluster_by,
         timeout_seconds=timeout_seconds,
         durations_from=durations_from,
         seed=seed,
@@ -221,11 +230,21 @@ def run(
             if is_given:
                 raise UsageError(f"{name} needs a run to resume", hint=f"add it: --resume latest {name}")
         given |= _drop_unset(output_dir=output_dir and str(output_dir))
-        values = {**given, **changeable}
-        loaded = load_config(config, values, add_settings=add_recorded_settings)
-        with locate_unread(config, values):
-            carry_out(loaded, output)
+        # All configs are read before the first run starts.
+        values = [{**given, **changeable, **cell} for cell in cells]
+        loaded = [load_config(config, each, add_settings=add_recorded_settings) for each in values]
+        if len(cells) > 1:
+            carry_out_matrix(loaded, output, partial(locate_unread, config), values)
+            return
+        with locate_unread(config, values[0]):
+            carry_out(loaded[0], output)
         return
+    if len(cells) > 1:
+        raise UsageError(
+            "--resume continues one run, and several benchmarks or models are named",
+            hint="resume each run of the matrix: harness run --resume RUN",
+        )
+    given |= cells[0]
     folder = find_run(resume, output_dir)
     manifest = read_manifest(folder)
     recorded = read_resumed_config(folder, manifest)
@@ -268,6 +287,7 @@ def grade(
     split: Split = None,
     option: Options = None,
     k: Ks = None,
+    cluster_by: ClusterBy = None,
     timeout_seconds: Timeout = None,
     max_concurrent: Concurrent = None,
     durations_from: DurationsFrom = None,
@@ -314,6 +334,7 @@ def grade(
         split=split,
         options=_parse_options(option),
         k=k,
+        cluster_by=cluster_by,
         timeout_seconds=timeout_seconds,
         durations_from=durations_from,
         max_concurrent=max_concurrent,

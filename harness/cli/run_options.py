@@ -15,6 +15,16 @@ Benchmark = Annotated[
     str | None,
     typer.Option("-b", "--benchmark", metavar="NAME", help=BENCHMARK_HELP, autocompletion=complete_benchmark),
 ]
+Benchmarks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-b",
+        "--benchmark",
+        metavar="NAME",
+        help=f"{BENCHMARK_HELP} Repeatable: one run for each.",
+        autocompletion=complete_benchmark,
+    ),
+]
 Config = Annotated[
     Path | None, typer.Option("-c", "--config", metavar="FILE", help="YAML config. Options override it.")
 ]
@@ -68,6 +78,14 @@ StratifyBy = Annotated[
         "--stratify-by",
         metavar="KIND",
         help="Strata: category, difficulty or the kind of a label. Default: category.",
+    ),
+]
+ClusterBy = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-by",
+        metavar="KIND",
+        help="Cluster the rate's interval by category, difficulty or the kind of a label. Default: task.",
     ),
 ]
 Executor = Annotated[
@@ -156,9 +174,13 @@ ReplayFrom = Annotated[
         autocompletion=complete_run,
     ),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="Model of the agent, or an endpoint of the config."),
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Model of the agent, or an endpoint of the config. Repeatable: one run for each.",
+    ),
 ]
 BaseUrl = Annotated[
     str | None,

@@ -56,11 +56,23 @@ def export(
 
 @app.command(name="import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="A file of another project.")],
+    file: Annotated[Path, typer.Argument(help="A file of another project, or a folder of evalplus.")],
     source: Annotated[str, typer.Option("--from", metavar="NAME", help=_FROM_HELP)],
     field: Annotated[
-        Field, typer.Option("--field", help="What the texts are: whole replies, or what a line names.")
-    ] = Field.REPLY,
+        Field | None,
+        typer.Option("--field", help="What the texts are. Default: what the format has."),
+    ] = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option("-b", "--benchmark", metavar="NAME", help="The benchmark, if the file names no tasks."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="PATH", help="With -b: the data of the benchmark, as for a run."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NAME", help="With -b: the split of the data.")
+    ] = None,
     output: Output = None,
     force: Force = False,
 ) -> None:
@@ -69,11 +81,13 @@ def import_(
     Only the texts are read. The verdicts of the other project are not.
     """
     from harness.cli.export_file import open_export, print_written
-    from harness.reports.imports import import_samples
+    from harness.reports.imports import import_samples, load_tasks
 
     def notify(text: str) -> None:
         typer.echo(text, err=True)
 
+    tasks = load_tasks(benchmark, data, split)
+    name = None if field is None else field.value
     with open_export(output, force=force) as stream:
-        stream.writelines(import_samples(file, source, field.value, notify=notify))
+        stream.writelines(import_samples(file, source, name, notify=notify, tasks=tasks))
     print_written(output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +42,9 @@ class TaskOutcome:
     first_passed: bool
     # The sum of the scores. An attempt without a verdict adds 0.
     score: float
+    category: str | None = None
+    # The cluster that the run has recorded, None unless it clusters tasks by a field.
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class ComparedRun:
     usage: Mapping[str, int | float | None]
     # The sum of the durations of all attempts.
     attempt_seconds: float
-    # The wall time of the run, None if it has not finished.
+    # The wall time of the run, None if it has not finished, or if only a part of its tasks counts.
     duration_seconds: float | None
     # Whether a score differs from 1 for a passed attempt and 0 for every other.
     has_partial_scores: bool
@@ -97,8 +100,8 @@ class _Facts(BaseModel):
     planned: _Planned | None = None
 
 
-def read_compared_run(folder: Path) -> ComparedRun:
-    """Return a run of a folder, which may be under way.
+def read_compared_run(folder: Path, *, only: Collection[str] | None = None) -> ComparedRun:
+    """Return a run of a folder, which may be under way. `only` are the tasks that count, None for all.
 
     Raises UsageError if the folder is not a run folder, if a file of it cannot be read, and if the run has no
     attempt yet.
@@ -110,18 +113,25 @@ def read_compared_run(folder: Path) -> ComparedRun:
         facts = _Facts.model_validate(manifest)
     except ValidationError as error:
         raise UsageError(f"{folder / MANIFEST}: is not a manifest: {describe_first_error(error)}") from error
-    results, seconds, has_partial_scores = _read_results(folder)
+    results, seconds, has_partial_scores, clusters = _read_results(folder, only)
     if not results:
         hint = "wait for its first attempt" if running else f"make some: {describe_resume(folder, manifest)}"
         raise UsageError(f"{folder}: has no attempt that could be compared", hint=hint)
-    statuses = Counter(result.status for result in results.values())
     planned_attempts = max(len(results), 0 if facts.planned is None else facts.planned["attempts"])
     unmade = planned_attempts - len(results)
-    if unmade:
-        statuses[Status.CANCELLED] += unmade
     # Only an unfinished run lacks attempts, and samples may be more for one task than for another.
     expected = 1 if not unmade or facts.config.samples is not None else facts.config.n_samples
-    tasks = _group_by_task(results, expected)
+    planned_tasks = 0 if facts.planned is None else facts.planned["tasks"]
+    is_whole = only is None or all(task_id in only for task_id, _ in results)
+    if only is not None:
+        results = {key: result for key, result in results.items() if key[0] in only}
+    tasks = _group_by_task(results, expected, clusters)
+    if only is not None:
+        planned_tasks, planned_attempts = len(tasks), sum(task.attempts for task in tasks.values())
+        unmade = planned_attempts - len(results)
+    statuses = Counter(result.status for result in results.values())
+    if unmade:
+        statuses[Status.CANCELLED] += unmade
     usage = sum_usage(result.usage for result in results.values())
     _require_finite(folder, {**usage, "duration_seconds": seconds})
     finished = not unmade and not running and has_run_file(folder, SUMMARY)
@@ -130,37 +140,46 @@ def read_compared_run(folder: Path) -> ComparedRun:
         manifest=manifest,
         model=read_model_name(manifest["config"]),
         tasks=tasks,
-        planned_tasks=max(len(tasks), 0 if facts.planned is None else facts.planned["tasks"]),
+        planned_tasks=max(len(tasks), planned_tasks),
         planned_attempts=planned_attempts,
         recorded_attempts=len(results),
         statuses=statuses,
         usage=usage,
         attempt_seconds=seconds,
-        duration_seconds=read_duration(folder) if finished else None,
+        duration_seconds=read_duration(folder) if finished and is_whole else None,
         has_partial_scores=has_partial_scores,
         is_running=running,
     )
 
 
-def _read_results(folder: Path) -> tuple[dict[tuple[str, int], StoredResult], float, bool]:
-    """Return the last result of each attempt, the sum of all durations, and whether scores are partial."""
+def _read_results(
+    folder: Path, only: Collection[str] | None
+) -> tuple[dict[tuple[str, int], StoredResult], float, bool, dict[str, str]]:
+    """Return the last result of each attempt, the seconds of all, whether scores are partial, and clusters.
+
+    The seconds and the scores are those of the tasks in `only`.
+    """
     path = folder / ATTEMPTS
     results: dict[tuple[str, int], StoredResult] = {}
+    clusters: dict[str, str] = {}
     seconds, has_partial_scores = 0.0, False
     if not has_run_file(folder, ATTEMPTS):  # the run was killed before its first attempt
-        return results, seconds, has_partial_scores
+        return results, seconds, has_partial_scores, clusters
     for record, _ in read_records(path):
         key = sys.intern(record.task_id), record.attempt
         if record.score is not None and abs(record.score) > _LARGEST_SCORE:
             raise UsageError(f"{path}: attempt {key[1]} at {key[0]} has the score {record.score:g}")
-        has_partial_scores = has_partial_scores or record.score not in (None, float(record.resolved))
-        seconds += record.duration_seconds
+        if record.cluster is not None:
+            clusters[key[0]] = sys.intern(record.cluster)
+        if only is None or record.task_id in only:
+            has_partial_scores = has_partial_scores or record.score not in (None, float(record.resolved))
+            seconds += record.duration_seconds
         results[key] = reduce_record(record, earlier=results.get(key))
-    return results, seconds, has_partial_scores
+    return results, seconds, has_partial_scores, clusters
 
 
 def _group_by_task(
-    results: Mapping[tuple[str, int], StoredResult], expected: int
+    results: Mapping[tuple[str, int], StoredResult], expected: int, clusters: Mapping[str, str]
 ) -> Mapping[str, TaskOutcome]:
     """Return the outcome of each task, in the order of the results.
 
@@ -168,14 +187,23 @@ def _group_by_task(
     """
     counts: dict[str, list[int]] = {}
     scores: dict[str, float] = {}
+    categories: dict[str, str | None] = {}
     for (task_id, number), result in results.items():
         count = counts.setdefault(task_id, [0, 0, 0])
         count[0] += 1
         count[1] += result.resolved
         count[2] |= result.resolved and number == 0
         scores[task_id] = scores.get(task_id, 0.0) + (result.score or 0.0)
+        categories[task_id] = result.category
     return {
-        task_id: TaskOutcome(max(attempts, expected), passed, bool(first), scores[task_id])
+        task_id: TaskOutcome(
+            max(attempts, expected),
+            passed,
+            bool(first),
+            scores[task_id],
+            categories[task_id],
+            clusters.get(task_id),
+        )
         for task_id, (attempts, passed, first) in counts.items()
     }
 

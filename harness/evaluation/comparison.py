@@ -18,10 +18,11 @@ from harness.errors import UsageError
 from harness.evaluation.compared_run import ComparedRun, TaskOutcome, read_compared_run
 from harness.evaluation.manifest_differences import Difference, list_differences
 from harness.evaluation.usage import USAGE, sum_usage
-from harness.scoring.intervals import bootstrap_interval
+from harness.scoring.intervals import bootstrap_clusters, bootstrap_interval, clustered_interval
 from harness.scoring.paired import mcnemar_p_value
-from harness.types import Status
+from harness.types import RateInterval, Status
 
+TASK, CATEGORY = "task", "category"
 DEFAULT_RESAMPLES = 10_000
 MIN_RESAMPLES, MAX_RESAMPLES = 40, 1_000_000
 # Every pair of runs of one side is compared.
@@ -50,8 +51,9 @@ class Side:
     """The baseline or the candidate: one run, or several that repeat it. The first of them is named first."""
 
     runs: tuple[ComparedRun, ...]
-    # The mean over the tasks of the share of attempts that passed, as a mean over the runs.
+    # The mean over the tasks of the share of attempts that passed, as a mean over the runs, and its interval.
     rate: float
+    interval: RateInterval
     # The tasks whose first attempt in the first run passed.
     resolved: int
     # The mean score, computed as the rate is.
@@ -97,6 +99,9 @@ class Comparison:
     # The rate of the candidate less that of the baseline, and its 95 % interval.
     difference: float
     interval: tuple[float, float]
+    # The units that the bootstrap draws, and their name: `task`, or the field that clusters the tasks.
+    clusters: int
+    cluster_by: str
     # The difference of the mean scores, and its 95 % interval. None if a score only repeats the status.
     score_difference: float | None
     score_interval: tuple[float, float] | None
@@ -138,6 +143,7 @@ def compare_runs(
     candidate: Sequence[Path],
     *,
     only_common_tasks: bool = False,
+    cluster_by: str | None = None,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = 0,
     regression_threshold: float | None = None,
@@ -148,7 +154,9 @@ def compare_runs(
         baseline: the folders of the runs to compare with. The first decides which tasks were gained and lost.
         candidate: the folders of the runs that are compared with them.
         only_common_tasks: whether to leave out the tasks that a run has no attempt at. Otherwise they count
-            as failed there.
+            as failed there. All figures are then those of the tasks that are left.
+        cluster_by: the field whose values cluster the tasks: `category`, or the field by which all runs have
+            clustered them. None for this field, and for the tasks themselves without it.
         resamples: the number of resamples for the intervals.
         seed: the seed of the resamples.
         regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
@@ -176,18 +184,27 @@ def compare_runs(
     if only_common_tasks and not common:
         raise UsageError("the runs have no task in common", hint="leave out --only-common-tasks")
     ids = common if only_common_tasks else every
+    if only_common_tasks and len(common) < len(every):
+        kept = frozenset(common)
+        before, after = (
+            tuple(read_compared_run(run.folder, only=kept) for run in side) for side in (before, after)
+        )
+        runs = (*before, *after)
     # A stopped run has selected tasks that it has no record of, and so has a run of other tasks.
     unnamed = 0 if only_common_tasks else max(0, *(run.planned_tasks - len(ids) for run in runs))
     total = len(ids) + unnamed
     shares = [_list_shares(side, ids) for side in (before, after)]
     fall = (_sum(shares[0]) - _sum(shares[1])) / total
     none = [0.0] * unnamed
-    interval = _find_interval([*_subtract(*shares), *none], seed=seed, resamples=resamples)
+    clusters = _find_clusters(runs, ids, unnamed, cluster_by)
+    interval = _find_interval([*_subtract(*shares), *none], clusters, seed=seed, resamples=resamples)
     score_interval = None
     if any(run.has_partial_scores for run in runs):
         scores = [_list_scores(side, ids) for side in (before, after)]
-        score_interval = _find_interval([*_subtract(*scores), *none], seed=seed, resamples=resamples)
-    sides = [_describe_side(side, ids, total) for side in (before, after)]
+        score_interval = _find_interval(
+            [*_subtract(*scores), *none], clusters, seed=seed, resamples=resamples
+        )
+    sides = [_describe_side(side, ids, total, clusters) for side in (before, after)]
     gained = tuple(_list_changed(before, after, ids, passed_after=True))
     lost = tuple(_list_changed(before, after, ids, passed_after=False))
     return Comparison(
@@ -199,6 +216,8 @@ def compare_runs(
         left_out_tasks=len(every) - len(common) if only_common_tasks else None,
         difference=float(-fall),
         interval=interval,
+        clusters=clusters.number,
+        cluster_by=clusters.name,
         score_difference=None if score_interval is None else sides[1].score - sides[0].score,
         score_interval=score_interval,
         resamples=resamples,
@@ -294,8 +313,58 @@ def _subtract(before: Sequence[_Number], after: Sequence[_Number]) -> list[float
     return [float(new - old) for old, new in zip(before, after, strict=True)]
 
 
-def _find_interval(values: Sequence[float], *, seed: int, resamples: int) -> tuple[float, float]:
-    interval = bootstrap_interval(values, seed=seed, resamples=resamples)
+@dataclass(frozen=True, slots=True)
+class _Clusters:
+    """The cluster of each compared task, those without a name included."""
+
+    name: str
+    # The number of each task's cluster, None if each task is its own.
+    places: Sequence[int] | None
+    number: int
+
+    def add_up(self, values: Sequence[float]) -> list[tuple[float, int]]:
+        """Return the sum of the values in each cluster, and the number of its tasks."""
+        if self.places is None:
+            return [(value, 1) for value in values]
+        sums: dict[int, tuple[float, int]] = {}
+        for place, value in zip(self.places, values, strict=True):
+            total, size = sums.get(place, (0.0, 0))
+            sums[place] = total + value, size + 1
+        return [*sums.values()]
+
+
+def _find_clusters(
+    runs: Sequence[ComparedRun], ids: Sequence[str], unnamed: int, cluster_by: str | None
+) -> _Clusters:
+    """Return the clusters of the tasks. Raises UsageError for a field that the runs have not recorded."""
+    recorded = {run.manifest["config"].get("cluster_by") for run in runs}
+    shared = recorded.pop() if len(recorded) == 1 else None
+    field = cluster_by or shared
+    if field is None:
+        return _Clusters(TASK, None, len(ids) + unnamed)
+    if field not in (shared, CATEGORY):
+        raise UsageError(
+            f"--cluster-by {field}: the runs have not recorded this field of their tasks",
+            hint=f"make both runs with --cluster-by {field}, or use --cluster-by {CATEGORY}",
+        )
+    numbers: dict[str, int] = {}
+    places: list[int] = []
+    for task_id in ids:
+        outcome = next(run.tasks[task_id] for run in runs if task_id in run.tasks)
+        name = outcome.cluster if field == shared else outcome.category
+        # A task without a value is a cluster of its own.
+        places.append(numbers.setdefault(f"={name}" if name is not None else f"#{task_id}", len(numbers)))
+    places += range(len(numbers), len(numbers) + unnamed)
+    return _Clusters(field, places, len(numbers) + unnamed)
+
+
+def _find_interval(
+    values: Sequence[float], clusters: _Clusters, *, seed: int, resamples: int
+) -> tuple[float, float]:
+    if clusters.places is None:
+        interval = bootstrap_interval(values, seed=seed, resamples=resamples)
+    else:
+        interval = bootstrap_clusters(clusters.add_up(values), seed=seed, resamples=resamples)
     if interval is None:
         raise ValueError("a comparison needs a task")
     return interval
@@ -326,7 +395,14 @@ def _count_attempts(side: Sequence[ComparedRun], task_id: str) -> tuple[int, int
     return sum(each.passed for each in found), sum(each.attempts for each in found)
 
 
-def _describe_side(runs: tuple[ComparedRun, ...], ids: Sequence[str], total: int) -> Side:
+def _describe_side(
+    runs: tuple[ComparedRun, ...], ids: Sequence[str], total: int, clusters: _Clusters
+) -> Side:
+    shares = [*map(float, _list_shares(runs, ids)), *[0.0] * (total - len(ids))]
+    attempts = sum(run.tasks[task_id].attempts for run in runs for task_id in ids if task_id in run.tasks)
+    spread = clustered_interval(clusters.add_up(shares), attempts=attempts)
+    if spread is None:
+        raise ValueError("a comparison needs a task")
     rates = [_sum(_list_shares([run], ids)) / total for run in runs]
     statuses: Counter[Status] = Counter()
     for run in runs:
@@ -336,6 +412,7 @@ def _describe_side(runs: tuple[ComparedRun, ...], ids: Sequence[str], total: int
     return Side(
         runs=runs,
         rate=float(_find_mean(rates)),
+        interval=RateInterval(*spread, clusters.number, clusters.name),
         resolved=sum(_list_passed(runs[0], ids)),
         score=math.fsum(_list_scores(runs, ids)) / total,
         missing=tuple(task_id for task_id in ids if any(task_id not in run.tasks for run in runs)),

@@ -29,7 +29,7 @@ _COMPARED = (
 _OTHERWISE_KNOWN = frozenset(
     (
         *("benchmark", "agent", "data", "split", "samples", "seed", "limits", "timeout_seconds", "isolation"),
-        *("output_dir", "durations_from", "max_concurrent", "max_sandboxes", "k"),
+        *("output_dir", "durations_from", "max_concurrent", "max_sandboxes", "k", "cluster_by"),
     )
 )
 

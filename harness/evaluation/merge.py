@@ -20,7 +20,7 @@ from harness.evaluation.manifest import correct_superseded_verdicts
 from harness.evaluation.merge_folder import find_final_folder, open_merge_folder
 from harness.evaluation.merged_manifest import merge_manifests
 from harness.evaluation.new_folder import copy_samples
-from harness.evaluation.plan import PlannedAttempt
+from harness.evaluation.plan import PlannedAttempt, name_clusters
 from harness.evaluation.planned_tasks import describe_planned
 from harness.evaluation.run import Run
 from harness.evaluation.run_files import open_run_file
@@ -39,16 +39,46 @@ from harness.evaluation.shard_parts import (
 from harness.evaluation.shard_run import AttemptKey, ShardRun, read_shard_run
 from harness.evaluation.spending_log import copy_spending, read_spending
 from harness.evaluation.storage import StorageError
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SAMPLES, RunStore, read_duration, read_records_at
+from harness.evaluation.store import (
+    ATTEMPTS,
+    MANIFEST,
+    SAMPLES,
+    RunStore,
+    read_duration,
+    read_manifest,
+    read_records_at,
+)
 from harness.evaluation.stored_results import count_superseded_verdicts
 from harness.evaluation.transcripts import copy_transcripts, measure_transcripts
 from harness.evaluation.trust import require_trusted_file
 from harness.inputs.files import MAX_DATA_BYTES
 from harness.models.settings import choose_endpoint
+from harness.text import escape_terminal
 from harness.types import AttemptRecord
 
 # A write is synced, so one holds many records, but not more than fit into memory.
 _WRITTEN_RECORDS, _WRITTEN_CHARACTERS = 1000, 16_000_000
+# The folders that a notice names.
+_NAMED_FOLDERS = 5
+
+
+def choose_shards(folders: Sequence[Path], notify: Callable[[str], None]) -> list[Path]:
+    """Return the folders without files and whole runs, which a pattern such as `runs/*` matches too.
+
+    If no shard is among them, all are returned, and the merge refuses the first one. Raises UsageError for a
+    folder whose manifest cannot be read.
+    """
+    shards, others = list[Path](), list[Path]()
+    for folder in folders:
+        is_shard = folder.is_dir() and read_manifest(folder)["config"].get("shard") is not None
+        (shards if is_shard else others).append(folder)
+    if not shards:
+        return [*folders]
+    if others:
+        names = ", ".join(escape_terminal(folder.name) for folder in others[:_NAMED_FOLDERS])
+        more = ", ..." if len(others) > _NAMED_FOLDERS else ""
+        notify(f"left out, because only shards can be merged: {names}{more}")
+    return shards
 
 
 @contextmanager
@@ -124,6 +154,7 @@ def _merge(
     require_parts(shards, benchmark, config, whole, accepted=ACCEPTED in manifest)
     require_finished(shards, whole, allow_unfinished=allow_unfinished)
     plan = plan_merged_run(shards, benchmark, config, whole, manifest["unsound_references"].keys())
+    plan = name_clusters(plan, config.cluster_by)
     order = {task.id: place for place, task in enumerate(benchmark.tasks)}
     unsound = sorted(manifest["unsound_references"].items(), key=lambda each: order.get(each[0], 0))
     manifest["unsound_references"] = dict(unsound)

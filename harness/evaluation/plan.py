@@ -12,7 +12,7 @@ from harness.benchmarks import Benchmark
 from harness.config import STATEMENT, RunConfig, Sampling
 from harness.errors import UsageError, unknown_task
 from harness.evaluation.filters import TaskFilters, filter_tasks
-from harness.evaluation.sampling import sample_tasks
+from harness.evaluation.sampling import read_strata, sample_tasks
 from harness.types import Task
 
 
@@ -27,6 +27,8 @@ class PlannedAttempt:
     number: int
     sample_line: int | None
     run_seed: int = 0
+    # The cluster of its task if the run clusters tasks by a field, else None.
+    cluster: str | None = None
 
     @property
     def seed(self) -> int:
@@ -136,6 +138,23 @@ def plan_attempts(
             agent.samples(task) if isinstance(agent, ChoosesSamples) else [None] * n_samples
         )
     ]
+
+
+def name_clusters(plan: Sequence[PlannedAttempt], cluster_by: str | None) -> list[PlannedAttempt]:
+    """Return the plan with the cluster of each task: its value of the field `cluster_by`.
+
+    A task without a value is a cluster of its own. Raises UsageError if no task has one.
+    """
+    if cluster_by is None:
+        return [*plan]
+    named = [replace(each, cluster=read_strata(each.task).get(cluster_by)) for each in plan]
+    if plan and all(each.cluster is None for each in named):
+        kinds = sorted({kind for each in plan for kind in read_strata(each.task)})
+        raise UsageError(
+            f"no selected task has a {cluster_by} to cluster by",
+            hint=f"--cluster-by takes what the tasks have: {', '.join(kinds)}" if kinds else "leave it out",
+        )
+    return named
 
 
 def list_task_ids(plan: Sequence[PlannedAttempt]) -> list[str]:

@@ -16,6 +16,8 @@ AGENT_OUTPUT_CHARACTERS = 500
 # A character takes up to 12 bytes of JSON. A line with two such texts must stay under MAX_LINE_BYTES.
 MAX_TEXT_CHARACTERS = 2_500_000
 _WHOLE_TEXTS = ("agent_output_full", "submission")
+# Only some records have these fields.
+_OPTIONAL = (*_WHOLE_TEXTS, "cluster")
 _FIELDS = tuple(field.name for field in fields(AttemptRecord))
 _NUMBER = (int, float)
 _TEXT_OR_NONE = (str, type(None))
@@ -41,6 +43,7 @@ _LATER_TYPES: Mapping[str, tuple[type, ...]] = {
     "agent_output_full": _TEXT_OR_NONE,
     "submission": _TEXT_OR_NONE,
     "started_at": _TEXT_OR_NONE,
+    "cluster": _TEXT_OR_NONE,
 }
 
 
@@ -76,6 +79,7 @@ def build_record(
         agent_output_full=None if submission is None else _cut_for_line(agent_output),
         submission=None if submission is None else _cut_for_line(submission.text),
         started_at=None if started_at is None else _format_time(started_at),
+        cluster=planned.cluster,
     )
 
 
@@ -108,7 +112,7 @@ def to_json(record: AttemptRecord) -> str:
 
 def _values(record: AttemptRecord) -> dict[str, Any]:
     values = ((name, getattr(record, name)) for name in _FIELDS)
-    return {name: value for name, value in values if name not in _WHOLE_TEXTS or value is not None}
+    return {name: value for name, value in values if name not in _OPTIONAL or value is not None}
 
 
 def _to_plain(value: Any) -> Any:

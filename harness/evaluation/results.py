@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from harness.evaluation.manifest import SCHEMA_VERSION
 from harness.evaluation.records import to_json
 from harness.evaluation.run_state import RunState
 from harness.types import AttemptRecord
+
+# Version 1 has the rate of the first attempts as `summary.rate`.
+RESULTS_VERSION = 2
 
 
 def write_results(
@@ -41,7 +43,7 @@ def write_results(
         "duration_seconds": round(duration_seconds, 3),
     }
     head = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": RESULTS_VERSION,
         "run": {**run, **of_folder},
         "summary": summary,
     }

@@ -24,7 +24,7 @@ _FIXED = frozenset(
     (
         *("benchmark", "agent", "data", "split", "options", "samples", "replay_from", "extract"),
         *("task_ids", "filter_category", "filter_difficulty", "filter_tags", "include_quarantined"),
-        *("sample_size", "sampling", "stratify_by", "shard"),
+        *("sample_size", "sampling", "stratify_by", "shard", "cluster_by"),
         *("seed", "n_samples", "k", "output_dir"),
     )
 )

@@ -130,6 +130,7 @@ class Run:
             quarantined=selection.quarantined,
             has_samples=selection.config.samples is not None,
             model=None if selection.endpoint is None else use,
+            cluster_by=selection.config.cluster_by,
         )
 
     def is_refused(self, error: BaseException) -> bool:

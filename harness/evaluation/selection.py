@@ -26,6 +26,7 @@ from harness.evaluation.model_access import (
 from harness.evaluation.plan import (
     PlannedAttempt,
     list_quarantined,
+    name_clusters,
     plan_attempts,
     replace_prompts,
     require_attempts,
@@ -211,6 +212,7 @@ def select(
         plan = plan_attempts(tasks, chosen, n_samples=config.n_samples, seed=config.seed)
     else:
         plan = recording.plan(tasks, config.seed)
+    plan = name_clusters(plan, config.cluster_by)
     # The whole plan is checked, so that a fault of the config ends every shard and not only some.
     durations: Mapping[str, float] = {}
     if not resumed:

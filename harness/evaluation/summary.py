@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, overload
 
@@ -17,13 +18,15 @@ from harness.evaluation.result_table import ResultTable
 from harness.evaluation.server_use import sum_server_use
 from harness.evaluation.stored_results import StoredResult, count_superseded
 from harness.evaluation.usage import Amounts, sum_usage
-from harness.scoring.intervals import wilson_interval
+from harness.scoring.intervals import clustered_interval
 from harness.scoring.metrics import Metric, metric_summary
 from harness.scoring.pass_at_k import mean_pass_at_k
-from harness.types import AttemptRecord, Status, Summary, Task
+from harness.types import AttemptRecord, RateInterval, Status, Summary, Task
 
 # The first field of `summary.json`.
 HEADLINE = "headline"
+# The version of the numbers in a summary. Version 1 has the rate of the first attempts as `rate`.
+SUMMARY_VERSION = 2
 # The tasks that are not built anew for each of their attempts.
 _KEPT_TASKS = 10_000
 # Most runs lack these fields.
@@ -61,6 +64,7 @@ def summarize(
     quarantined: Mapping[str, str] | None = None,
     has_samples: bool = False,
     model: ModelUse | None = None,
+    cluster_by: str | None = None,
 ) -> Summary:
     """Return the summary of a run. Every planned task is in the denominator.
 
@@ -73,17 +77,17 @@ def summarize(
         quarantined: the reason for each quarantined task, by id. Such a task counts only if it is planned.
         has_samples: whether the attempts submit samples from a file.
         model: the use of the model that no attempt has, None for a run without a model.
+        cluster_by: the field of the tasks that names the clusters of the plan, None for the tasks themselves.
     """
     use = model or ModelUse()
     statuses: Counter[Status] = Counter()
     signs: Counter[str] = Counter()
-    # The attempts with a verdict and those that passed, by task id. Tasks share equal pairs.
-    verdicts: dict[str, tuple[int, int]] = {}
-    pairs: dict[tuple[int, int], tuple[int, int]] = {}
+    tasks = TaskShares()
     resolved = 0
     strict: list[tuple[bool, bool]] = []
-    # The number of tasks and of resolved ones, by category.
-    categories: dict[str, list[int]] = {}
+    # The shares and the number of resolved tasks, by category.
+    categories: dict[str, TaskShares] = {}
+    firsts: Counter[str] = Counter()
     values: list[list[float]] = [[] for _ in metrics]
     for planned in plan:
         task = planned.task
@@ -92,33 +96,26 @@ def summarize(
         statuses[status] += 1
         if found is not None and found.integrity is not None:
             signs[found.integrity] += 1
-        counts = verdicts.get(task.id, (0, 0))
-        if found is not None and status.has_score:
-            counts = counts[0] + 1, counts[1] + found.resolved
-        verdicts[task.id] = pairs.setdefault(counts, counts)
+        tasks.add(planned, status)
+        if task.category is not None:
+            categories.setdefault(task.category, TaskShares()).add(planned, status)
         if planned.number == 0:
             is_resolved = found is not None and found.resolved
             resolved += is_resolved
+            firsts[task.category or ""] += is_resolved
             for place, column in enumerate(values):
                 column.append(found.metrics[place] if found is not None else 0.0)
             if found is not None and found.resolved_strict is not None:
                 strict.append((found.resolved, found.resolved_strict))
-            if task.category is not None:
-                row = categories.setdefault(task.category, [0, 0])
-                row[0] += 1
-                row[1] += is_resolved
-    total = len(verdicts)
-    counted = list(verdicts.values())
     return Summary(
-        total=total,
+        total=tasks.total,
         attempts=len(plan),
         resolved=resolved,
-        rate=resolved / total if total else 0.0,
-        pass_at_k={k: mean_pass_at_k(counted, k) for k in sorted(set(ks))},
+        rate=tasks.rate,
+        pass_at_k={k: mean_pass_at_k(tasks.verdicts, k) for k in sorted(set(ks))},
         statuses=dict(statuses),
         by_category={
-            name: {"total": tasks, "resolved": passed, "rate": passed / tasks}
-            for name, (tasks, passed) in sorted(categories.items())
+            name: _describe_category(shares, firsts[name]) for name, shares in sorted(categories.items())
         },
         integrity=dict(signs.most_common()),
         metrics={
@@ -140,7 +137,66 @@ def summarize(
         ),
         mcp=sum_server_use(found.mcp for found in results.values()),
         superseded=count_superseded(results.values()),
+        rate_interval=tasks.find_interval(cluster_by),
+        first_attempt_rate=resolved / tasks.total if tasks.total else 0.0,
     )
+
+
+class TaskShares:
+    """The share of attempts that passed at each task, and the rate that follows from them."""
+
+    def __init__(self) -> None:
+        # The attempts, those with a verdict, and those that passed, by task id. Tasks share equal counts.
+        self._counts: dict[str, tuple[int, int, int]] = {}
+        self._shared: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        # The clusters of tasks that are not clusters of their own.
+        self._clusters: dict[str, str] = {}
+
+    def add(self, planned: PlannedAttempt, status: Status) -> None:
+        """Add an attempt. One without a verdict counts as failed."""
+        task_id = planned.task.id
+        made, judged, passed = self._counts.get(task_id, (0, 0, 0))
+        counts = made + 1, judged + status.has_score, passed + (status is Status.PASSED)
+        self._counts[task_id] = self._shared.setdefault(counts, counts)
+        if planned.cluster is not None:
+            self._clusters[task_id] = sys.intern(planned.cluster)
+
+    @property
+    def total(self) -> int:
+        """The number of tasks."""
+        return len(self._counts)
+
+    @property
+    def verdicts(self) -> list[tuple[int, int]]:
+        """The attempts with a verdict, and those that passed, of each task."""
+        return [(judged, passed) for _, judged, passed in self._counts.values()]
+
+    @property
+    def rate(self) -> float:
+        """The mean share, rounded once, so that it is the rate of a comparison. It is 0 without tasks."""
+        kinds = Counter((passed, made) for made, _, passed in self._counts.values())
+        shares = sum((Fraction(*kind) * number for kind, number in kinds.items()), Fraction())
+        return float(shares / self.total) if self.total else 0.0
+
+    def find_interval(self, cluster_by: str | None) -> RateInterval | None:
+        """Return the interval of the rate, None without tasks. `cluster_by` names the clusters."""
+        clusters: dict[str, tuple[float, int]] = {}
+        shares: list[tuple[float, int]] = []
+        for task_id, (made, _, passed) in self._counts.items():
+            if (name := self._clusters.get(task_id)) is None:
+                shares.append((passed / made, 1))
+            else:
+                share, size = clusters.get(name, (0.0, 0))
+                clusters[name] = share + passed / made, size + 1
+        shares += clusters.values()
+        spread = clustered_interval(shares, attempts=sum(made for made, _, _ in self._counts.values()))
+        return None if spread is None else RateInterval(*spread, len(shares), cluster_by or "task")
+
+
+def _describe_category(shares: TaskShares, resolved: int) -> dict[str, float | int]:
+    spread = shares.find_interval(None)
+    low, high = (0.0, 0.0) if spread is None else (spread.low, spread.high)
+    return {"total": shares.total, "resolved": resolved, "rate": shares.rate, "low": low, "high": high}
 
 
 def _list_results(
@@ -171,6 +227,7 @@ def summarize_records(
     has_samples: bool = False,
     model: ModelUse | None = None,
     results: ResultTable | None = None,
+    cluster_by: str | None = None,
 ) -> Summary:
     """Return the summary of a run that wrote none, from its records. Attempts without a record are cancelled.
 
@@ -184,6 +241,7 @@ def summarize_records(
         has_samples: whether the attempts submit samples from a file.
         model: the use of the model that no attempt has, None for a run without a model.
         results: a table to which the caller adds each record before it yields it, None to build one here.
+        cluster_by: the field of the tasks that names their clusters, None for the tasks themselves.
     """
     table = ResultTable() if results is None else results
     plan = _RecordedPlan(table)
@@ -191,14 +249,17 @@ def summarize_records(
         if results is None:
             table.add(record)
         plan.add(record)
-    made = summarize(plan, table, ks, has_samples=has_samples, model=model)
+    made = summarize(plan, table, ks, has_samples=has_samples, model=model, cluster_by=cluster_by)
     if len(plan) >= attempts:
         return made
+    total = max(tasks, made.total)
     return replace(
         made,
-        total=max(tasks, made.total),
+        total=total,
         attempts=attempts,
-        rate=made.resolved / max(tasks, made.total),
+        rate=made.rate * made.total / total,
+        rate_interval=None,
+        first_attempt_rate=made.resolved / total,
         pass_at_k=dict.fromkeys(made.pass_at_k),
         statuses={**made.statuses, Status.CANCELLED: attempts - len(plan)},
         by_category={},
@@ -215,11 +276,14 @@ class _RecordedPlan(Sequence[PlannedAttempt]):
         self._categories: dict[str, str] = {}
         self._make_task = lru_cache(maxsize=_KEPT_TASKS)(_make_task)
         self._lines: dict[tuple[str, int], int] = {}
+        self._clusters: dict[str, str] = {}
 
     def add(self, record: AttemptRecord) -> None:
         """Add an attempt, or a later try of it."""
         if record.category is not None:
             self._categories.setdefault(record.task_id, sys.intern(record.category))
+        if record.cluster is not None:
+            self._clusters[record.task_id] = sys.intern(record.cluster)
         if record.sample_line is not None:
             self._lines[record.task_id, record.attempt] = record.sample_line
 
@@ -240,7 +304,7 @@ class _RecordedPlan(Sequence[PlannedAttempt]):
 
     def _build(self, key: tuple[str, int]) -> PlannedAttempt:
         task = self._make_task(key[0], self._categories.get(key[0]))
-        return PlannedAttempt(task, key[1], self._lines.get(key))
+        return PlannedAttempt(task, key[1], self._lines.get(key), cluster=self._clusters.get(key[0]))
 
 
 def _make_task(task_id: str, category: str | None) -> Task:
@@ -279,21 +343,23 @@ def describe_rate(summary: Summary) -> dict[str, Any]:
     A stopped run has none, because the tasks that are left would count as failed.
     """
     is_whole = summary.total > 0 and not summary.statuses.get(Status.CANCELLED)
-    spread = wilson_interval(summary.resolved, summary.total) if is_whole else None
-    low, high = (None, None) if spread is None else spread
+    spread = summary.rate_interval if is_whole else None
     return {
         "value": summary.rate if is_whole else None,
-        "low": low,
-        "high": high,
+        "low": None if spread is None else spread.low,
+        "high": None if spread is None else spread.high,
         "interval": "wilson",
         "confidence": 0.95,
-        "meaning": "the share of all selected tasks whose first attempt passed",
+        "clusters": None if spread is None else spread.clusters,
+        "clustered_by": None if spread is None else spread.cluster_by,
+        "meaning": "the mean over all selected tasks of the share of attempts that passed (pass@1)",
     }
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
     """Return a summary as JSON values, in the form of `summary.json`."""
-    values = {HEADLINE: describe_rate(summary), **asdict(summary)}
+    values = {HEADLINE: describe_rate(summary), **asdict(summary), "schema_version": SUMMARY_VERSION}
+    del values["rate_interval"]  # the headline has it
     values["pass_at_k"] = {str(k): value for k, value in summary.pass_at_k.items()}
     values["statuses"] = {status.value: count for status, count in summary.statuses.items()}
     for name in _ONLY_SOME_RUNS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from harness.sandbox.backends.docker.images import AGENT_LABEL, LABEL, Image, fi
 if TYPE_CHECKING:
     from docker import APIClient
 
+# The engine's name of an image that has lost its tag to a newer build.
+_UNTAGGED = "<none>:<none>"
 # The lock of builds of prepared agents, which may take minutes. Builds of other images do not wait for it.
 AGENTS_LOCK = "agents"
 
@@ -50,7 +53,11 @@ def build_images(
 
 
 def list_images(client: APIClient) -> list[Image]:
-    """Return all images of harness on the engine, including stale ones and those of other versions."""
+    """Return all images that harness has built, including stale ones and those of other versions.
+
+    An image that a user has built from one of ours inherits our label. It has neither a tag of ours, nor the
+    label as its last layer.
+    """
     names = image_names()
     current = {image_tag(name) for name in names}
     with engine_errors("list the images"):
@@ -61,16 +68,37 @@ def list_images(client: APIClient) -> list[Image]:
     images = [
         Image(
             name=item["Labels"][LABEL],
-            tag=None if tag == "<none>:<none>" else tag,
+            tag=None if tag == _UNTAGGED else tag,
             id=item["Id"],
             size_bytes=item["Size"],
             current=tag in current,
             agent_sha256=item["Labels"].get(AGENT_LABEL),
         )
         for item in listed
-        for tag in item["RepoTags"] or ["<none>:<none>"]
+        for tag in item["RepoTags"] or [_UNTAGGED]
+        if _is_ours(client, item["Labels"][LABEL], tag, item["Id"])
     ]
     return sorted(images, key=lambda image: (image.name, not image.current, image.tag or ""))
+
+
+def _is_ours(client: APIClient, name: str, tag: str, image_id: str) -> bool:
+    """Return whether harness has built an image with our label `name`, and has given it this tag."""
+    from docker.errors import APIError
+
+    if tag != _UNTAGGED:
+        base, is_prepared, agent = name.partition("+")
+        version = f"{base}-" if is_prepared else ""
+        repository = f"harness/agent-{agent}" if is_prepared else f"harness/{base}"
+        return re.fullmatch(rf"{re.escape(f'{repository}:{version}')}[0-9a-f]{{12}}", tag) is not None
+    with engine_errors(f"read the history of image {image_id}"):
+        try:
+            layers = client.history(image_id)  # type: ignore[no-untyped-call]
+        except APIError as error:
+            if is_gone(error) or is_going(error):
+                return False
+            raise
+    # The builder adds labels last, and the imported base is one layer.
+    return len(layers) == 1 or f"{LABEL}=" in str(layers[0].get("CreatedBy"))
 
 
 def prune_images(client: APIClient, *, notify: Callable[[str], None]) -> list[str]:

@@ -9,6 +9,7 @@ from functools import partial
 
 from harness.evaluation.comparison import ChangedTask, Comparison, Side
 from harness.reports.figures import count, duration, percent
+from harness.reports.headline import describe_range
 from harness.reports.usage import UNKNOWN, describe_cost
 from harness.types import Status
 
@@ -70,12 +71,13 @@ def list_figures(comparison: Comparison) -> Iterator[Figure]:
         yield _show("tasks missing", sides, lambda side: f"{len(side.missing) + unnamed:,}")
     if comparison.without_verdict:
         yield _show("without verdict", sides, lambda side: f"{side.without_verdict:,}")
-    yield _show("rate", sides, lambda side: percent(side.rate), points(comparison.difference))
+    yield _show("rate", sides, _describe_rate, points(comparison.difference))
     if comparison.score_difference is not None:
         change = points(comparison.score_difference)
         yield _show("mean score", sides, lambda side: percent(side.score), change)
     change = f"{sides[1].resolved - sides[0].resolved:+,}"
-    yield _show("resolved", sides, lambda side: f"{side.resolved:,}/{comparison.tasks:,}", change)
+    label = "first attempt" if _has_several_attempts(comparison) else "resolved"
+    yield _show(label, sides, lambda side: f"{side.resolved:,}/{comparison.tasks:,}", change)
     for status in Status:
         if any(side.statuses.get(status) for side in sides):
             label = status.value.replace("_", " ")
@@ -92,6 +94,17 @@ def _show(
     is_text: bool = False,
 ) -> Figure:
     return Figure(label, describe(sides[0]), describe(sides[1]), change, is_text)
+
+
+def _describe_rate(side: Side) -> str:
+    return f"{percent(side.rate)} ({describe_range(side.interval.low, side.interval.high)})"
+
+
+def _has_several_attempts(comparison: Comparison) -> bool:
+    """Return whether a task has several attempts, so that the first ones do not decide the rate."""
+    return any(
+        side.attempts > len(side.runs[0].tasks) for side in (comparison.baseline, comparison.candidate)
+    )
 
 
 def _name_repetition(side: Side, *, place: int) -> str:
@@ -159,13 +172,14 @@ def conclude(comparison: Comparison) -> Iterator[str]:
     low, high = comparison.interval
     yield (
         f"rate {points(comparison.difference)} (95 % interval {_span(low, high)}, "
-        f"bootstrap over {count(comparison.tasks, 'task')})"
+        f"bootstrap over {_describe_drawn(comparison)})"
     )
     if comparison.score_difference is not None and comparison.score_interval is not None:
         low, high = comparison.score_interval
         yield (f"mean score {points(comparison.score_difference)} (95 % interval {_span(low, high)})")
+    by = " by the first attempt" if _has_several_attempts(comparison) else ""
     yield (
-        f"gained {count(len(comparison.gained), 'task')}, lost {len(comparison.lost):,} "
+        f"gained {count(len(comparison.gained), 'task')}, lost {len(comparison.lost):,}{by} "
         f"(exact McNemar p = {_describe_p(comparison.p_value)})"
     )
     for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
@@ -177,6 +191,13 @@ def conclude(comparison: Comparison) -> Iterator[str]:
                 f"two runs {side.noise.mean_flips:.1f} on average, {side.noise.most_flips:,} at most"
             )
     yield from _judge(comparison)
+
+
+def _describe_drawn(comparison: Comparison) -> str:
+    tasks = count(comparison.tasks, "task")
+    if comparison.cluster_by == "task":
+        return tasks
+    return f"{count(comparison.clusters, 'cluster')} of {tasks}"
 
 
 def _judge(comparison: Comparison) -> Iterator[str]:
@@ -250,10 +271,7 @@ def list_names(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...], s
 
 
 def _describe_tasks(comparison: Comparison, tasks: tuple[ChangedTask, ...]) -> tuple[str, ...]:
-    several = any(
-        side.attempts > len(side.runs[0].tasks) for side in (comparison.baseline, comparison.candidate)
-    )
-    if not several:
+    if not _has_several_attempts(comparison):
         return tuple(task.task_id for task in tasks)
     return tuple(
         f"{task.baseline_passed}/{task.baseline_attempts} -> {task.candidate_passed}/"

@@ -49,6 +49,13 @@ class Unresolved:
     first: AttemptRecord | None
     # The attempts of each shown task that passed, and all of them.
     attempts: Mapping[str, tuple[int, int]]
+    # Whether tasks have several attempts.
+    several: bool = False
+
+    @property
+    def title(self) -> str:
+        """The name of the tasks that are counted."""
+        return "tasks with a failure" if self.several else "unresolved tasks"
 
     def describe_task(self, record: AttemptRecord) -> str:
         """Return the id of a shown task, with `(1 of 2)` if 1 of its 2 attempts passed."""
@@ -101,9 +108,8 @@ def choose_unresolved(
         if len(shown) >= 2 * most:
             shown = choose(shown)
     shown = choose(shown)
-    return Unresolved(
-        number, shown, first, {each.task_id: attempts.get(each.task_id, (0, 1)) for each in shown}
-    )
+    counts = {each.task_id: attempts.get(each.task_id, (0, 1)) for each in shown}
+    return Unresolved(number, shown, first, counts, several)
 
 
 def write_show_command(folder: Path, record: AttemptRecord) -> str | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.reports.coverage import describe_coverage
 from harness.reports.figures import count, interval, percent
 from harness.scoring.intervals import wilson_interval
+from harness.text import escape_terminal
 from harness.types import Status, Summary
+
+# The label of the headline's number wherever figures are listed.
+RATE = "rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +49,77 @@ def describe_headline(summary: Summary, *, is_running: bool = False) -> Headline
         return Headline(progress, "", f"{summary.statuses.get(Status.PASSED, 0):,} passed so far")
     if not summary.total:
         return Headline("no tasks", "", "the run has selected none")
-    counts = f"{summary.resolved:,} of {count(summary.total, 'task')}"
-    by = "by the first attempt at each" if has_several_attempts(summary) else "by one attempt at each"
     coverage = describe_coverage(summary) if summary.coverage else ""
     spread = describe_rate_interval(summary)
-    return Headline(f"{percent(summary.rate)} resolved", spread, f"{counts}, {by}", coverage)
+    if not has_several_attempts(summary):
+        counts = f"{summary.resolved:,} of {count(summary.total, 'task')}, by one attempt at each"
+        return Headline(f"{percent(summary.rate)} resolved", spread, counts, coverage)
+    passed = f"{summary.statuses.get(Status.PASSED, 0):,} of {count(summary.attempts, 'attempt')} passed"
+    meaning = f"pass@1: {passed}, as the mean over {count(summary.total, 'task')} of the share that passed"
+    return Headline(f"{percent(summary.rate)} resolved", spread, meaning, coverage)
 
 
 def describe_rate_interval(summary: Summary) -> str:
-    """Return the 95 % interval of the rate as text, "" without tasks."""
-    return describe_interval(summary.resolved, summary.total)
-
-
-def describe_interval(resolved: int, total: int) -> str:
-    """Return the 95 % interval of a share as text, with the name of its method. It is "" without trials."""
-    spread = wilson_interval(resolved, total)
+    """Return the 95 % interval of the rate as text, with its method and its clusters, "" without one."""
+    spread = summary.rate_interval
     if spread is None:
         return ""
-    return f"95 % interval {percent(spread[0])} to {percent(spread[1])}, Wilson"
+    by_task = spread.cluster_by == "task"
+    is_plain = by_task and not has_several_attempts(summary)
+    field = "task" if by_task else escape_terminal(spread.cluster_by, 100)
+    method = "Wilson" if is_plain else f"Wilson, clustered by {field}"
+    if not by_task:
+        method += f", {count(spread.clusters, 'cluster')}"
+    return f"95 % interval {describe_range(spread.low, spread.high)}, {method}"
+
+
+def describe_range(low: float, high: float) -> str:
+    """Return the ends of an interval as text: `30.1 % to 95.4 %`."""
+    return f"{percent(low)} to {percent(high)}"
+
+
+def find_category_interval(row: Mapping[str, float | int]) -> tuple[float, float]:
+    """Return the 95 % interval of a category's rate. A category of an earlier version has Wilson's."""
+    if "low" in row and "high" in row:
+        return row["low"], row["high"]
+    return wilson_interval(int(row["resolved"]), int(row["total"])) or (0.0, 1.0)
 
 
 def has_several_attempts(summary: Summary) -> bool:
-    """Return whether a task has more than one attempt, so that pass@1 is not the rate of the first ones."""
+    """Return whether a task has more than one attempt, so that the rate is not that of the first ones."""
     return summary.attempts > summary.total
 
 
-def label_rate(summary: Summary) -> str:
-    """Return the label of `rate`, which counts only first attempts."""
-    return "first attempt" if has_several_attempts(summary) else "rate"
+def describe_first_attempts(summary: Summary) -> str:
+    """Return the rate of the first attempts alone as text."""
+    share = percent(summary.first_attempt_rate)
+    return f"{share}  ({summary.resolved:,} of {count(summary.total, 'task')})"
 
 
 def list_scores(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield the rate, pass@k and the metrics of a finished run, each as a label and a text of one line."""
+    several = has_several_attempts(summary)
     spread = describe_rate_interval(summary)
-    yield label_rate(summary), percent(summary.rate) + (f"  ({spread})" if spread else "")
+    yield RATE, percent(summary.rate) + (f"  ({spread})" if spread else "")
+    if several:
+        yield "first attempt", describe_first_attempts(summary)
     for k, value in sorted(summary.pass_at_k.items()):
-        figure = f"undefined: needs n >= {k}" if value is None else percent(value)
-        # Both numbers are of one attempt, but only this one has all attempts in it.
-        mean = "  (mean of all attempts)" if k == 1 and value is not None else ""
-        yield f"pass@{k}", figure + (mean if has_several_attempts(summary) else "")
+        yield f"pass@{k}", describe_pass_at_k(summary, k, value)
     for name, metric in summary.metrics.items():
-        yield name, f"{percent(metric.mean)}  ({interval(metric)})"
+        # A benchmark's own metric is that of the first attempt at each task.
+        of = ", first attempts" if several else ""
+        yield name, f"{percent(metric.mean)}  ({interval(metric)}{of})"
+
+
+def describe_pass_at_k(summary: Summary, k: int, value: float | None) -> str:
+    """Return pass@k as text, with the reason where pass@1 differs from the rate."""
+    if value is None:
+        return f"undefined: needs n >= {k}"
+    lost = sum(number for status, number in summary.statuses.items() if not status.has_score)
+    differs = k == 1 and lost and value != summary.rate
+    return percent(value) + ("  (without the attempts that have no verdict)" if differs else "")
+
+
+def label_resolved(summary: Summary) -> str:
+    """Return the heading of the resolved tasks, which the first attempts decide if there are several."""
+    return "resolved first" if has_several_attempts(summary) else "resolved"

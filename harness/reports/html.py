@@ -20,12 +20,16 @@ from harness.reports.charts import draw_curve, draw_durations, draw_timeline
 from harness.reports.coverage import describe_covered_tasks
 from harness.reports.figures import count, duration, interval, percent, tampering
 from harness.reports.fitting import FittingAttempts, fit_attempts, fit_table
-from harness.reports.headline import describe_headline, has_several_attempts
+from harness.reports.headline import (
+    describe_headline,
+    describe_range,
+    find_category_interval,
+    has_several_attempts,
+)
 from harness.reports.html_attempts import TEXT_LIMIT, AttemptRows, flatten
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.run_conditions import list_conditions
 from harness.reports.usage import describe_cost, describe_times, describe_tokens
-from harness.scoring.intervals import wilson_interval
 from harness.text import escape_terminal
 from harness.types import AttemptRecord, Status, Summary
 
@@ -135,7 +139,7 @@ def generate_html(
         statuses=[*_bars(summary, is_running=is_running)],
         causes=causes.list_most_frequent(),
         categories=several
-        and fit_table(_categories(rows, several), len(several), room=_TABLE_BYTES, file="summary.json"),
+        and fit_table(_categories(rows, summary), len(several), room=_TABLE_BYTES, file="summary.json"),
         curve=None if stopped else draw_curve(figures.pass_curve(summary.total)),
         durations=draw_durations(figures.durations()),
         timeline=draw_timeline(figures.timeline()),
@@ -224,7 +228,7 @@ def _cards(
     cancelled = summary.statuses.get(Status.CANCELLED, 0)
     passed = f"{summary.statuses.get(Status.PASSED, 0):,} passed"
     if cancelled:
-        yield _Card("tasks", f"{summary.total:,}", f"{summary.resolved:,} resolved so far")
+        yield _Card("tasks", f"{summary.total:,}", f"{summary.resolved:,} passed at the first attempt so far")
     else:
         yield from _scores(summary, passed)
     lost = sum(summary.statuses.get(status, 0) for status in Status if not status.has_score)
@@ -250,13 +254,16 @@ def _usage(model: Mapping[str, int | float | None], *, has_prices: bool) -> Iter
 
 def _scores(summary: Summary, passed: str) -> Iterator[_Card]:
     several = has_several_attempts(summary)
-    yield _Card("tasks", f"{summary.total:,}", f"{summary.resolved:,} resolved by the first attempt")
+    resolved = f"{summary.resolved:,} resolved"
+    yield _Card("tasks", f"{summary.total:,}", f"{resolved} by the first attempt" if several else resolved)
     yield _Card("attempts", f"{summary.attempts:,}", passed)
+    if several:
+        yield _Card("first attempt", percent(summary.first_attempt_rate), "the first attempts alone")
     for k, value in sorted(summary.pass_at_k.items()):
         if value is None:
             yield _Card(f"pass@{k}", "-", f"undefined: needs n >= {k} attempts of each task")
-        elif k == 1 and several:
-            yield _Card("pass@1", percent(value), "mean of all attempts")
+        elif k == 1 and value != summary.rate:
+            yield _Card("pass@1", percent(value), "without the attempts that have no verdict")
         else:
             yield _Card(f"pass@{k}", percent(value), f"chance of a pass in {count(k, 'attempt')}")
     for name, metric in summary.metrics.items():
@@ -284,11 +291,12 @@ def _length(share: float) -> str:
     return f"{100 * share:.3f}%"
 
 
-def _categories(rows: Any, by_category: Mapping[str, Mapping[str, float | int]]) -> Iterator[Markup]:
-    for name, row in by_category.items():
-        resolved = f"{row['resolved']:,} of {row['total']:,}"
-        low, high = wilson_interval(int(row["resolved"]), int(row["total"])) or (0.0, 0.0)
-        spread = f"{percent(low)} to {percent(high)}"
+def _categories(rows: Any, summary: Summary) -> Iterator[Markup]:
+    by = " by the first attempt" if has_several_attempts(summary) else ""
+    for name, row in summary.by_category.items():
+        resolved = f"{row['resolved']:,} of {row['total']:,}{by}"
+        low, high = find_category_interval(row)
+        spread = describe_range(low, high)
         lengths = _length(row["rate"]), _length(low), _length(high - low)
         yield rows.category(name, resolved, percent(row["rate"]), spread, *lengths)
 

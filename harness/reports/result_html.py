@@ -7,8 +7,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from harness.reports.figures import percent
+from harness.reports.headline import describe_headline, has_several_attempts
 from harness.reports.run_conditions import BUNDLED_NOTICE
-from harness.scoring.intervals import wilson_interval
 from harness.text import escape_terminal
 from harness.types import Summary
 
@@ -16,10 +16,8 @@ _MOST_CATEGORIES = 30
 
 
 def describe_rate(summary: Summary) -> str:
-    """Return the rate of a run with its interval: `3 of 4 tasks resolved, 75.0 % (30.1 % to 95.4 %)`."""
-    text = f"{summary.resolved:,} of {summary.total:,} tasks resolved, {percent(summary.rate)}"
-    spread = wilson_interval(summary.resolved, summary.total)
-    return text if spread is None else f"{text} ({percent(spread[0])} to {percent(spread[1])})"
+    """Return the headline of a run, such as `75.0 % resolved (95 % interval ...): 3 of 4 tasks`."""
+    return str(describe_headline(summary))
 
 
 def render_result(summary: Summary, folder: Path, *, is_bundled: bool = False) -> str:
@@ -32,7 +30,8 @@ def render_result(summary: Summary, folder: Path, *, is_bundled: bool = False) -
     if len(summary.by_category) > 1:
         listed = list(summary.by_category.items())
         for name, row in listed[:_MOST_CATEGORIES]:
-            rows.append((name, f"{row['resolved']:,} of {row['total']:,}, {percent(row['rate'])}"))
+            by = " at the first attempt" if has_several_attempts(summary) else ""
+            rows.append((name, f"{percent(row['rate'])}, {row['resolved']:,} of {row['total']:,}{by}"))
         if len(listed) > _MOST_CATEGORIES:
             rows.append((f"{len(listed) - _MOST_CATEGORIES:,} more categories", ""))
     cells = Markup("").join(

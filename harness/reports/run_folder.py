@@ -8,16 +8,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.agents.recording import SHOWN_DIFFERENCE
 from harness.errors import UsageError, describe_first_error, unknown_task
 from harness.evaluation.result_table import ResultTable
 from harness.evaluation.run import Run
-from harness.evaluation.run_files import has_run_file, read_run_file
+from harness.evaluation.run_files import has_run_file
 from harness.evaluation.run_names import is_running
 from harness.evaluation.run_signature import describe_resume
 from harness.evaluation.run_state import RunState, count_statuses, find_state
@@ -33,11 +32,17 @@ from harness.evaluation.store import (
     read_records,
     read_records_at,
 )
-from harness.evaluation.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
-from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.evaluation.summary import (
+    HEADLINE,
+    ModelUse,
+    describe_rate,
+    summarize_records,
+    summary_json,
+)
 from harness.reports.figures import count
 from harness.reports.recorded_attempts import AttemptOffsets, WallTime, read_time, sort_by_plan
-from harness.types import AttemptRecord, DataSource, MetricSummary, Status, Summary
+from harness.reports.stored_summary import read_stored_summary
+from harness.types import AttemptRecord, DataSource, Status, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,145 +85,6 @@ class StoredRun:
 
 # The attempts of a task that an error names.
 _NAMED_NUMBERS = 20
-# Sums and intervals of larger counts would not be exact.
-_Count = Annotated[int, Field(ge=0, le=2**53)]
-
-
-class _Kind(TypedDict):
-    score: float
-
-
-class _Score(TypedDict):
-    score: float | None
-    measure: str
-    kinds: NotRequired[dict[str, _Kind]]
-    missing_kinds: NotRequired[list[str]]
-
-
-class _Overall(TypedDict):
-    score: float | None
-    method: str
-    missing: NotRequired[list[str]]
-
-
-class _Scores(TypedDict, total=False):
-    categories: dict[str, _Score]
-    overall: _Overall | None
-
-
-class _Strict(TypedDict):
-    tasks: _Count
-    resolved: _Count
-    resolved_strict: _Count
-    differ: _Count
-
-
-class _Coverage(TypedDict):
-    samples: _Count
-    tasks: _Count
-    missing: _Count
-
-
-_Seconds = Annotated[float, Field(ge=0)] | None
-
-
-class _Model(TypedDict, total=False):
-    model_requests: _Count | None
-    model_retries: _Count | None
-    cached_replies: _Count | None
-    input_tokens: _Count | None
-    output_tokens: _Count | None
-    reasoning_tokens: _Count | None
-    cached_tokens: _Count | None
-    cost: _Seconds
-    model_seconds: _Seconds
-    waiting_seconds: _Seconds
-    sandbox_seconds: _Seconds
-    context_truncated: _Count | None
-    cut_replies: _Count | None
-
-
-class _Asking(TypedDict):
-    attempts: _Count
-    asked: _Count
-
-
-class _Difference(TypedDict):
-    task_id: str
-    attempt: _Count
-    text: Annotated[str, Field(max_length=SHOWN_DIFFERENCE)]
-
-
-class _Replay(TypedDict):
-    attempts: _Count
-    equal: _Count
-    different: _Count
-    incomplete: _Count
-    observations: _Count
-    observations_differing: _Count
-    same_verdicts: _Count
-    first_difference: _Difference | None
-
-
-class _Superseded(TypedDict):
-    attempts: _Count
-    resolved: _Count
-
-
-class _Limit(TypedDict):
-    allowed: Annotated[float, Field(ge=0, le=2**53)]
-    used: Annotated[float, Field(ge=0, le=2**53)] | None
-
-
-class _Category(TypedDict):
-    total: _Count
-    resolved: _Count
-    rate: float
-
-
-class _StoredSummary(BaseModel):
-    """The fields of `summary.json` that reports show, with the types that they rely on."""
-
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
-    duration_seconds: float
-    total: _Count
-    attempts: _Count
-    resolved: _Count
-    rate: float
-    pass_at_k: dict[int, float | None]
-    statuses: dict[Status, _Count]
-    by_category: dict[str, _Category]
-    integrity: dict[str, _Count] = Field(default_factory=dict)
-    resolved_strict: _Strict | None = None
-    scores: _Scores = Field(default_factory=_Scores)
-    quarantined: dict[str, str] = Field(default_factory=dict)
-    metrics: dict[str, MetricSummary] = Field(default_factory=dict)
-    coverage: _Coverage | None = None
-    model: _Model = Field(default_factory=_Model)
-    budget: dict[str, _Limit] = Field(default_factory=dict)
-    asking: _Asking | None = None
-    replay: _Replay | None = None
-    superseded: _Superseded | None = None
-
-    @model_validator(mode="after")
-    def _resolved_are_tasks(self) -> Self:
-        if any(resolved > total for resolved, total in self._shares()):
-            raise ValueError("more tasks are resolved than there are")
-        return self
-
-    def _shares(self) -> Iterator[tuple[int, int]]:
-        yield self.resolved, self.total
-        for row in self.by_category.values():
-            yield row["resolved"], row["total"]
-
-    def summary(self) -> Summary:
-        """Return the fields as a `Summary`."""
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        del values["duration_seconds"]
-        for name in ("resolved_strict", "coverage", "asking", "replay", "superseded"):
-            values[name] = values[name] or {}
-        return Summary(**values)
 
 
 def write_report(run: Run) -> Path:
@@ -296,7 +162,7 @@ def read_run(folder: Path) -> StoredRun:
     path = folder / SUMMARY
     if not has_run_file(folder, SUMMARY) and "planned" in manifest:
         return _read_unfinished(folder, manifest, running=running)
-    values, stored = _read_stored_summary(folder)
+    values, stored = read_stored_summary(folder)
     offsets = _find_attempts(folder, manifest)
     found = len(offsets)
     counted = sum(stored.statuses.values())
@@ -311,42 +177,16 @@ def read_run(folder: Path) -> StoredRun:
             "one of the two files was changed"
         )
     summary = stored.summary()
-    # Earlier versions wrote no headline, and another person's file may hold any.
+    # Earlier versions wrote no headline, or another one.
     left_out = ("source", "duration_seconds", HEADLINE)
     of_summary = {HEADLINE: describe_rate(summary)}
     of_summary |= {name: value for name, value in values.items() if name not in left_out}
     return StoredRun(folder, manifest, summary, stored.duration_seconds, of_summary, offsets)
 
 
-# The hint for a summary that cannot be read.
-_COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
-
-
-def read_summary(folder: Path) -> Summary:
-    """Return the summary that a finished run has written. Raises UsageError if it cannot be read."""
-    return _read_stored_summary(folder)[1].summary()
-
-
-def _read_stored_summary(folder: Path) -> tuple[dict[str, Any], _StoredSummary]:
-    path = folder / SUMMARY
-    try:
-        values = parse_json(read_run_file(folder, SUMMARY))
-        return values, _StoredSummary.model_validate(values)
-    except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror}",
-            hint=f"the run did not finish; to finish it: {describe_resume(folder, read_manifest(folder))}",
-        ) from error
-    except BrokenJSONError as error:
-        raise UsageError(f"{path}:{error.line}: is not JSON: {error}", hint=_COMPUTE) from error
-    except ValidationError as error:
-        reason = f"{path}: is not the summary of a run: {describe_first_error(error)}"
-        raise UsageError(reason, hint=_COMPUTE) from error
-
-
 class _Planned(TypedDict):
-    tasks: _Count
-    attempts: _Count
+    tasks: Annotated[int, Field(ge=0, le=2**53)]
+    attempts: Annotated[int, Field(ge=0, le=2**53)]
 
 
 class _UnfinishedManifest(BaseModel):
@@ -388,6 +228,7 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
         has_samples=facts.config.get("samples") is not None,
         model=None if facts.config.get("model") is None else ModelUse(read_spending(folder).of_no_attempt),
         results=found,
+        cluster_by=facts.config.get("cluster_by"),
     )
     offsets = sort_by_plan(found, found.offsets, manifest)
     progress = f"{len(offsets):,} of {count(summary.attempts, 'attempt')}"
@@ -398,7 +239,7 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
     values = summary_json(summary)
     if running and summary.statuses.get(Status.CANCELLED):
         # The tasks to come would count as failed.
-        values["rate"] = None
+        values["rate"] = values["first_attempt_rate"] = None
         values["statuses"] = {each.key: each.number for each in count_statuses(summary, is_running=True)}
     seconds = _measure_so_far(folder, manifest, times) if running else times.seconds
     return StoredRun(folder, manifest, summary, seconds, values, offsets, unfinished, running)

@@ -19,11 +19,15 @@ from harness.evaluation.manifest import read_model_name
 from harness.evaluation.run_files import read_run_file
 from harness.evaluation.run_names import RUNS, is_running, list_run_folders
 from harness.evaluation.store import SUMMARY, UNFINISHED, read_manifest
+from harness.evaluation.summary import SUMMARY_VERSION
 from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.blocks import LONG, cell, grid, print_line, write
 from harness.reports.console import is_terminal, open_console
 from harness.reports.figures import count, duration, percent
+from harness.reports.headline import describe_range
+from harness.reports.stored_summary import read_stored_summary
 from harness.reports.usage import describe_cost
+from harness.scoring.intervals import wilson_interval
 from harness.text import escape_terminal
 from harness.types import Status
 
@@ -55,10 +59,17 @@ class ListedRun:
     planned_attempts: int | None = None
     # The attempts that have a verdict.
     finished_attempts: int | None = None
-    # The result of a finished run.
+    # The result of a finished run: `resolved` counts first attempts, and `rate` is the mean over the tasks of
+    # the share of attempts that passed, with its 95 % interval.
     total: int | None = None
     resolved: int | None = None
+    passed_attempts: int | None = None
     rate: float | None = None
+    rate_low: float | None = None
+    rate_high: float | None = None
+    first_attempt_rate: float | None = None
+    # Whether the tasks are the bundled sample, so that the figures are no result of the benchmark.
+    bundled: bool = False
     cost: float | None = None
     model_requests: int | None = None
     # The MCP servers of the config, and whether the run goes without them to be compared with.
@@ -100,6 +111,11 @@ class _Config(TypedDict):
     replay_from: NotRequired[str | None]
 
 
+class _Headline(TypedDict, total=False):
+    low: Annotated[float, Field(ge=0, le=1)] | None
+    high: Annotated[float, Field(ge=0, le=1)] | None
+
+
 class _Manifest(BaseModel):
     """The fields of a manifest that the list shows."""
 
@@ -110,6 +126,7 @@ class _Manifest(BaseModel):
     config: _Config
     started_at: str | None = None
     planned: _Planned | None = None
+    source: str | None = None
 
 
 class _Model(TypedDict, total=False):
@@ -126,14 +143,30 @@ class _Summary(BaseModel):
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
+    schema_version: int = 1
+    headline: _Headline = Field(default_factory=_Headline)
     total: _Count
     attempts: _Count
     resolved: _Count
     rate: Annotated[float, Field(ge=0, le=1)]
+    first_attempt_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     statuses: dict[Status, _Count]
     duration_seconds: Annotated[float, Field(ge=0)]
     model: _Model = Field(default_factory=_Model)
     replay: _Replay = Field(default_factory=_Replay)
+
+    @property
+    def has_rate_of_first_attempts(self) -> bool:
+        """Whether an earlier version has written it, whose rate is that of the first attempts."""
+        is_whole = not self.statuses.get(Status.CANCELLED)
+        return self.schema_version < SUMMARY_VERSION and is_whole and self.attempts > self.total
+
+    def find_interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of the rate, None if it is not known."""
+        low, high = self.headline.get("low"), self.headline.get("high")
+        if low is not None and high is not None:
+            return low, high
+        return wilson_interval(self.resolved, self.total) if self.attempts == self.total else None
 
     @property
     def finished(self) -> int:
@@ -198,6 +231,7 @@ def _read_listed_run(folder: Path, count_finished: Callable[[Path], int | None])
         mcp_servers=[server["name"] for server in manifest.config.get("mcp_servers", [])],
         baseline=manifest.config.get("baseline", False),
         replay_from=manifest.config.get("replay_from"),
+        bundled=manifest.source == "bundled",
         planned_attempts=None if manifest.planned is None else manifest.planned["attempts"],
         duration_seconds=_measure(manifest.started_at) if running else None,
         started_at=manifest.started_at,
@@ -213,19 +247,27 @@ def _read_listed_run(folder: Path, count_finished: Callable[[Path], int | None])
         )
     if running or summary is None or summary.statuses.get(Status.CANCELLED):
         return replace(listed, finished_attempts=count_finished(folder))
+    low, high = summary.find_interval() or (None, None)
     return replace(
         listed,
         state="finished",
         finished_attempts=summary.finished,
         total=summary.total,
         resolved=summary.resolved,
+        passed_attempts=summary.statuses.get(Status.PASSED, 0),
         rate=summary.rate,
+        rate_low=low,
+        rate_high=high,
+        first_attempt_rate=summary.first_attempt_rate,
     )
 
 
 def _read_summary(folder: Path) -> _Summary | None:
     try:
-        return TypeAdapter(_Summary).validate_python(parse_json(read_run_file(folder, SUMMARY)))
+        summary = TypeAdapter(_Summary).validate_python(parse_json(read_run_file(folder, SUMMARY)))
+        if not summary.has_rate_of_first_attempts:
+            return summary
+        return _Summary.model_validate(read_stored_summary(folder)[0])
     except FileNotFoundError:
         return None
     except BrokenJSONError as error:
@@ -287,20 +329,33 @@ def _table(runs: Sequence[ListedRun]) -> Table:
 def _describe(run: ListedRun) -> dict[str, str]:
     """Return the text of each column."""
     started = _parse_start(run.started_at)
-    has_result = run.state == "finished" and run.rate is not None
     return {
         "run": run.name,
-        "benchmark": run.benchmark or "",
+        "benchmark": f"{run.benchmark or ''}{' (bundled sample)' if run.bundled else ''}",
         "agent": run.agent or "",
         "model": run.model or "",
         "variant": _describe_variant(run),
         "progress": _describe_progress(run),
-        "passed": f"{run.resolved:,}/{run.total:,}" if has_result else "",
-        "rate": percent(run.rate) if has_result and run.rate is not None else "",
+        "passed": describe_passed(run),
+        "rate": describe_listed_rate(run),
         "cost": describe_cost(run.cost) if run.model_requests else "",
         "duration": "" if run.duration_seconds is None else duration(run.duration_seconds),
         "started": "" if started is None else started.astimezone().strftime("%Y-%m-%d %H:%M"),
     }
+
+
+def describe_passed(run: ListedRun) -> str:
+    """Return how many attempts of a finished run passed, "" for any other."""
+    return "" if run.rate is None else f"{run.passed_attempts:,}/{run.planned_attempts:,}"
+
+
+def describe_listed_rate(run: ListedRun) -> str:
+    """Return the rate of a finished run with its interval, "" for any other."""
+    if run.rate is None:
+        return ""
+    if run.rate_low is None or run.rate_high is None:
+        return percent(run.rate)
+    return f"{percent(run.rate)} ({describe_range(run.rate_low, run.rate_high)})"
 
 
 def _describe_variant(run: ListedRun) -> str:

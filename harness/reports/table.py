@@ -27,10 +27,12 @@ from harness.reports.coverage import describe_coverage
 from harness.reports.failures import Unresolved, choose_unresolved, write_show_command
 from harness.reports.figures import count, duration, percent, tampering
 from harness.reports.headline import (
+    RATE,
     describe_headline,
-    describe_interval,
+    describe_range,
+    find_category_interval,
     has_several_attempts,
-    label_rate,
+    label_resolved,
     list_scores,
 )
 from harness.reports.remarks import list_model_remarks, list_remarks
@@ -222,7 +224,7 @@ def _facts(
         facts.append(("isolation", isolation))
     facts.append(("duration", duration(duration_seconds)))
     styles = {
-        label_rate(summary): "bold",
+        RATE: "bold",
         "coverage": "bold yellow" if summary.coverage.get("missing") else "",
     }
     table = grid("", "")
@@ -232,9 +234,10 @@ def _facts(
 
 
 def _describe_resolved(summary: Summary) -> str:
-    """Return the number of resolved tasks, and by which attempts if pass@1 is an average over several."""
-    several = summary.attempts > summary.total
-    return f"{summary.resolved:,}" + ("  (by the first attempt at each task)" if several else "")
+    """Return the number of resolved tasks, or of passed attempts if tasks have several."""
+    if not has_several_attempts(summary):
+        return f"{summary.resolved:,}"
+    return count(summary.statuses.get(Status.PASSED, 0), "attempt")
 
 
 def _statuses(summary: Summary, *, is_running: bool) -> Table:
@@ -246,9 +249,9 @@ def _statuses(summary: Summary, *, is_running: bool) -> Table:
 
 
 def _categories(summary: Summary) -> Table:
-    table = grid("category", ">tasks", ">resolved", ">rate", "95 % interval")
+    table = grid("category", ">tasks", f">{label_resolved(summary)}", ">rate", "95 % interval")
     for name, row in summary.by_category.items():
-        spread = describe_interval(int(row["resolved"]), int(row["total"])).removeprefix("95 % interval ")
+        spread = describe_range(*find_category_interval(row))
         figures = f"{row['total']:,}", f"{row['resolved']:,}", percent(row["rate"]), spread
         table.add_row(cell(name), *(cell(figure) for figure in figures))
     return table
@@ -257,9 +260,10 @@ def _categories(summary: Summary) -> Table:
 def _unresolved(unresolved: Unresolved) -> Table:
     """Return a table of the first tasks with an unresolved attempt."""
     shown, number = unresolved.shown, unresolved.number
-    more = f" ({len(shown)} of {number:,})" if len(shown) < number else ""
-    table = grid(f"unresolved{more}", "status", "error")
-    table.columns[0].max_width = _ID_WIDTH
+    more = f"{len(shown)} of {number:,}" if len(shown) < number else f"{number:,}"
+    title = f"{unresolved.title} ({more})"
+    table = grid(title, "status", "error")
+    table.columns[0].max_width = max(_ID_WIDTH, len(title))
     for record in shown:
         error = cell(record.error or "")
         error.no_wrap, error.overflow = True, "ellipsis"

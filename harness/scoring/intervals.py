@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # The 97.5 % quantile of the normal distribution: 2.5 % are left out on either side.
 _Z95 = 1.959963984540054
@@ -22,17 +22,53 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float] | None:
     """
     if not 0 <= successes <= trials:
         raise ValueError(f"{successes} of {trials} trials cannot have succeeded")
-    if trials == 0:
-        return None
-    rate = successes / trials
+    return None if trials == 0 else _score_interval(successes / trials, trials)
+
+
+def _score_interval(rate: float, trials: float) -> tuple[float, float]:
     z2 = _Z95**2
     centre = rate + z2 / (2 * trials)
     spread = _Z95 * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
     scale = 1 + z2 / trials
     # At the ends the bound is exactly 0 or 1; rounding would miss it by a hair.
-    low = 0.0 if successes == 0 else (centre - spread) / scale
-    high = 1.0 if successes == trials else (centre + spread) / scale
+    low = 0.0 if rate == 0 else (centre - spread) / scale
+    high = 1.0 if rate == 1 else (centre + spread) / scale
     return low, high
+
+
+def clustered_interval(clusters: Iterable[tuple[float, int]], *, attempts: int) -> tuple[float, float] | None:
+    """Return the 95 % interval of a mean over tasks as (low, high) from 0 to 1, or None without tasks.
+
+    Attempts at one task are alike, and so are tasks of one cluster, so they count as fewer trials than there
+    are. The interval is Wilson's with the effective number of trials: the number of independent trials whose
+    mean would vary as much as the mean of these clusters does. With one attempt at each task, and each task
+    as its own cluster, this is the number of tasks, and the interval is that of `wilson_interval`. If the
+    clusters do not vary at all, each cluster of a rate of 0 or 1 is one trial.
+
+    Args:
+        clusters: of each cluster the sum of its tasks' values, which are from 0 to 1, and the number of its
+            tasks.
+        attempts: the number of all attempts, which is the largest effective number.
+
+    Source: Kish 1965, Survey Sampling, section 8.2 (the design effect); Korn and Graubard 1998, Survey
+    Methodology 24 (2), 193-201 (an interval with the effective sample size).
+    """
+    counted = Counter(clusters)
+    number = counted.total()
+    tasks = sum(size * times for (_, size), times in counted.items())
+    if not tasks:
+        return None
+    rate = min(math.fsum(value * times for (value, _), times in counted.items()) / tasks, 1.0)
+    if not 0 < rate < 1 or number == 1:
+        return _score_interval(rate, number)
+    if number == tasks == attempts:
+        return _score_interval(rate, tasks)
+    squares = math.fsum(times * (value - rate * size) ** 2 for (value, size), times in counted.items())
+    # Few clusters of several tasks would seem to vary less than they do.
+    few = number / (number - 1) if number < tasks else 1.0
+    variance = few * squares / tasks**2
+    most = float(max(attempts, number))
+    return _score_interval(rate, min(rate * (1 - rate) / variance, most) if variance else most)
 
 
 def bootstrap_interval(
@@ -70,6 +106,33 @@ def bootstrap_interval(
         else:
             drawn = generator.integers(count, size=(number, count), dtype=numpy.int32)
             means.extend(every[drawn].mean(axis=1).tolist())
+    means.sort()
+    outside = round(0.025 * resamples)
+    return means[outside - 1], means[-outside]
+
+
+def bootstrap_clusters(
+    clusters: Sequence[tuple[float, int]], *, seed: int, resamples: int
+) -> tuple[float, float] | None:
+    """Return the 95 % percentile interval of a mean, drawn by clusters, or None without values.
+
+    Each cluster is the sum of its values and their number. A resample keeps the values of a cluster together.
+    The arguments, the error and the source are those of `bootstrap_interval`.
+    """
+    if resamples < 40:
+        raise ValueError(f"{resamples} resamples are too few for a 95 % interval")
+    if not clusters:
+        return None
+    import numpy
+
+    sums, sizes = numpy.array(clusters, dtype=float).T
+    generator = numpy.random.default_rng(seed)
+    at_once = max(_DRAWN_AT_ONCE // len(clusters), 1)
+    means: list[float] = []
+    for made in range(0, resamples, at_once):
+        number = min(at_once, resamples - made)
+        drawn = generator.integers(len(clusters), size=(number, len(clusters)), dtype=numpy.int32)
+        means.extend((sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)).tolist())
     means.sort()
     outside = round(0.025 * resamples)
     return means[outside - 1], means[-outside]

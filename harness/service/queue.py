@@ -1,7 +1,8 @@
 """The line in which requests wait for a sandbox: fair between clients, bounded, and with an honest wait.
 
 A request that would wait longer than it can is refused at once, because a client that gets no reply counts
-the request as failed, while one that is refused at once tries again.
+the request as failed, while one that is refused at once tries again. A client that tries only a few times,
+and then counts a miss, has its request held instead, for as long as it waits itself.
 """
 
 from __future__ import annotations
@@ -20,13 +21,8 @@ from harness.service.waiting import WaitingRequest
 _NEWEST_SHARE = 0.05
 # The mean time of a request before the first one has ended, in seconds.
 FIRST_SECONDS = 0.05
-# A request that cannot be served must be refused within a second.
-RECONSIDER_SECONDS = 0.5
 # A client without work has waited for too long after this time, in seconds.
 LATE_SECONDS = 1.0
-# The estimate then must leave room for requests that take longer than the mean, because a refusal later than
-# this comes too late.
-_MARGIN = 1.5
 
 
 @dataclass(slots=True)
@@ -52,17 +48,15 @@ class _Place:
     It is a class, because each generator as a context manager would cost several times as much.
     """
 
-    def __init__(self, queue: FairQueue, client: str, wait_seconds: float, *, refuse_early: bool) -> None:
+    def __init__(self, queue: FairQueue, client: str, wait_seconds: float, *, hold: bool) -> None:
         self._queue = queue
         self._client = client
         self._wait_seconds = wait_seconds
-        self._refuse_early = refuse_early
+        self._hold = hold
         self._begun = 0.0
 
     async def __aenter__(self) -> float:
-        self._begun, waited = await self._queue.begin(
-            self._client, self._wait_seconds, refuse_early=self._refuse_early
-        )
+        self._begun, waited = await self._queue.begin(self._client, self._wait_seconds, hold=self._hold)
         return waited
 
     async def __aexit__(self, *_error: object) -> None:
@@ -76,8 +70,8 @@ class FairQueue:
     rounds, in each of which every client is served once. So a client with a thousand requests delays another
     client's single request by one request at most.
 
-    A request that was looked at again and kept (see `enter`) is overdue once the wait that was expected for
-    it is over. Its client then has its turn in each round, however many of its requests are at work.
+    A held request (see `enter`) is overdue once the wait that was expected for it is over. Its client then
+    has its turn in each round, however many of its requests are at work.
 
     A request may take ten minutes. So there is one place more for a client that has no request at work and
     has waited for a second.
@@ -86,8 +80,6 @@ class FairQueue:
         places: the requests that work at once.
         most: the requests that wait, of all clients.
         client_share: the share of `most` that a client may have while others wait, from 0 to 1.
-        reconsider_seconds: the time after which a waiting request that must be refused early looks at the
-            line again.
         late_seconds: the time after which a client without work may take the one place more.
         clock: returns a time in seconds that never goes back.
         on_begin: gets the seconds for which each request waited, when it begins.
@@ -101,7 +93,6 @@ class FairQueue:
         *,
         most: int,
         client_share: float = 1.0,
-        reconsider_seconds: float = RECONSIDER_SECONDS,
         late_seconds: float = LATE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         on_begin: Callable[[float], None] | None = None,
@@ -110,7 +101,6 @@ class FairQueue:
         self._places = places
         self._most = most
         self._client_share = client_share
-        self._reconsider_seconds = reconsider_seconds
         self._late_seconds = late_seconds
         self._clock = clock
         self._on_begin = on_begin
@@ -122,7 +112,7 @@ class FairQueue:
         # earlier round, so that no client gains by leaving.
         self._round = 0
         self._waiting = 0
-        # The requests that have waited for longer than was expected when they were kept.
+        # The held requests that have waited for longer than was expected when they came.
         self._overdue: list[WaitingRequest] = []
         self._mean_seconds = FIRST_SECONDS
         # The sum of the times at which the requests at work began.
@@ -195,8 +185,12 @@ class FairQueue:
             each.waiting and not each.working for name, each in self._clients.items() if name != client
         )
 
-    def require_room(self, client: str, *, wait_seconds: float, requests: int = 1) -> None:
+    def require_room(
+        self, client: str, *, wait_seconds: float, requests: int = 1, hold: bool = False
+    ) -> None:
         """Check that new requests of a client may wait, and that the last one begins within `wait_seconds`.
+
+        The estimate of the wait refuses no request that is held.
 
         Raises:
             BusyError: if the wait would be longer, or too many requests wait.
@@ -218,14 +212,14 @@ class FairQueue:
                 f"this client has {length:,} requests in the queue, and {added:,} more exceed its share",
                 retry_seconds=expected,
             )
-        if expected > wait_seconds:
+        if expected > wait_seconds and not hold:
             raise BusyError(
                 f"the queue needs about {expected:.1f} s, and this request can wait {wait_seconds:.1f} s",
                 retry_seconds=expected - wait_seconds,
             )
 
     def enter(
-        self, client: str, *, wait_seconds: float, refuse_early: bool = False
+        self, client: str, *, wait_seconds: float, hold: bool = False
     ) -> contextlib.AbstractAsyncContextManager[float]:
         """Return a context manager that lets a request wait, and then work.
 
@@ -234,16 +228,17 @@ class FairQueue:
         Args:
             client: the client whose share the request uses.
             wait_seconds: the time that the request can wait.
-            refuse_early: refuse the request after half a second, too, if the line has become too slow for
-                it by then. Its client can try elsewhere, or again, before its own time is over.
+            hold: let the request wait for all of `wait_seconds`, whatever wait is expected, because its
+                client soon stops to try again.
 
         The start of the block raises:
-            BusyError: if the wait would be longer than `wait_seconds`, at once where that can be foreseen.
+            BusyError: if the wait would be longer than `wait_seconds`, at once where that can be foreseen and
+                the request is not held, and if too many requests wait.
             ShareUsedError: if the client has too many requests in the line.
         """
-        return _Place(self, client, wait_seconds, refuse_early=refuse_early)
+        return _Place(self, client, wait_seconds, hold=hold)
 
-    async def begin(self, client: str, wait_seconds: float, *, refuse_early: bool) -> tuple[float, float]:
+    async def begin(self, client: str, wait_seconds: float, *, hold: bool) -> tuple[float, float]:
         """Return when a request began, and the seconds of its wait. Call `end` after its work.
 
         The arguments and the errors are those of `enter`, which is for all other callers.
@@ -252,7 +247,7 @@ class FairQueue:
         if self._free and not self._waiting:
             begun = self._begin(client)
         else:
-            begun = await self._wait(client, wait_seconds, refuse_early=refuse_early)
+            begun = await self._wait(client, wait_seconds, hold=hold)
         if self._on_begin is not None:
             self._on_begin(begun - started)
         return begun, begun - started
@@ -262,14 +257,14 @@ class FairQueue:
         self._mean_seconds += _NEWEST_SHARE * (self._clock() - begun - self._mean_seconds)
         self._end(client, begun)
 
-    async def _wait(self, client: str, wait_seconds: float, *, refuse_early: bool) -> float:
+    async def _wait(self, client: str, wait_seconds: float, *, hold: bool) -> float:
         """Return the time at which the request begins."""
-        self.require_room(client, wait_seconds=wait_seconds)
+        self.require_room(client, wait_seconds=wait_seconds, hold=hold)
         waiting = WaitingRequest(client, wait_seconds)
         waiting.add_step(self._late_seconds, self._let_late_work)
         waiting.add_step(wait_seconds, self._give_up)
-        if refuse_early:
-            waiting.add_step(self._reconsider_seconds, self._reconsider)
+        if hold:
+            waiting.add_step(self.estimate_wait(client), self._note_overdue)
         own = self._clients.setdefault(client, _Client(self._round))
         own.waiting.append(waiting)
         self._waiting += 1
@@ -305,41 +300,14 @@ class FairQueue:
         waiting.is_late = True
         self._serve_waiting()
 
-    def _reconsider(self, waiting: WaitingRequest) -> None:
-        """Refuse a request that waits, if it will not begin in the time that is left."""
-        if waiting.turn.done():
-            return
-        left_seconds = waiting.wait_seconds - self._reconsider_seconds
-        own = self._clients[waiting.client]
-        if self._must_wait_for_own(own):
-            message = "the requests of this client that are at work take long, and other clients come first"
-            self._refuse(waiting, BusyError(message, retry_seconds=left_seconds))
-            return
-        length = own.waiting.index(waiting)
-        expected = self._estimate_behind(waiting.client, length)
-        if expected * _MARGIN <= left_seconds:
-            waiting.add_step(self._reconsider_seconds + expected, self._note_overdue)
-        else:
-            message = (
-                f"the queue has become slower and needs about {expected:.1f} s more, and this request can "
-                f"wait {left_seconds:.1f} s"
-            )
-            self._refuse(waiting, BusyError(message, retry_seconds=max(0.0, expected - left_seconds)))
-
     def _note_overdue(self, waiting: WaitingRequest) -> None:
         """Note that a request has waited for as long as was expected.
 
         Otherwise slow work of its client that began in the meantime could keep it back until its time is
-        over, and a refusal then comes too late for its client.
+        over.
         """
         if not waiting.turn.done():
             self._overdue.append(waiting)
-
-    def _must_wait_for_own(self, own: _Client) -> bool:
-        """Return whether a client is served only after its work, whose end cannot be foreseen."""
-        if not own.working or self._clock() - own.begun / own.working <= self._mean_seconds:
-            return False
-        return any(each.waiting and each.working < own.working for each in self._clients.values())
 
     def _begin(self, client: str) -> float:
         now = self._clock()

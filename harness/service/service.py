@@ -82,14 +82,13 @@ class Service:
                 await self._idle.wait()
 
     def work(
-        self, client: str, *, wait_seconds: float, refuse_early: bool = False
+        self, client: str, *, wait_seconds: float, hold: bool = False
     ) -> contextlib.AbstractAsyncContextManager[float]:
         """Return a context manager that holds one of the service's places, after the wait in the queue.
 
-        The arguments are those of `FairQueue.enter`. It raises BusyError at once if the wait would be longer
-        than `wait_seconds`, and ShareUsedError.
+        The arguments and the errors are those of `FairQueue.enter`.
         """
-        return self.queue.enter(client, wait_seconds=wait_seconds, refuse_early=refuse_early)
+        return self.queue.enter(client, wait_seconds=wait_seconds, hold=hold)
 
 
 @contextlib.asynccontextmanager

@@ -90,13 +90,24 @@ class IndexedAttempts:
         return int(np.count_nonzero((self.attempt[self.latest] == 0) & (self._passed())))
 
     def count_categories(self) -> dict[str, tuple[int, int]]:
-        """Return the tasks of each category with a first attempt, and those that it resolved."""
+        """Return the attempts of each category, and those that passed."""
         codes, names = self.category_codes
-        first = self.attempt[self.latest] == 0
-        totals = np.bincount(codes[self.latest][first], minlength=len(names))
-        resolved = np.bincount(codes[self.latest][first & self._passed()], minlength=len(names))
-        rows = zip(names.to_pylist(), totals.tolist(), resolved.tolist(), strict=True)
-        return {name: (total, passed) for name, total, passed in rows if total}
+        totals = np.bincount(codes[self.latest], minlength=len(names))
+        passed = np.bincount(codes[self.latest][self._passed()], minlength=len(names))
+        rows = zip(names.to_pylist(), totals.tolist(), passed.tolist(), strict=True)
+        return {name: (total, number) for name, total, number in rows if total}
+
+    def list_shares(self) -> list[tuple[str, float]]:
+        """Return the category of each task with a record, and the share of its attempts that passed."""
+        tasks, names = self.task_codes[0][self.latest], self.category_codes[1].to_pylist()
+        made = np.bincount(tasks, minlength=self.tasks)
+        passed = np.bincount(tasks[self._passed()], minlength=self.tasks)
+        of_tasks = np.zeros(self.tasks, dtype=np.int64)
+        of_tasks[tasks] = self.category_codes[0][self.latest]
+        return [
+            (names[category], share)
+            for category, share in zip(of_tasks.tolist(), (passed / made).tolist(), strict=True)
+        ]
 
     def find(self, task_id: str, attempt: int) -> int | None:
         """Return the row of the last record of an attempt, None without one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,17 +18,17 @@ from harness.evaluation.store import TRANSCRIPTS, UNFINISHED, read_manifest
 from harness.evaluation.transcript_file import transcript_name
 from harness.inputs.files import MAX_DATA_BYTES, MIB
 from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.reports.figures import duration, percent, tampering
-from harness.reports.headline import describe_headline, list_scores
+from harness.reports.figures import count, duration, percent, tampering
+from harness.reports.headline import describe_headline, describe_range, list_scores
 from harness.reports.html_attempts import flatten
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.run_conditions import list_conditions
-from harness.reports.run_folder import read_summary
-from harness.reports.run_list import ListedRun
+from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
+from harness.reports.stored_summary import read_stored_summary
 from harness.reports.usage import describe_cost, describe_usage
-from harness.scoring.intervals import wilson_interval
+from harness.scoring.intervals import clustered_interval
 from harness.text import escape_terminal, escape_text
-from harness.types import Status, Summary
+from harness.types import RateInterval, Status, Summary
 from harness.viewer.attempt_index import AttemptIndex, IndexedAttempts
 from harness.viewer.attempt_view import describe_stage
 from harness.viewer.catalogue import Catalogue
@@ -64,18 +65,18 @@ def _has_words(run: ListedRun, words: Sequence[str]) -> bool:
 
 
 def _describe_listed(key: str, run: ListedRun) -> dict[str, Any]:
-    has_result = run.state == "finished" and run.rate is not None
     return {
         "key": key,
         "name": escape_text(run.name),
         "state": run.state,
         "benchmark": escape_text(run.benchmark or ""),
+        "is_bundled": run.bundled,
         "agent": escape_text(run.agent or ""),
         "model": escape_text(run.model or ""),
         "planned": run.planned_attempts,
         "finished": run.finished_attempts,
-        "resolved": f"{run.resolved:,} of {run.total:,}" if has_result else "",
-        "rate": percent(run.rate) if has_result and run.rate is not None else "",
+        "passed": describe_passed(run),
+        "rate": describe_listed_rate(run),
         "cost": describe_cost(run.cost) if run.model_requests else "",
         "duration": "" if run.duration_seconds is None else duration(run.duration_seconds),
         "started_at": escape_text(run.started_at or ""),
@@ -96,7 +97,7 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
     problems = [text for text in (listed.reason, index.problem) if text]
     if listed.state == "finished":
         try:
-            stored = read_summary(folder)
+            stored = read_stored_summary(folder)[1].summary()
         except HarnessError as error:
             problems.append(error.message)
         else:
@@ -110,7 +111,6 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
     return {
         **_describe_listed(key, listed),
         "headline": [headline.figure, headline.interval, headline.meaning, headline.coverage],
-        "is_bundled": _is_bundled(folder),
         "warning": tampering(summary.integrity),
         "problems": [escape_text(text) for text in problems],
         "figures": [(escape_terminal(label), escape_terminal(text, 1000)) for label, text in figures],
@@ -152,7 +152,12 @@ def _summarize(listed: ListedRun, indexed: IndexedAttempts) -> Summary:
         statuses[Status.CANCELLED] = statuses.get(Status.CANCELLED, 0) + planned - made
     total = listed.total or indexed.tasks
     resolved = indexed.count_resolved()
-    return Summary(total, planned, resolved, resolved / total if total else 0.0, {}, statuses, {})
+    # A run that lacks attempts has no rate, and a finished one has a summary.
+    shares = indexed.list_shares() if planned == made and listed.state != "finished" else []
+    rate = math.fsum(share for _, share in shares) / total if total else 0.0
+    spread = clustered_interval([(share, 1) for _, share in shares], attempts=made)
+    interval = None if spread is None else RateInterval(*spread, len(shares))
+    return Summary(total, planned, resolved, rate, {}, statuses, {}, rate_interval=interval)
 
 
 def _list_figures(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -168,25 +173,23 @@ def _list_categories(indexed: IndexedAttempts) -> Iterator[dict[str, Any]]:
     counts = indexed.count_categories()
     if len(counts) < 2:
         return
-    for name, (total, resolved) in sorted(counts.items())[:_MOST_CATEGORIES]:
-        low, high = wilson_interval(resolved, total) or (0.0, 0.0)
+    shares: dict[str, list[float]] = {}
+    for name, share in indexed.list_shares():
+        shares.setdefault(name, []).append(share)
+    for name, (attempts, passed) in sorted(counts.items())[:_MOST_CATEGORIES]:
+        of_tasks = shares.get(name, [0.0])
+        low, high = clustered_interval([(share, 1) for share in of_tasks], attempts=attempts) or (0.0, 0.0)
+        rate = math.fsum(of_tasks) / len(of_tasks)
         yield {
             "category": name,
             "name": escape_text(name) or "none",
-            "resolved": f"{resolved:,} of {total:,}",
-            "rate": percent(resolved / total),
-            "interval": f"{percent(low)} to {percent(high)}",
-            "share": resolved / total,
+            "passed": f"{passed:,} of {count(attempts, 'attempt')}",
+            "rate": percent(rate),
+            "interval": describe_range(low, high),
+            "share": rate,
             "low": low,
             "high": high,
         }
-
-
-def _is_bundled(folder: Path) -> bool:
-    try:
-        return bool(read_manifest(folder)["source"] == "bundled")
-    except HarnessError:
-        return False
 
 
 def _list_under_way(folder: Path, indexed: IndexedAttempts, stages: ActiveStages) -> Iterator[dict[str, Any]]:

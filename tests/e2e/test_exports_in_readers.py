@@ -118,6 +118,23 @@ def test_inspect_reads_the_log(harness: Harness, folder: Path) -> None:
         assert all(roles[: len(each)] == each for each in asked)
 
 
+LIST_LOGS = """
+import json, sys
+from inspect_ai.log import list_eval_logs
+print(json.dumps([[log.task, log.task_id] for log in list_eval_logs(sys.argv[1])]))
+"""
+
+
+def test_inspect_finds_the_log_under_the_name_that_the_export_chooses(harness: Harness, folder: Path) -> None:
+    logs = harness.folder / "logs"
+    logs.mkdir()
+    ended = harness("export", folder, "--to", "inspect", "-o", logs, env=NO_ENGINE)
+    (path,) = logs.iterdir()
+    assert (ended.stdout, ended.stderr) == ("", f"wrote {path}\n")
+    run_id = json.loads((folder / "manifest.json").read_text())["run_id"]
+    assert json.loads(INSPECT_AI.run(LIST_LOGS, logs)) == [["agentbench", run_id]]
+
+
 class Collector(http.server.BaseHTTPRequestHandler):
     """Takes spans as a collector does, and demands a key."""
 

@@ -68,7 +68,8 @@ def test_task_without_a_sample_stays_in_the_denominator(graded: dict[str, Any]) 
     summary = graded["summary"]
     # 9001 is resolved by its second attempt only, so not by its first.
     assert (summary["total"], summary["attempts"], summary["resolved"]) == (3, 5, 1)
-    assert summary["rate"] == pytest.approx(1 / 3)
+    assert summary["first_attempt_rate"] == pytest.approx(1 / 3)
+    assert summary["rate"] == summary["headline"]["value"] == pytest.approx(4 / 9)
 
 
 def test_tasks_with_too_few_samples_leave_pass_at_k_undefined(graded: dict[str, Any]) -> None:

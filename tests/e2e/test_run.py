@@ -223,7 +223,7 @@ def test_no_container_of_the_run_is_left(oracle: FinishedRun, client: APIClient)
 
 def test_results_have_exactly_the_parts_of_the_contract(oracle: FinishedRun) -> None:
     assert list(oracle.results) == ["schema_version", "run", "summary", "attempts"]
-    assert oracle.results["schema_version"] == 1
+    assert oracle.results["schema_version"] == 2
 
 
 def test_results_summary_has_exactly_the_fields_of_the_contract(oracle: FinishedRun) -> None:
@@ -241,6 +241,8 @@ def test_results_summary_has_exactly_the_fields_of_the_contract(oracle: Finished
         "by_category": {},
         "integrity": {},
         "metrics": {},
+        "first_attempt_rate": 1.0,
+        "schema_version": 2,
     }
 
 

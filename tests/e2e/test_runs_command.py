@@ -38,7 +38,7 @@ def test_a_run_without_a_failure_ends_with_its_report(finished_run: Callable[...
 def test_runs_are_listed_as_a_table_and_as_json(failed: FinishedRun, harness: Harness) -> None:
     runs = failed.folder.path.parent
     table = harness("runs", "--output-dir", runs, env=NO_ENGINE).stdout
-    assert f"{failed.folder.path.name}  gsm8k      null   3/3 finished     0/3  0.0 %" in table
+    assert f"{failed.folder.path.name}  gsm8k (bundled sample)  null   3/3 finished     0/3  0.0 %" in table
     (listed,) = json.loads(harness("runs", "--output-dir", runs, "--json", env=NO_ENGINE).stdout)
     assert (listed["name"], listed["state"]) == (failed.folder.path.name, "finished")
 

@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 from e2e.command_line import Harness
-from e2e.overload import Program, Seen, measure_capacity, overload
+from e2e.overload import CLIENT_SECONDS, Program, Seen, measure_capacity, overload
 from e2e.served_process import start_service
 from effort import THOROUGH
 
@@ -30,12 +30,12 @@ PROGRAMS = [
 ]
 # Above the memory of the quiet service: a connection, a request and a program for each client.
 MOST_GROWTH_MB = 128.0
-REFUSED_SECONDS = 1.0
-LATE_SECONDS = 2.0
 
 
 @pytest.mark.timeout(SECONDS + 240)
-def test_a_service_with_four_times_its_load_stays_correct_and_refuses_the_rest(harness: Harness) -> None:
+def test_a_service_with_four_times_its_load_stays_correct_and_answers_each_client_in_its_time(
+    harness: Harness,
+) -> None:
     with start_service(harness) as served:
         capacity, quiet = asyncio.run(
             measure_capacity(
@@ -62,7 +62,6 @@ def test_a_service_with_four_times_its_load_stays_correct_and_refuses_the_rest(h
         "offered": round(len(seen) / SECONDS, 1),
         "accepted": len(accepted),
         "refused": len(refused),
-        "refused_seconds_p99": _find_p99([each.seconds for each in refused]),
         "late_seconds_p99": _find_p99([_count_late(each) for each in accepted]),
         "growth_mb": round(growth, 1),
     }
@@ -70,11 +69,10 @@ def test_a_service_with_four_times_its_load_stays_correct_and_refuses_the_rest(h
     assert [each for each in seen if each.status not in (200, 504, 429)] == []
     assert [each for each in accepted if each.verdict != expected[each.program.code]] == []
     assert accepted
-    assert refused
     assert growth < MOST_GROWTH_MB
     if THOROUGH:  # on a machine that has nothing else to do
-        assert figures["refused_seconds_p99"] < REFUSED_SECONDS
-        assert figures["late_seconds_p99"] < LATE_SECONDS
+        assert refused == []
+        assert figures["late_seconds_p99"] < CLIENT_SECONDS
 
 
 def _find_p99(values: list[float]) -> float:

@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "a whole run": (
         lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard=None)),
-        "is a whole run and no shard",
+        "of 2 shards is missing",
     ),
     "other data": (
         lambda folder: change_manifest(folder, lambda manifest: manifest["data"].update(sha256="00")),

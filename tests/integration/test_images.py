@@ -167,6 +167,26 @@ def test_stale_image_goes_once_no_container_uses_it(
     require_image(client, "python")
 
 
+def test_an_image_that_a_user_builds_from_ours_is_not_ours(client: APIClient) -> None:
+    (built,) = build_images(client, ["python"], notify=print)
+    assert built.tag is not None
+    named = f"harness-test-own-{time.time_ns()}:1"
+    own = []
+    try:
+        for number, tag in enumerate((named, None)):
+            recipe = f'FROM {built.tag}\nRUN true {time.time_ns()}{number}\nCMD ["true"]\n'.encode()
+            events = [*client.build(fileobj=io.BytesIO(recipe), tag=tag, rm=True, decode=True)]
+            own += [event["aux"]["ID"] for event in events if "aux" in event]
+        client.tag(built.id, named.removesuffix(":1"), "2")
+        listed = list_images(client)
+        assert len(own) == 2
+        assert not {image.id for image in listed} & {*own}
+        assert [image.tag for image in listed if image.id == built.id] == [built.tag]
+    finally:
+        for name in (*own, named.removesuffix(":1") + ":2"):
+            client.remove_image(name)
+
+
 def test_two_builds_at_once_build_once(client: APIClient, tmp_path: Path) -> None:
     folder = tmp_path / "images"
     shutil.copytree(image_sources.images_dir(), folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -86,9 +87,31 @@ async def test_a_program_that_attacks_its_sandbox_is_no_fault_of_the_service(
     assert body["status"] == "Failed", body
 
 
-async def test_a_long_output_is_cut(served: Served) -> None:
-    body = await run(served, "print('x' * 3_000_000)")
+@pytest.mark.parametrize("language", ["python", "bash"])
+async def test_a_long_output_is_cut_and_the_reply_says_so(served: Served, language: str) -> None:
+    code = "print('x' * 2_999_999)" if language == "python" else "head -c 3000000 /dev/zero"
+    body = await run(served, code, language)
     assert (body["status"], len(body["run_result"]["stdout"])) == ("Success", 1 << 20)
+    assert body["message"] == "stdout was cut: the program wrote 3,000,000 bytes, and the reply has 1,048,576"
+
+
+async def test_a_burst_of_requests_is_held_and_none_is_lost(served: Served) -> None:
+    code = "import time; time.sleep(0.2); print(int(input()) * 2)"
+    # The estimate refuses requests at once that would wait longer than their own limits.
+    asked = (run(served, code, stdin=f"{n}", compile_timeout=1, run_timeout=1) for n in range(64))
+    bodies = await asyncio.gather(*asked)
+    assert [body["run_result"]["stdout"] for body in bodies] == [f"{2 * n}\n" for n in range(64)]
+
+
+async def test_a_program_that_gets_less_than_its_own_limit_is_refused_and_not_judged(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.service.verdicts.run_code.CLIENT_SECONDS", 3.0)
+    busy = (run(served, "import time; time.sleep(3)", compile_timeout=9, run_timeout=9) for _ in range(3))
+    values = {"code": "while True: pass", "language": "python", "compile_timeout": 0, "run_timeout": 3}
+    _, response = await asyncio.gather(asyncio.gather(*busy), served.post("/run_code", **values))
+    assert response.status_code == 504
+    assert "it has not ended by then" in response.json()["error"]["message"]
 
 
 async def test_files_go_in_and_out(served: Served) -> None:

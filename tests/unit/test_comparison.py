@@ -17,6 +17,7 @@ from harness.evaluation.comparison import ChangedTask, Comparison, compare_runs
 from harness.evaluation.records import to_json
 from harness.evaluation.run_signature import describe_resume
 from harness.evaluation.store import RunStore, read_manifest
+from harness.reports.run_folder import read_run
 from harness.types import AttemptRecord, Status
 
 RECORD = AttemptRecord("t", 0, None, None, True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
@@ -130,6 +131,46 @@ def test_missing_tasks_can_be_left_out(tmp_path: Path) -> None:
         compare_runs(
             [write_run(tmp_path / "c", {"q": "p"})], [tmp_path / "a"], only_common_tasks=True, resamples=40
         )
+
+
+def test_all_figures_are_of_the_common_tasks_if_others_are_left_out(tmp_path: Path) -> None:
+    many = {f"t{number}": "ppfff" for number in range(20)}
+    found = compare(tmp_path, {"t1": "pfffi", "other": "p"}, many, only_common_tasks=True)
+    both = found.baseline, found.candidate
+    sides = [(side.attempts, side.without_verdict, dict(side.statuses)) for side in both]
+    assert sides == [
+        (5, 1, {Status.PASSED: 1, Status.FAILED: 3, Status.INFRA_ERROR: 1}),
+        (5, 0, {Status.PASSED: 2, Status.FAILED: 3}),
+    ]
+    assert [run.planned_tasks for side in both for run in side.runs] == [1, 1]
+    assert found.baseline.duration_seconds is None, "the wall time of a part is not known"
+
+
+def test_the_rate_of_a_side_and_its_interval_are_those_of_its_report(tmp_path: Path) -> None:
+    outcomes = {"x": "fpppp", "y": "pp", "z": "f", "w": "pfi"}
+    found = compare(tmp_path, outcomes, {"x": "p"}).baseline
+    (tmp_path / "a" / "summary.json").unlink()  # its numbers are then computed from the attempts
+    report = read_run(tmp_path / "a").summary
+    assert (found.rate, found.interval) == (report.rate, report.rate_interval)
+
+
+def test_tasks_of_one_category_are_drawn_together(tmp_path: Path) -> None:
+    def write(name: str, passed: str) -> Path:
+        kinds = [(kind, f"{kind}{number}") for kind in "abcd" for number in range(9)]
+        records = list_records({task_id: "p" if kind in passed else "f" for kind, task_id in kinds})
+        return write_run(tmp_path / name, [replace(each, category=each.task_id[0]) for each in records])
+
+    before, after = write("a", "a"), write("b", "abc")
+    plain, clustered = (
+        compare_runs([before], [after], cluster_by=name, resamples=400) for name in (None, "category")
+    )
+    assert (plain.clusters, plain.cluster_by) == (36, "task")
+    assert (clustered.clusters, clustered.cluster_by) == (4, "category")
+    assert clustered.difference == plain.difference == 0.5
+    assert clustered.interval[1] - clustered.interval[0] > plain.interval[1] - plain.interval[0]
+    assert clustered.baseline.interval.low < plain.baseline.interval.low
+    with pytest.raises(UsageError, match="--cluster-by book: the runs have not recorded this field"):
+        compare_runs([before], [after], cluster_by="book", resamples=40)
 
 
 def test_attempts_without_a_verdict_count_as_failed(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_figures_stand_side_by_side_and_unknown_ones_are_named(small: Comparison
     }
     assert shown["run"] == ("before", "after", "")
     assert shown["agent"] == ("chat", "command", "")
-    assert shown["rate"] == ("66.7 %", "33.3 %", "-33.3 points")
+    assert shown["rate"] == ("66.7 % (20.8 % to 93.9 %)", "33.3 % (6.1 % to 79.2 %)", "-33.3 points")
     assert shown["resolved"] == ("2/3", "1/3", "-1")
     assert shown["tasks missing"] == ("0", "1", "")
     assert shown["cost"] == ("1.50 (0.5 each)", "unknown", "")
@@ -82,7 +82,7 @@ def test_the_table_names_the_changed_tasks(small: Comparison) -> None:
 
 def test_markdown_has_the_same_parts(small: Comparison) -> None:
     lines = render(small, "markdown").splitlines()
-    assert "| rate | 66.7 % | 33.3 % | -33.3 points |" in lines
+    assert "| rate | 66.7 % (20.8 % to 93.9 %) | 33.3 % (6.1 % to 79.2 %) | -33.3 points |" in lines
     assert lines[lines.index("<details><summary>gained (1)</summary>") + 2] == "- `y`"
     assert '| `agent` | `"chat"` | `"command"` |' in lines
 

@@ -58,6 +58,7 @@ max_sandboxes: 2
 agent_prompt: "Solve: {problem_statement}"
 n_samples: 5
 k: [1, 5]
+cluster_by: difficulty
 seed: 9
 data: hub
 split: dev
@@ -112,6 +113,7 @@ replay_from: runs/recorded
         "agent_prompt": "Solve: {problem_statement}",
         "n_samples": 5,
         "k": [1, 5],
+        "cluster_by": "difficulty",
         "seed": 9,
         "data": "hub",
         "split": "dev",

@@ -187,10 +187,11 @@ def test_a_run_that_is_not_finished_has_no_coverage_yet() -> None:
     assert "coverage" not in json.loads(json.dumps(summary_json(summarized(good))))
 
 
-def test_the_table_names_the_attempts_that_resolved_a_task_if_there_are_several() -> None:
+def test_the_table_names_what_it_counts_if_tasks_have_several_attempts() -> None:
     later = replace(RECORD, attempt=1, resolved=False, status=Status.FAILED)
     stream = io.StringIO()
     summary = summarize_records([RECORD, later], (1,), tasks=1, attempts=2)
     print_summary(summary, title="t", source=SOURCE, duration_seconds=1, stream=stream)
-    assert "resolved       1  (by the first attempt at each task)\n" in stream.getvalue()
-    assert "pass@1         50.0 %  (mean of all attempts)\n" in stream.getvalue()
+    assert "resolved       1 attempt\n" in stream.getvalue()
+    assert "first attempt  100.0 %  (1 of 1 task)\n" in stream.getvalue()
+    assert "pass@1         50.0 %\n" in stream.getvalue()

@@ -21,7 +21,7 @@ from harness.evaluation.progress import RunProgress, ShowsProgress
 from harness.reports import notebook
 from harness.reports.notebook import NotebookProgress, choose_display, is_notebook
 from harness.reports.progress import NotesOnly, PlainProgress
-from harness.types import AttemptRecord, Status, Summary, Task
+from harness.types import AttemptRecord, RateInterval, Status, Summary, Task
 
 RECORD = AttemptRecord(
     "t", 0, None, "c", True, Status.PASSED, 1.0, {"cpu_seconds": 0.5}, "out", "out", 0.25, None
@@ -37,7 +37,10 @@ SUMMARY = Summary(
         "<script>": {"total": 1, "resolved": 1, "rate": 1.0},
         "b": {"total": 3, "resolved": 2, "rate": 2 / 3},
     },
+    rate_interval=RateInterval(0.3006, 0.9544, 4),
+    first_attempt_rate=0.75,
 )
+HEADLINE = "75.0 % resolved (95 % interval 30.1 % to 95.4 %, Wilson): 3 of 4 tasks, by one attempt at each"
 RESULT = RunResult(Path("runs/<b>\x1b"), SUMMARY, [RECORD, replace(RECORD, attempt=1, metrics={"rounds": 3})])
 
 
@@ -48,12 +51,12 @@ def in_kernel(monkeypatch: pytest.MonkeyPatch, *, widgets: bool) -> None:
 
 
 def test_the_short_form_is_the_rate_with_its_interval() -> None:
-    assert repr(RESULT).startswith("<RunResult: 3 of 4 tasks resolved, 75.0 % (30.1 % to 95.4 %), runs/")
+    assert repr(RESULT).startswith(f"<RunResult: {HEADLINE}, runs/")
 
 
 def test_the_html_escapes_every_name() -> None:
     html = RESULT._repr_html_()
-    assert "<strong>3 of 4 tasks resolved, 75.0 % (30.1 % to 95.4 %)</strong>" in html
+    assert f"<strong>{HEADLINE}</strong>" in html
     assert set(re.findall(r"</?(\w+)", html)) == {"div", "strong", "table", "tr", "th", "td", "small"}
     assert "&lt;script&gt;" in html
     assert "\x1b" not in html
@@ -62,7 +65,7 @@ def test_the_html_escapes_every_name() -> None:
 
 def test_a_result_of_the_bundled_sample_is_marked() -> None:
     bundled = replace(RESULT, is_bundled=True)
-    assert repr(bundled).startswith("<RunResult: bundled sample, 3 of 4 tasks resolved")
+    assert repr(bundled).startswith("<RunResult: bundled sample, 75.0 % resolved")
     assert "These figures are no result" in bundled._repr_html_()
     assert "bundled" not in repr(RESULT) + RESULT._repr_html_()
 

@@ -15,6 +15,14 @@ def test_every_public_name_can_be_imported() -> None:
     assert [name for name in harness.__all__ if getattr(harness, name, None) is None] == []
 
 
+def test_modules_can_be_used_after_an_import_of_the_package() -> None:
+    program = (
+        "import harness; harness.client.connect, harness.errors.DataError; print(hasattr(harness, 'nothing'))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
+
+
 def test_an_import_of_the_package_imports_nothing_heavy() -> None:
     program = "import sys, harness; print([n for n in ('docker', 'pydantic', 'typing') if n in sys.modules])"
     # The .pth file of the editable install imports some of them.

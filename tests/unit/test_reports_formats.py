@@ -83,13 +83,15 @@ def test_every_format_writes_the_run(run_folder: Path) -> None:
 
 def test_json_holds_everything_in_the_run_folder(run_folder: Path) -> None:
     results = json.loads(write("json", run_folder))
-    assert results["summary"].pop("headline")["value"] == SUMMARY_VALUES["rate"]
+    headline = results["summary"].pop("headline")
+    assert (headline["value"], headline["high"], headline["clusters"]) == (SUMMARY_VALUES["rate"], 1.0, 1)
     run = {**MANIFEST_VALUES, "folder": str(run_folder), "state": "finished", "duration_seconds": 1.5}
     del run["schema_version"]
     assert results == {
-        "schema_version": 1,
+        "schema_version": 2,
         "run": run,
-        "summary": SUMMARY_VALUES,
+        # An earlier version wrote the summary.
+        "summary": {**SUMMARY_VALUES, "schema_version": 2, "first_attempt_rate": 1.0},
         "attempts": [json.loads(to_json(RECORD))],
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.reports.html import render_html
-from harness.types import AttemptRecord, Status, Summary
+from harness.types import AttemptRecord, RateInterval, Status, Summary
 
 MANIFEST = {
     "harness_version": "0.1.0",
@@ -34,6 +34,8 @@ SUMMARY = Summary(
         "string": {"total": 2, "resolved": 1, "rate": 0.5},
         "maths": {"total": 2, "resolved": 0, "rate": 0.0},
     },
+    rate_interval=RateInterval(0.0456, 0.6994, 4),
+    first_attempt_rate=0.25,
 )
 FAILED = AttemptRecord(
     task_id="HumanEval/0",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.reports.table import print_record_details, print_summary
-from harness.types import AttemptRecord, DataSource, Status, Summary
+from harness.types import AttemptRecord, DataSource, RateInterval, Status, Summary
 
 HUB = DataSource(kind="hub", location="google-research-datasets/mbpp", sha256="ab" * 32, rows=974)
 SUMMARY = Summary(
@@ -19,6 +19,8 @@ SUMMARY = Summary(
     pass_at_k={10: None, 1: 0.4},
     statuses={Status.PASSED: 40, Status.FAILED: 57, Status.INFRA_ERROR: 2, Status.TIMEOUT: 1},
     by_category={"only": {"total": 100, "resolved": 40, "rate": 0.4}},
+    rate_interval=RateInterval(0.3094, 0.4980, 100),
+    first_attempt_rate=0.4,
 )
 FAILED = AttemptRecord(
     task_id="mbpp/11",
@@ -75,8 +77,8 @@ failed             57  57.0 %
 timeout             1   1.0 %
 infra_error         2   2.0 %
 
-unresolved  status  error
-mbpp/11     failed  assert f() == 2
+unresolved tasks (1)  status  error
+mbpp/11               failed  assert f() == 2
 
 2 attempts ended in an infra error: no verdict, but counted as unresolved.
 note: a note
@@ -113,7 +115,7 @@ def test_the_bundled_sample_is_loud() -> None:
 def test_categories_are_shown_only_if_there_are_several() -> None:
     row = {"total": 50, "resolved": 20, "rate": 0.4}
     text = shown(replace(SUMMARY, by_category={"string": row, "[red]math": row}))
-    assert "[red]math     50        20  40.0 %  27.6 % to 53.8 %, Wilson" in text
+    assert "[red]math     50        20  40.0 %  27.6 % to 53.8 %" in text
     assert "category" not in shown()
 
 
@@ -121,7 +123,7 @@ def test_few_unresolved_attempts_are_listed_infra_errors_first() -> None:
     lost = replace(FAILED, task_id="lost", attempt=3, status=Status.INFRA_ERROR, error="engine gone")
     passed = replace(FAILED, task_id="passed one", resolved=True, status=Status.PASSED)
     text = shown(attempts=[passed] * 3 + [FAILED] * 30 + [lost])
-    lines = text[text.index("unresolved (10 of 31)") :].splitlines()
+    lines = text[text.index("unresolved tasks (10 of 31)") :].splitlines()
     assert lines[1].split() == ["lost", "infra_error", "engine", "gone"]
     assert text.count("mbpp/11") == 9
     assert "passed one" not in text
@@ -141,7 +143,7 @@ def test_several_attempts_at_a_task_are_one_row_with_their_number() -> None:
         *make("d", Status.FAILED, Status.INFRA_ERROR),
     ]
     text = shown(replace(SUMMARY, total=4, resolved=2, attempts=8), attempts=attempts)
-    lines = text[text.index("\nunresolved ") :].splitlines()[2:5]
+    lines = text[text.index("\ntasks with a failure (3)") :].splitlines()[2:5]
     assert [line.split()[:5] for line in lines] == [
         ["d", "(0", "of", "2)", "infra_error"],
         ["a", "(1", "of", "2)", "failed"],
@@ -150,11 +152,22 @@ def test_several_attempts_at_a_task_are_one_row_with_their_number() -> None:
 
 
 def test_the_first_attempts_and_the_mean_of_all_attempts_have_different_names() -> None:
-    text = shown(replace(SUMMARY, attempts=500, pass_at_k={1: 0.3, 5: 0.7}))
-    assert "40 of 100 tasks, by the first attempt at each\n" in text
-    assert "first attempt  40.0 %  (95 % interval 30.9 % to 49.8 %, Wilson)\n" in text
-    assert "pass@1         30.0 %  (mean of all attempts)\npass@5         70.0 %\n" in text
-    assert not any(line.startswith("rate") for line in text.splitlines())
+    text = shown(
+        replace(
+            SUMMARY,
+            attempts=500,
+            statuses={Status.PASSED: 150, Status.FAILED: 350},
+            rate=0.3,
+            pass_at_k={1: 0.3, 5: 0.7},
+            rate_interval=RateInterval(0.2, 0.4, 100),
+        )
+    )
+    interval = "95 % interval 20.0 % to 40.0 %, Wilson, clustered by task"
+    assert f"30.0 % resolved  ({interval})\n" in text
+    assert "pass@1: 150 of 500 attempts passed, as the mean over 100 tasks of the share that passed\n" in text
+    assert "resolved       150 attempts\n" in text
+    assert f"rate           30.0 %  ({interval})\nfirst attempt  40.0 %  (40 of 100 tasks)\n" in text
+    assert "pass@1         30.0 %\npass@5         70.0 %\n" in text
 
 
 def test_signs_of_tampering_are_one_line() -> None:

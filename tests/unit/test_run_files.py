@@ -392,8 +392,9 @@ OTHERS = {
     "evaluation/shard_parts.py": "the samples that a config names, by their hash",
     "evaluation/storage.py": "a new temporary file",
     "reports/html.py": "the style sheet",
+    "reports/imports/__init__.py": "a file of another project that the user names",
+    "reports/imports/evalplus.py": "a program in a folder that the user names",
     "reports/imports/inspect.py": "a log that the user names",
-    "reports/imports/lm_eval.py": "a log that the user names",
     "viewer/browser.py": "a new private file",
     "audit/attack_file.py": "an attack that is a part of harness",
 }

@@ -80,7 +80,30 @@ def test_a_finished_run_has_the_numbers_of_its_summary(tmp_path: Path) -> None:
         *("passed", "rate", "cost", "duration", "started"),
     ]
     assert row.startswith("a    mbpp       chat   qwen   3/3 finished")
-    assert row.split()[6:13] == ["2/3", "66.7", "%", "0.125", "1", "min", "01"]
+    assert "  2/3  66.7 % (20.8 % to 93.9 %)  0.125  1 min 01 s  " in row
+
+
+def test_the_bundled_sample_is_marked(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", SUMMARY, source="bundled")
+    assert only(tmp_path).bundled
+    assert " mbpp (bundled sample) " in table(tmp_path)[1]
+
+
+def test_the_rate_of_an_earlier_version_is_that_of_all_attempts(tmp_path: Path) -> None:
+    summary = {
+        **SUMMARY,
+        "total": 2,
+        "attempts": 4,
+        "resolved": 0,
+        "rate": 0.0,
+        "pass_at_k": {},
+        "by_category": {},
+        "statuses": {"passed": 1, "failed": 3},
+    }
+    records = [FAILED, replace(FAILED, task_id="t"), replace(FAILED, attempt=1), replace(PASSED, attempt=1)]
+    make_run(tmp_path / "a", summary, records, planned={"tasks": 2, "attempts": 4})
+    found = only(tmp_path)
+    assert (found.rate, found.first_attempt_rate, found.passed_attempts) == (0.25, 0.0, 1)
 
 
 def test_a_killed_run_is_interrupted_and_counts_its_verdicts(tmp_path: Path) -> None:

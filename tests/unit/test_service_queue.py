@@ -209,56 +209,45 @@ async def test_the_estimate_leaves_out_the_start_of_a_sandbox_which_the_next_req
         assert queue.estimate_wait("a", requests=100) == pytest.approx(100 * 3.0 / 2)
 
 
-@pytest.mark.parametrize(("refuse_early", "refused"), [(True, True), (False, False)])
-async def test_only_a_request_that_asks_for_it_is_refused_early_when_the_line_becomes_slow(
-    refuse_early: bool, refused: bool
-) -> None:
+async def test_a_held_request_waits_for_as_long_as_its_client_whatever_is_expected() -> None:
     now = 0.0
-    queue = FairQueue(1, most=10, reconsider_seconds=0.001, clock=lambda: now)
+    queue = FairQueue(1, most=10, clock=lambda: now)
+    begun: list[str] = []
 
-    async def wait() -> None:
-        async with queue.enter("b", wait_seconds=1.0, refuse_early=refuse_early):
-            pass
+    async def wait(seconds: float) -> None:
+        async with queue.enter("a", wait_seconds=seconds, hold=True):
+            begun.append("a")
 
     async with queue.enter("a", wait_seconds=60.0):
-        waiting = asyncio.create_task(wait())
-        await let_all_run()
-        now += 5.0
-        await asyncio.wait([waiting], timeout=0.02)
-        assert waiting.done() == refused
-    if refused:
-        with pytest.raises(BusyError, match="has become slower"):
-            await waiting
-    await asyncio.gather(waiting, return_exceptions=True)
+        now += 500.0
+        with pytest.raises(BusyError, match="needs about"):
+            queue.require_room("a", wait_seconds=60.0)
+        kept = asyncio.create_task(wait(60.0))
+        with pytest.raises(BusyError, match="no sandbox became free within"):
+            await wait(0.01)
+    await kept
+    assert begun == ["a"]
     assert (queue.working, queue.waiting) == (0, 0)
 
 
-async def test_a_request_behind_slow_work_of_its_own_client_is_refused_early_if_others_come_first() -> None:
-    now = 0.0
-    queue = FairQueue(1, most=10, reconsider_seconds=0.001, clock=lambda: now)
-
-    async def wait(client: str, *, refuse_early: bool) -> None:
-        async with queue.enter(client, wait_seconds=60.0, refuse_early=refuse_early):
-            pass
-
-    async with queue.enter("a", wait_seconds=60.0):
-        other = asyncio.create_task(wait("b", refuse_early=False))
-        own = asyncio.create_task(wait("a", refuse_early=True))
+async def test_a_full_line_refuses_held_requests_at_once() -> None:
+    queue = FairQueue(1, most=1)
+    async with queue.enter("a", wait_seconds=60.0), asyncio.TaskGroup() as group:
+        waiting = group.create_task(queue.begin("a", 60.0, hold=True))
         await let_all_run()
-        now += 1.0
-        with pytest.raises(BusyError, match="other clients come first"):
-            await own
-    await other
+        with pytest.raises(BusyError, match="requests wait already"):
+            await queue.begin("a", 60.0, hold=True)
+        waiting.cancel()
     assert (queue.working, queue.waiting) == (0, 0)
 
 
 async def test_a_client_with_overdue_requests_has_its_turn_in_each_round_and_no_more() -> None:
-    queue = FairQueue(2, most=20, reconsider_seconds=0.001)
+    queue = FairQueue(2, most=20)
     begun: list[str] = []
 
-    async def work(name: str, end: asyncio.Event, *, refuse_early: bool = False) -> None:
+    async def work(name: str, end: asyncio.Event, *, hold: bool = False) -> None:
         client = name.partition("-")[0]
-        async with queue.enter(client, wait_seconds=60.0, refuse_early=refuse_early):
+        async with queue.enter(client, wait_seconds=60.0, hold=hold):
             begun.append(name)
             await end.wait()
 
@@ -266,7 +255,7 @@ async def test_a_client_with_overdue_requests_has_its_turn_in_each_round_and_no_
     rest.set()
     tasks = [asyncio.create_task(work("a-0", slow)), asyncio.create_task(work("b-0", other))]
     await let_all_run()
-    tasks += [asyncio.create_task(work(f"a-{number}", rest, refuse_early=True)) for number in (1, 2)]
+    tasks += [asyncio.create_task(work(f"a-{number}", rest, hold=True)) for number in (1, 2)]
     while queue.overdue < 2:  # noqa: ASYNC110  because the queue has no event to wait for
         await asyncio.sleep(0.001)
     tasks += [asyncio.create_task(work(f"{client}-{number}", rest)) for client in "cd" for number in range(3)]
@@ -281,18 +270,18 @@ async def test_a_client_with_overdue_requests_has_its_turn_in_each_round_and_no_
 
 
 async def test_an_overdue_request_takes_no_place_that_is_kept_for_clients_without_work() -> None:
-    queue = FairQueue(1, most=10, reconsider_seconds=0.001, late_seconds=0.3)
+    queue = FairQueue(1, most=10, late_seconds=0.3)
     begun: list[str] = []
     end = asyncio.Event()
 
-    async def work(name: str, *, refuse_early: bool = False) -> None:
-        async with queue.enter(name.partition("-")[0], wait_seconds=60.0, refuse_early=refuse_early):
+    async def work(name: str, *, hold: bool = False) -> None:
+        async with queue.enter(name.partition("-")[0], wait_seconds=60.0, hold=hold):
             begun.append(name)
             await end.wait()
 
     tasks = [asyncio.create_task(work("a-0"))]
     await let_all_run()
-    tasks.append(asyncio.create_task(work("a-1", refuse_early=True)))
+    tasks.append(asyncio.create_task(work("a-1", hold=True)))
     while not queue.overdue:  # noqa: ASYNC110  because the queue has no event to wait for
         await asyncio.sleep(0.001)
     tasks.append(asyncio.create_task(work("b-0")))
@@ -304,10 +293,10 @@ async def test_an_overdue_request_takes_no_place_that_is_kept_for_clients_withou
 
 
 async def test_an_overdue_request_whose_client_leaves_is_forgotten() -> None:
-    queue = FairQueue(1, most=10, reconsider_seconds=0.001)
+    queue = FairQueue(1, most=10)
 
     async def wait() -> None:
-        async with queue.enter("a", wait_seconds=60.0, refuse_early=True):
+        async with queue.enter("a", wait_seconds=60.0, hold=True):
             pytest.fail("the request began")
 
     async with queue.enter("a", wait_seconds=60.0):

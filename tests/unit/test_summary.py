@@ -10,9 +10,10 @@ import pytest
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.benchmark import TaskResult
-from harness.evaluation.plan import PlannedAttempt
+from harness.errors import UsageError
+from harness.evaluation.plan import PlannedAttempt, name_clusters
 from harness.evaluation.stored_results import StoredResult
-from harness.evaluation.summary import summarize, summary_json
+from harness.evaluation.summary import describe_rate, summarize, summary_json
 from harness.scoring.intervals import wilson_interval
 from harness.scoring.metrics import Interval, Metric
 from harness.types import Status, Summary, Task
@@ -38,26 +39,66 @@ def summary(
 
 
 def test_task_is_resolved_by_its_first_attempt_alone() -> None:
-    found = summary({"a": [P, F], "b": [F, P]})
-    assert (found.total, found.attempts, found.resolved, found.rate) == (2, 4, 1, 0.5)
+    found = summary({"a": [P, F], "b": [F, F]})
+    assert (found.total, found.attempts, found.resolved, found.first_attempt_rate) == (2, 4, 1, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "resolved"),
+    ("outcomes", "resolved", "rate"),
     [
-        ({"a": [P, F], "b": [P, F], "c": [F, F], "d": [F, F]}, 2),
-        ({"a": [F, P], "b": [F, P], "c": [F, P], "d": [P, F]}, 1),
-        ({"a": [F, P, P], "b": [F, P, P], "c": [F, P, P], "d": [F, P, P]}, 0),
-        ({"a": [I, P], "b": [P, I], "c": [P, C], "d": [None, P]}, 2),
+        ({"a": [P, F], "b": [P, F], "c": [F, F], "d": [F, F]}, 2, 0.25),
+        ({"a": [F, P], "b": [F, P], "c": [F, P], "d": [P, F]}, 1, 0.5),
+        ({"a": [F, P, P], "b": [F, P, P], "c": [F, P, P], "d": [F, P, P]}, 0, 2 / 3),
+        ({"a": [I, P], "b": [P, I], "c": [P, C], "d": [None, P]}, 2, 0.5),
+        ({"a": [P, P, P, P], "b": [F], "c": [F], "d": [F]}, 1, 0.25),
     ],
 )
-def test_the_rate_counts_first_attempts_however_the_later_ones_end(
-    outcomes: dict[str, list[Status | None]], resolved: int
+def test_the_rate_is_the_mean_over_tasks_of_the_share_of_attempts_that_passed(
+    outcomes: dict[str, list[Status | None]], resolved: int, rate: float
 ) -> None:
     categories = dict.fromkeys(outcomes, "x")
     found = summary(outcomes, categories=categories)
-    assert (found.resolved, found.rate) == (resolved, resolved / 4)
-    assert found.by_category["x"] == {"total": 4, "resolved": resolved, "rate": resolved / 4}
+    assert (found.resolved, found.rate, found.first_attempt_rate) == (resolved, rate, resolved / 4)
+    row = found.by_category["x"]
+    assert (row["total"], row["resolved"], row["rate"]) == (4, resolved, rate)
+    assert found.rate_interval is not None
+    assert (row["low"], row["high"]) == (found.rate_interval.low, found.rate_interval.high)
+
+
+def test_attempts_that_only_repeat_each_other_narrow_no_interval() -> None:
+    once = summary({"a": [P], "b": [F], "c": [P]}).rate_interval
+    often = summary({"a": [P] * 9, "b": [F] * 9, "c": [P] * 9}).rate_interval
+    assert once is not None
+    assert often is not None
+    assert (once.low, once.high) == wilson_interval(2, 3)
+    assert (often.low, often.high) == pytest.approx((once.low, once.high))
+
+
+def test_tasks_of_one_cluster_count_as_one_unit() -> None:
+    tasks = [Task(name, "b", "python", "", labels={"book": name[0]}) for name in ("a1", "a2", "b1", "b2")]
+    plan = name_clusters([PlannedAttempt(task, 0, None) for task in tasks], "book")
+    kept = {
+        planned.key: StoredResult(P if planned.cluster == "a" else F, planned.cluster == "a", None)
+        for planned in plan
+    }
+    found = summarize(plan, kept, (1,), cluster_by="book")
+    plain = summarize(plan_without_clusters(plan), kept, (1,))
+    assert found.rate_interval is not None
+    assert plain.rate_interval is not None
+    assert (found.rate, found.rate_interval.clusters, found.rate_interval.cluster_by) == (0.5, 2, "book")
+    assert found.rate_interval.low < plain.rate_interval.low
+    assert describe_rate(found)["clustered_by"] == "book"
+
+
+def plan_without_clusters(plan: list[PlannedAttempt]) -> list[PlannedAttempt]:
+    return [replace(planned, cluster=None) for planned in plan]
+
+
+def test_a_field_that_no_task_has_clusters_nothing() -> None:
+    plan = [PlannedAttempt(Task("a", "b", "python", "", category="x"), 0, None)]
+    with pytest.raises(UsageError, match="no selected task has a colour to cluster by") as caught:
+        name_clusters(plan, "colour")
+    assert caught.value.hint == "--cluster-by takes what the tasks have: category"
 
 
 def test_every_selected_task_is_in_the_denominator() -> None:
@@ -95,10 +136,8 @@ def test_pass_at_k_is_given_once_for_each_k_in_order() -> None:
 
 def test_each_category_has_its_own_numbers() -> None:
     found = summary({"a": [P], "b": [F], "c": [P]}, categories={"a": "x", "b": "x", "c": "w"})
-    assert found.by_category == {
-        "w": {"total": 1, "resolved": 1, "rate": 1.0},
-        "x": {"total": 2, "resolved": 1, "rate": 0.5},
-    }
+    rows = {name: (row["total"], row["resolved"], row["rate"]) for name, row in found.by_category.items()}
+    assert rows == {"w": (1, 1, 1.0), "x": (2, 1, 0.5)}
     assert list(found.by_category) == ["w", "x"]
 
 
@@ -113,8 +152,11 @@ def test_no_attempts_are_no_division_by_zero() -> None:
 
 def test_json_has_exactly_the_fields_of_the_contract() -> None:
     written = json.loads(json.dumps(summary_json(summary({"a": [P], "b": [I]}, ks=(1, 10)))))
-    assert written.pop("headline").keys() == {"value", "low", "high", "interval", "confidence", "meaning"}
+    headline = {"value", "low", "high", "interval", "confidence", "clusters", "clustered_by", "meaning"}
+    assert written.pop("headline").keys() == headline
     assert written == {
+        "schema_version": 2,
+        "first_attempt_rate": 0.5,
         "total": 2,
         "attempts": 2,
         "resolved": 1,

@@ -98,7 +98,8 @@ def test_only_first_attempts_resolve_tasks(tmp_path: Path) -> None:
     add_records(tmp_path, make_record(0, 1), make_record(1, 0), make_record(4, 0))
     _, indexed = follow(tmp_path)
     assert indexed.count_resolved() == 1
-    assert indexed.count_categories() == {"graphs": (2, 1)}
+    assert indexed.count_categories() == {"graphs": (2, 1), "strings": (1, 1)}
+    assert sorted(indexed.list_shares()) == [("graphs", 0.0), ("graphs", 1.0), ("strings", 1.0)]
 
 
 @pytest.mark.parametrize(

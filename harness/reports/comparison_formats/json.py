@@ -27,7 +27,13 @@ def _list_values(comparison: Comparison) -> Mapping[str, Any]:
         "tasks": comparison.tasks,
         "unnamed_tasks": comparison.unnamed_tasks,
         "left_out_tasks": comparison.left_out_tasks,
-        "rate": {"difference": comparison.difference, "low": low, "high": high},
+        "rate": {
+            "difference": comparison.difference,
+            "low": low,
+            "high": high,
+            "clusters": comparison.clusters,
+            "clustered_by": comparison.cluster_by,
+        },
         "score": _list_score(comparison),
         "bootstrap": {"resamples": comparison.resamples, "seed": comparison.seed},
         "mcnemar": {
@@ -83,6 +89,8 @@ def _list_side(side: Side) -> Mapping[str, Any]:
             for run in side.runs
         ],
         "rate": side.rate,
+        "rate_low": side.interval.low,
+        "rate_high": side.interval.high,
         "score": side.score,
         "resolved": side.resolved,
         "attempts": side.attempts,

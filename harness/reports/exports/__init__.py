@@ -8,6 +8,7 @@ readers of the format accept. The first line of its docstring describes the form
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +30,19 @@ class ExportFormat:
     name: str
     write: WriteExport
     suffixes: tuple[str, ...]
+    # Returns the name of the file in a folder, None if readers find any name there.
+    name_file: Callable[[ExportedRun], str] | None = None
+
+    def choose_path(self, path: Path | None, run: ExportedRun) -> Path | None:
+        """Return the path of the export: in a folder, under a name that the readers of the format find."""
+        if path is None or not path.is_dir():
+            return path
+        made = None if self.name_file is None else self.name_file(run)
+        return path / (made or f"{re.sub(r'[^A-Za-z0-9._-]+', '-', run.run_id)}{self.suffixes[0]}")
 
     def require_name(self, path: Path | None) -> None:
         """Raise UsageError for a file that no reader of the format would open. None is standard output."""
-        if path is not None and not path.name.endswith(self.suffixes):
+        if path is not None and not path.is_dir() and not path.name.endswith(self.suffixes):
             raise UsageError(
                 f"{path}: readers of {self.name} open only files whose name ends in "
                 f"{' or '.join(self.suffixes)}",
@@ -51,4 +61,9 @@ def load_export(name: str) -> ExportFormat:
     if name not in known:
         raise unknown_name("export format", name, known)
     module = importlib.import_module(f"{__name__}.{name}")
-    return ExportFormat(name, module.write_export, module.SUFFIXES)
+    return ExportFormat(
+        name,
+        module.write_export,
+        module.SUFFIXES,
+        getattr(module, "name_file", None),
+    )

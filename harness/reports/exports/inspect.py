@@ -7,6 +7,7 @@ its fields in this order.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, TextIO
 
@@ -63,6 +64,17 @@ def write_export(run: ExportedRun, stream: TextIO) -> None:
         stream.write("," if number else "")
         stream.write("\n    " + json.dumps(build_sample(run, attempt)))
     stream.write("\n  ]\n}\n")
+
+
+def name_file(run: ExportedRun) -> str:
+    """Return the name of the log as inspect writes it: the time, the task and the id of the run.
+
+    In a folder, inspect takes only files of such names for logs (`is_log_file` of `inspect_ai.log`).
+    """
+    created = format_time(run.started)[:19].replace(":", "-")
+    # The parts of a name end at `_`, and a suffix begins with `-`.
+    task, run_id = (re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-") for text in (run.benchmark, run.run_id))
+    return f"{created}+00-00_{task}_{run_id.replace('-', '')}.json"
 
 
 def _build_head(run: ExportedRun) -> dict[str, Any]:
@@ -134,7 +146,7 @@ def _build_results(run: ExportedRun) -> dict[str, Any]:
                 "scored_samples": summary.attempts - without,
                 "unscored_samples": without,
                 "metrics": {name: {"name": name, "value": value} for name, value in metrics.items()},
-                "metadata": {"accuracy": "the share of all tasks whose first attempt passed"},
+                "metadata": {"accuracy": "the mean over all tasks of the share of attempts that passed"},
             }
         ],
     }

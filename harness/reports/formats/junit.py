@@ -15,6 +15,7 @@ from typing import TextIO
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
+from harness.evaluation.summary import describe_rate
 from harness.reports.headline import describe_headline
 from harness.reports.remarks import describe_repeated
 from harness.reports.run_conditions import BUNDLED_NOTICE, list_conditions
@@ -125,6 +126,10 @@ def _choose_outcome(status: Status) -> str:
 
 def _list_properties(run: StoredRun) -> Iterator[tuple[str, str]]:
     yield "result", str(describe_headline(run.summary, is_running=run.is_running))
+    figures = describe_rate(run.summary)
+    for name, key in (("rate", "value"), ("rate_low", "low"), ("rate_high", "high")):
+        if figures[key] is not None:
+            yield name, repr(figures[key])
     if run.unfinished is not None:
         yield "unfinished", run.unfinished
     if run.source.kind == "bundled":

@@ -9,7 +9,14 @@ from harness.evaluation.run_state import count_statuses
 from harness.reports.coverage import describe_coverage
 from harness.reports.failures import choose_unresolved, write_show_command
 from harness.reports.figures import count, duration, percent, tampering
-from harness.reports.headline import describe_headline, describe_interval, has_several_attempts, list_scores
+from harness.reports.headline import (
+    describe_headline,
+    describe_range,
+    find_category_interval,
+    has_several_attempts,
+    label_resolved,
+    list_scores,
+)
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.run_conditions import BUNDLED_NOTICE, list_conditions
 from harness.reports.run_folder import StoredRun
@@ -85,9 +92,10 @@ def _list_categories(run: StoredRun) -> Iterator[str]:
     rows = run.summary.by_category
     if len(rows) < 2 or run.summary.statuses.get(Status.CANCELLED):
         return
-    lines = ["| category | resolved | tasks | rate | 95 % interval |", "| :-- | --: | --: | --: | :-- |"]
+    heading = f"| category | {label_resolved(run.summary)} | tasks | rate | 95 % interval |"
+    lines = [heading, "| :-- | --: | --: | --: | :-- |"]
     for name, row in [*rows.items()][:_CATEGORIES]:
-        spread = describe_interval(int(row["resolved"]), int(row["total"])).removeprefix("95 % interval ")
+        spread = describe_range(*find_category_interval(row))
         figures = f"{row['resolved']:,} | {row['total']:,} | {percent(row['rate'])} | {spread}"
         lines.append(f"| {_quote(name)} | {figures} |")
     yield from _fold(f"categories ({len(rows):,})", lines, len(rows) - _CATEGORIES, "summary.json")
@@ -107,7 +115,7 @@ def _list_failures(run: StoredRun) -> Iterator[str]:
         error = _quote(record.error) if record.error else ""
         lines.append(f"| {_quote(unresolved.describe_task(record))} | {record.status} | {error} |")
     left_out = unresolved.number - len(unresolved.shown)
-    yield from _fold(f"unresolved tasks ({unresolved.number:,})", lines, left_out, "attempts.jsonl")
+    yield from _fold(f"{unresolved.title} ({unresolved.number:,})", lines, left_out, "attempts.jsonl")
     command = None if unresolved.first is None else write_show_command(run.folder, unresolved.first)
     if command is not None and "`" not in command:
         yield ""

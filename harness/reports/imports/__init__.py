@@ -1,20 +1,29 @@
 """The formats that `harness samples import` reads. To add one, add a file to this folder.
 
-The name of the file is the name of the format. The file holds `read_texts(path)`, which yields an
-`ImportedText` for each sample in the file. The first line of its docstring describes the format.
+The name of the file is the name of the format. The file holds `read_texts(path, tasks)`, which yields an
+`ImportedText` for each sample, `recognizes(content)`, which returns whether a file is of the format, and
+`FIELD`, the field of the lines that its texts become. The first line of its docstring describes the format.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
-from harness.errors import DataError, unknown_name
+from harness.errors import DataError, UsageError, unknown_name
+from harness.inputs.files import MAX_DATA_BYTES, MIB, open_input, read_input
+from harness.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.format_files import list_formats
+from harness.reports.import_tasks import KnownTasks
+from harness.text import quote_argument
+
+# A larger file is recognized by its first line alone.
+_WHOLE_BYTES = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +32,29 @@ class ImportedText:
 
     task_id: str
     text: str | None
+    # The field of the line if it is not that of the format.
+    field: str | None = None
 
 
-ReadTexts = Callable[[Path], Iterator[ImportedText]]
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a file by which its format is recognized."""
+
+    path: Path
+    # The value of the whole file, or of its first line, None if it is not JSON.
+    value: Any
+
+
+class ImportFormat(Protocol):
+    """The module of a format."""
+
+    FIELD: str
+
+    def read_texts(self, path: Path, tasks: KnownTasks) -> Iterator[ImportedText]:
+        """Yield what a model wrote for each sample. Raises DataError."""
+
+    def recognizes(self, content: Content) -> bool:
+        """Return whether a file or a folder is of this format."""
 
 
 def import_names() -> list[str]:
@@ -33,16 +62,48 @@ def import_names() -> list[str]:
     return list_formats(__path__)
 
 
-def load_import(name: str) -> ReadTexts:
-    """Return the function that reads the format `name`. Raises UsageError if there is none."""
+def load_import(name: str) -> ImportFormat:
+    """Return the module of the format `name`. Raises UsageError if there is none."""
     known = import_names()
     if name not in known:
         raise unknown_name("import format", name, known)
-    read: ReadTexts = importlib.import_module(f"{__name__}.{name}").read_texts
-    return read
+    return cast("ImportFormat", importlib.import_module(f"{__name__}.{name}"))
 
 
-def import_samples(path: Path, name: str, field: str, *, notify: Callable[[str], None]) -> Iterator[str]:
+def recognize(path: Path) -> str | None:
+    """Return the name of the format of a file or a folder, None if it is of none of them."""
+    content = Content(path, None if path.is_dir() else _read_value(path))
+    return next((name for name in import_names() if load_import(name).recognizes(content)), None)
+
+
+def _read_value(path: Path) -> Any:
+    try:
+        if path.stat().st_size <= _WHOLE_BYTES:
+            try:
+                return parse_json(read_input(path, max_bytes=_WHOLE_BYTES), allow_nan=True)
+            except BrokenJSONError:
+                pass
+        with open_input(path, max_bytes=MAX_DATA_BYTES) as stream:
+            return parse_json(stream.readline(_WHOLE_BYTES), allow_nan=True)
+    except (OSError, BrokenJSONError):
+        return None
+
+
+def describe_command(path: Path, name: str, benchmark: str | None = None) -> str:
+    """Return the hint with the command that reads a file of the format `name`."""
+    named = f" -b {benchmark}" if benchmark is not None else ""
+    file = quote_argument(os.fspath(path))
+    return f"this is a file of {name}: harness samples import {file} --from {name}{named} -o samples.jsonl"
+
+
+def import_samples(
+    path: Path,
+    name: str,
+    field: str | None,
+    *,
+    notify: Callable[[str], None],
+    tasks: KnownTasks | None = None,
+) -> Iterator[str]:
     """Yield a line of JSON for each sample in a file of another project.
 
     A sample without a reply gets an empty text, because without its line a task would have fewer attempts,
@@ -51,22 +112,54 @@ def import_samples(path: Path, name: str, field: str, *, notify: Callable[[str],
     Args:
         path: the file.
         name: the name of its format.
-        field: the field of the lines, such as `reply` or `completion`.
+        field: the field of the lines, such as `reply` or `completion`, None for that of the format.
         notify: shows a message to the user.
+        tasks: the tasks of the samples, for a format that does not name them.
 
     Raises:
         UsageError: if there is no such format.
         DataError: for a file that is not of this format.
     """
+    chosen = load_import(name)
     number = empty = 0
-    for each in load_import(name)(path):
-        number += 1
-        empty += each.text is None
-        yield json.dumps({"task_id": each.task_id, field: each.text or ""}) + "\n"
+    try:
+        for each in chosen.read_texts(path, tasks or KnownTasks()):
+            number += 1
+            empty += each.text is None
+            line = {"task_id": each.task_id, field or each.field or chosen.FIELD: each.text or ""}
+            yield json.dumps(line) + "\n"
+    except DataError as error:
+        other = None if error.hint is not None else recognize(path)
+        if other in (None, name):
+            raise
+        raise DataError(error.message, hint=describe_command(path, str(other))) from error
     if not number:
         raise DataError("has no sample", path=path)
     if empty:
         notify(f"samples without a reply, whose lines hold an empty text: {empty:,} of {number:,}")
+
+
+def read_value(path: Path) -> Any:
+    """Return the value of a JSON file. Raises DataError."""
+    try:
+        return parse_json(read_input(path, max_bytes=MAX_DATA_BYTES), allow_nan=True)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+    except BrokenJSONError as error:
+        raise DataError(f"is not JSON: {error}", path=path, line=error.line) from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line of a JSONL file. Raises DataError, with the line."""
+    try:
+        with open_input(path, max_bytes=MAX_DATA_BYTES) as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    yield number, parse_json(line, allow_nan=True)
+                except BrokenJSONError as error:
+                    raise DataError(f"is not JSON: {error}", path=path, line=number) from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
 
 
 def require_text(values: Any, name: str, path: Path, line: int | None, *, what: str) -> str:
@@ -75,3 +168,24 @@ def require_text(values: Any, name: str, path: Path, line: int | None, *, what: 
     if type(value) not in (str, int):
         raise DataError(f"{what}: '{name}' is no text", path=path, line=line)
     return str(value)
+
+
+def hint_at_format(error: DataError, samples: str | None, benchmark: str) -> DataError:
+    """Return an error about a samples file, with the command that reads a file of another project."""
+    if samples is None or samples not in error.message:
+        return error
+    name = recognize(Path(samples))
+    if name is None:
+        return error
+    needed = benchmark if load_import(name).FIELD == "reply" or name == "bigcode" else None
+    return DataError(error.message, hint=describe_command(Path(samples), name, needed))
+
+
+def load_tasks(benchmark: str | None, data: str | None, split: str | None) -> KnownTasks:
+    """Return the tasks that a user names, whose data are read only if a format needs them.
+
+    Raises UsageError for data without a benchmark.
+    """
+    if benchmark is None and (data is not None or split is not None):
+        raise UsageError("--data and --split need a benchmark", hint="add -b NAME")
+    return KnownTasks(benchmark, data, split)

@@ -12,10 +12,13 @@ from typing import Any
 from harness.errors import DataError
 from harness.inputs.files import MAX_DATA_BYTES, read_input
 from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.reports.imports import ImportedText, require_text
+from harness.reports.import_tasks import KnownTasks
+from harness.reports.imports import Content, ImportedText, require_text
+
+FIELD = "reply"
 
 
-def read_texts(path: Path) -> Iterator[ImportedText]:
+def read_texts(path: Path, tasks: KnownTasks) -> Iterator[ImportedText]:
     """Yield the last reply of the model in each sample, the epochs of a task in order. Raises DataError."""
     try:
         log = parse_json(read_input(path, max_bytes=MAX_DATA_BYTES), allow_nan=True)
@@ -30,6 +33,13 @@ def read_texts(path: Path) -> Iterator[ImportedText]:
     for place, sample in enumerate(samples, start=1):
         task_id = require_text(sample, "id", path, None, what=f"sample {place}")
         yield ImportedText(task_id, _read_reply(sample.get("output")))
+
+
+def recognizes(content: Content) -> bool:
+    """Return whether a file is a log, also in inspect's own format, which must be converted first."""
+    if isinstance(content.value, dict):
+        return {"eval", "samples"} <= content.value.keys()
+    return content.path.suffix == ".eval"
 
 
 def _read_reply(output: Any) -> str | None:

@@ -13,7 +13,7 @@ import base64
 import binascii
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +27,7 @@ from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
-from harness.service.errors import InvalidRequestError
+from harness.service.errors import BusyError, InvalidRequestError
 from harness.service.operations import Call, Operation
 from harness.service.workers.base import Workplace
 
@@ -36,8 +36,13 @@ _LOGGER = get_logger(__name__)
 KEPT_BYTES = 1 << 20
 # A program may write more, which the reply leaves out. At this size it is ended.
 _MOST_OUTPUT_BYTES = 8 << 20
-# Clients wait for the sum of both timeouts and at least two seconds more. The reply must arrive before.
+# Clients wait for the sum of both timeouts and this much longer (verl and SkyRL: `API_TIMEOUT`). They try a
+# refused request three times within seconds and then count a miss, so it is held for as long as they wait.
+CLIENT_SECONDS = 10.0
+# The reply, or the refusal, must arrive before.
 _REPLY_SECONDS = 1.0
+# A program that could not even start in the time that is left need not begin.
+_LEAST_RUN_SECONDS = 1.0
 # The files of a request, and those that it fetches.
 MOST_FILES = 1024
 # The files of one reply together. The untrusted program decides how large each one is.
@@ -64,7 +69,7 @@ class RunCodeRequest(BaseModel):
     """The standard input of the program."""
     compile_timeout: float = Field(default=10.0, ge=0, le=600, allow_inf_nan=False)
     """Seconds that the client waits for a compiler. Python and bash have none, so the program may wait in the
-    queue for this long."""
+    queue for this long, and for the ten seconds that clients wait in addition."""
     run_timeout: float = Field(default=10.0, gt=0, le=600, allow_inf_nan=False)
     """The wall time of the program, in seconds."""
     memory_limit_MB: int = Field(default=-1, le=MOST_MEMORY_MB)
@@ -88,9 +93,9 @@ class CommandRunResult(BaseModel):
     return_code: int | None = None
     """The exit code, negative for a signal, None after a timeout."""
     stdout: str | None = None
-    """At most the first MiB."""
+    """At most the first MiB. `message` of the reply says if it was cut."""
     stderr: str | None = None
-    """At most one MiB."""
+    """At most one MiB. `message` of the reply says if it was cut."""
 
 
 class RunCodeResponse(BaseModel):
@@ -101,7 +106,7 @@ class RunCodeResponse(BaseModel):
     status: Literal["Success", "Failed", "SandboxError"]
     """`Success` for exit code 0. `SandboxError` for a fault of the service alone."""
     message: str = ""
-    """The fault of the service, or the limit that ended the program."""
+    """The fault of the service, the limit that ended the program, and whether its output was cut."""
     compile_result: CommandRunResult | None = None
     """Always None, because nothing is compiled."""
     run_result: CommandRunResult | None = None
@@ -115,7 +120,8 @@ class RunCodeResponse(BaseModel):
 async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
     """Return the outcome of a program, before the client gives up.
 
-    Raises BusyError at once if the queue cannot clear in time, and InvalidRequestError.
+    Raises BusyError if the time of the client does not suffice, or too many requests wait, and
+    InvalidRequestError.
     """
     if request.language not in _COMMANDS:
         raise InvalidRequestError(
@@ -123,25 +129,32 @@ async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
             status=422,
         )
     files = {path: _decode(path, content) for path, content in request.files.items() if content is not None}
-    ends = time.monotonic() + request.compile_timeout + request.run_timeout + _REPLY_SECONDS
-    wait_seconds = request.compile_timeout + _REPLY_SECONDS
+    client_seconds = request.compile_timeout + request.run_timeout + CLIENT_SECONDS
+    ends = time.monotonic() + client_seconds - _REPLY_SECONDS
     failure: HarnessError | None = None
     for _ in range(_TRIES):
-        rest = ends - time.monotonic() - request.run_timeout
+        rest = ends - time.monotonic() - _LEAST_RUN_SECONDS
         if failure is not None and rest <= 0:
             break
-        waiting = min(wait_seconds, rest)
-        async with call.service.work(call.client, wait_seconds=waiting, refuse_early=True):
+        async with call.service.work(call.client, wait_seconds=rest, hold=True):
             try:
-                seconds = max(ends - time.monotonic(), request.run_timeout)
+                seconds = max(ends - time.monotonic(), _LEAST_RUN_SECONDS)
                 item = ProgramRun(request, files, call.client, seconds)
-                return await call.service.workers.perform(item, seconds=seconds + _REPLY_SECONDS)
+                response = await call.service.workers.perform(item, seconds=seconds + _REPLY_SECONDS)
             except UsageError as error:
                 raise InvalidRequestError(error.message, status=422) from error
             except HarnessError as error:
                 failure = error
                 call.service.metrics.faults.inc()
                 _LOGGER.warning("fault: %s", error.message)
+                continue
+        if response is None:
+            raise BusyError(
+                f"the queue left {seconds:.1f} s for the program, of its {request.run_timeout:g} s, and "
+                "it has not ended by then",
+                retry_seconds=_REPLY_SECONDS,
+            )
+        return response
     assert failure is not None  # noqa: S101  because the first try never ends the loop otherwise
     return RunCodeResponse(status="SandboxError", message=failure.message)
 
@@ -158,15 +171,28 @@ class ProgramRun:
     # The time until the result must be there.
     seconds: float
 
-    async def perform(self, workplace: Workplace) -> RunCodeResponse:
-        """Run the program and return its outcome. Raises HarnessError."""
+    async def perform(self, workplace: Workplace) -> RunCodeResponse | None:
+        """Run the program and return its outcome. Raises HarnessError.
+
+        The outcome is None if the program has used up a time that is shorter than its own limit, because
+        nobody knows how it would have ended.
+        """
         request = self.request
         try:
             if request.language == "python" and not self.files and not request.fetch_files:
-                return await self._run_program(workplace.pool)
-            return await self._run_command(workplace.pool)
+                response = await self._run_program(workplace.pool)
+            else:
+                response = await self._run_command(workplace.pool)
         except SandboxLimitReached as error:
             return _describe_lost(error)
+        result = response.run_result
+        is_late = result is not None and result.status == "TimeLimitExceeded"
+        return None if is_late and self.seconds < request.run_timeout else response
+
+    @property
+    def _run_seconds(self) -> float:
+        """The wall time of the program."""
+        return min(self.request.run_timeout, self.seconds)
 
     async def _run_program(self, pool: SandboxPool) -> RunCodeResponse:
         """Run a program in Python in a sandbox that the client's earlier programs have used.
@@ -191,8 +217,8 @@ class ProgramRun:
                 inputs=[(request.stdin or "").encode("utf-8", "surrogatepass")],
                 stdout_bytes=_MOST_OUTPUT_BYTES,
                 stderr_bytes=KEPT_BYTES,
-                wall_seconds=request.run_timeout,
-                wall_seconds_in_all=max(ends - time.monotonic(), request.run_timeout),
+                wall_seconds=self._run_seconds,
+                wall_seconds_in_all=max(ends - time.monotonic(), self._run_seconds),
             )
         limit = None if run.ended in ("exited", "signal", "killed") else run.ended
         return _describe(
@@ -201,18 +227,19 @@ class ProgramRun:
             seconds=run.duration_seconds,
             stdout=run.stdout.head + run.stdout.tail,
             stderr=run.stderr.data,
+            sizes={"stdout": run.stdout.total, "stderr": run.stderr.total},
         )
 
     async def _run_command(self, pool: SandboxPool) -> RunCodeResponse:
         """Run a program with its files in a new sandbox, which ends with it."""
         request, command = self.request, _COMMANDS[self.request.language]
         settings = SandboxSettings("python", _choose_limits(request.memory_limit_MB))
-        async with pool.lease(settings, seconds=2 * request.run_timeout + 60.0, working=True) as sandbox:
+        async with pool.lease(settings, seconds=2 * self._run_seconds + 60.0, working=True) as sandbox:
             files = {**self.files, command[-1]: request.code.encode("utf-8", "surrogatepass")}
             for path, content in files.items():
                 await sandbox.write_file(path, content)
             result = await sandbox.exec(
-                command, stdin=request.stdin or "", timeout=request.run_timeout, keep_bytes=2 * KEPT_BYTES
+                command, stdin=request.stdin or "", timeout=self._run_seconds, keep_bytes=2 * KEPT_BYTES
             )
             fetched = await _fetch_all(sandbox, request.fetch_files)
         response = _describe(
@@ -221,6 +248,7 @@ class ProgramRun:
             seconds=result.duration_seconds,
             stdout=result.stdout.head + (b"" if result.stdout.truncated else result.stdout.tail),
             stderr=result.stderr.head + (b"" if result.stderr.truncated else result.stderr.tail),
+            sizes={"stdout": result.stdout.total, "stderr": result.stderr.total},
         )
         return response.model_copy(update={"files": fetched})
 
@@ -250,8 +278,15 @@ def _choose_limits(memory_limit_mb: int) -> Limits:
 
 
 def _describe(
-    *, limit: str | None, exit_code: int, seconds: float, stdout: bytes, stderr: bytes
+    *,
+    limit: str | None,
+    exit_code: int,
+    seconds: float,
+    stdout: bytes,
+    stderr: bytes,
+    sizes: Mapping[str, int],
 ) -> RunCodeResponse:
+    """Return the outcome of a program that has ended. `sizes` are the bytes that it wrote to each stream."""
     is_late = limit in _TIME_LIMITS
     code = None if is_late else exit_code if limit is None or exit_code else _KILLED
     result = CommandRunResult(
@@ -261,8 +296,14 @@ def _describe(
         stdout=stdout[:KEPT_BYTES].decode("utf-8", "replace"),
         stderr=stderr[:KEPT_BYTES].decode("utf-8", "replace"),
     )
-    message = "" if limit is None else f"the program reached the limit {limit}"
-    return RunCodeResponse(status="Success" if code == 0 else "Failed", message=message, run_result=result)
+    remarks = [] if limit is None else [f"the program reached the limit {limit}"]
+    remarks += [
+        f"{name} was cut: the program wrote {size:,} bytes, and the reply has {KEPT_BYTES:,}"
+        for name, size in sizes.items()
+        if size > KEPT_BYTES
+    ]
+    status: Literal["Success", "Failed"] = "Success" if code == 0 else "Failed"
+    return RunCodeResponse(status=status, message="; ".join(remarks), run_result=result)
 
 
 def _describe_lost(error: SandboxLimitReached) -> RunCodeResponse:

@@ -104,7 +104,7 @@ export function showRun(main, parameters, page) {
     replaceChildren(categories, element("h2", {}, "Categories"),
       element("table", { class: "figures" }, rows.map((row) => element("tr", {},
         element("th", { scope: "row", dir: "auto" }, row.name),
-        element("td", {}, row.resolved),
+        element("td", {}, row.passed),
         element("td", { class: "rate" }, row.rate, element("br"), element("small", {}, row.interval)),
         element("td", { class: "share" }, shareBar(row))))));
   }

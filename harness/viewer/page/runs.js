@@ -83,10 +83,11 @@ export function showRuns(main, _parameters, page) {
     box.disabled = run.state === "broken";
     const link = element("a", { href: address("run", { run: run.key }), "data-key": run.key, dir: "auto" }, run.name);
     const reason = run.reason ? [element("br"), element("small", { dir: "auto" }, run.reason)] : [];
+    const benchmark = [text(run.benchmark), run.is_bundled ? [" ", element("small", {}, "bundled sample")] : []];
     const agent = [text(run.agent), run.model ? [" ", element("small", { dir: "auto" }, run.model)] : []];
     const cells = {
-      compare: box, run: [link, reason], benchmark: text(run.benchmark), agent, progress: describeProgress(run),
-      rate: [run.rate, " ", element("small", {}, run.resolved)], cost: run.cost, duration: run.duration,
+      compare: box, run: [link, reason], benchmark, agent, progress: describeProgress(run),
+      rate: [run.rate, " ", element("small", {}, run.passed)], cost: run.cost, duration: run.duration,
       started: run.started_at.replace("T", " ").replace("Z", ""),
     };
     return element("tr", {}, HEADS.map((name) =>

@@ -19,7 +19,7 @@ from harness.environments.maths.readings import asked_bases
 from harness.errors import UsageError, unknown_name
 from harness.scoring.bounds import MAX_MATHS_CHARACTERS
 from harness.scoring.boxed import last_boxed
-from harness.scoring.marks import tagged_answer
+from harness.scoring.marks import stated_answer, tagged_answer
 from harness.scoring.thoughts import drop_thoughts
 from harness.types import Reference, Submission, Task
 
@@ -69,13 +69,16 @@ def read(row: Row) -> tuple[Task, Reference]:
 def submit(task: Task, field: str, text: str) -> Submission:
     r"""Return the submission: the content of the last `\boxed{}`, else of the last `<answer>`.
 
-    A box in the last `<answer>` precedes any other. A `solution` with neither counts whole.
+    A box in the last `<answer>` precedes any other. A reply with neither may end with the line `Answer: ...`.
+    A `solution` with neither counts whole.
     """
     is_reply = field in REPLY_FIELDS
     answer = drop_thoughts(text) if is_reply else text
     tagged = tagged_answer(answer)
     boxed = (None if tagged is None else last_boxed(tagged)) or last_boxed(answer)
     found = tagged if boxed is None else boxed
+    if found is None and is_reply:
+        found = stated_answer(answer)
     if found is not None:
         return Submission(found, agent_output=text)
     if is_reply:
@@ -128,7 +131,8 @@ BENCHMARKS = (
         bundled="math.jsonl",
         read=read,
         submit=submit,
-        reply_rule=r"the content of the last `\boxed{}`, else of the last `<answer>`, else nothing",
+        reply_rule=r"the content of the last `\boxed{}`, else of the last `<answer>`, else of the last line "
+        "if it is `Answer: ...`, else nothing",
         metrics=METRICS,
         configure=configure,
         options=MathOptions,

@@ -363,7 +363,8 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
         reason = f"; {broken:,} of these, because the tests of the task are broken" if broken else ""
         print_error(
             f"{count(without, 'attempt')} of {summary.attempts:,} {verb} no verdict{reason}",
-            f"make the rest: harness run --resume {quote_argument(run.folder)}",
+            f"{'mend the tests, then ' if broken == without else ''}make the rest: "
+            f"harness run --resume {quote_argument(run.folder)}",
         )
         return 3
     if absent := list_absent_servers(summary.mcp):

@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 
+from harness.benchmarks.loading import definition_of
 from harness.cli.carry_out import OutputOptions, make_run
 from harness.cli.error_lines import print_error
 from harness.cli.stdin_samples import STDIN
@@ -62,7 +63,7 @@ def carry_out_matrix(
         values: the settings of each run from the command line.
 
     Raises:
-        UsageError: for an option that makes sense for one run only.
+        UsageError: for an option that makes sense for one run only, and for an unknown benchmark.
         typer.Exit: if the exit code is not 0.
     """
     if output.results is not None:
@@ -75,6 +76,8 @@ def carry_out_matrix(
             f"--samples {STDIN} can be read once, and this command makes {len(configs)} runs",
             hint="write the samples to a file",
         )
+    for config in configs:
+        definition_of(config.benchmark)
     index = _Index(configs, is_dry=output.dry_run)
     codes = []
     try:

@@ -23,7 +23,7 @@ from harness.evaluation.new_folder import copy_samples
 from harness.evaluation.plan import PlannedAttempt, name_clusters
 from harness.evaluation.planned_tasks import describe_planned
 from harness.evaluation.run import Run
-from harness.evaluation.run_files import open_run_file
+from harness.evaluation.run_files import has_run_file, open_run_file
 from harness.evaluation.run_names import hold_still
 from harness.evaluation.run_signature import is_signed, sign_run
 from harness.evaluation.selection import Selection
@@ -63,14 +63,15 @@ _NAMED_FOLDERS = 5
 
 
 def choose_shards(folders: Sequence[Path], notify: Callable[[str], None]) -> list[Path]:
-    """Return the folders without files and whole runs, which a pattern such as `runs/*` matches too.
+    """Return the folders without files, audits and whole runs, which a pattern such as `runs/*` matches too.
 
     If no shard is among them, all are returned, and the merge refuses the first one. Raises UsageError for a
     folder whose manifest cannot be read.
     """
     shards, others = list[Path](), list[Path]()
     for folder in folders:
-        is_shard = folder.is_dir() and read_manifest(folder)["config"].get("shard") is not None
+        is_run = folder.is_dir() and has_run_file(folder, MANIFEST)
+        is_shard = is_run and read_manifest(folder)["config"].get("shard") is not None
         (shards if is_shard else others).append(folder)
     if not shards:
         return [*folders]

@@ -306,9 +306,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = parse_json(read_run_file(folder, MANIFEST))
         _manifest_schema().validate_python(manifest, strict=True)
     except OSError as error:
+        is_audit = (folder / "audit.json").is_file()
         raise UsageError(
             f"{folder}: is not a run folder: {MANIFEST}: {error.strerror}",
-            hint="name a run folder, such as one in runs/",
+            hint="it is an audit, whose two run folders are inside"
+            if is_audit
+            else "name a run folder, such as one in runs/",
         ) from error
     except BrokenJSONError as error:
         raise UsageError(f"{path}:{error.line}: is not JSON: {error}") from error

@@ -23,6 +23,30 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 
+# The last line of a reply to the prompts of simple-evals and of Minerva.
+_STATED = re.compile(
+    r"[*_#>\s]{0,8}(?:final\s+)?answer[*_\s]{0,4}:[*_\s]{0,4}"
+    r"(?:the\s+final\s+answer\s+is\s*:?\s*)?(?P<answer>.{1,500}?)"
+    r"(?:\.?\s*I\s+hope\s+it\s+is\s+correct)?[.*_\s]{0,8}",
+    re.IGNORECASE,
+)
+_MATHS = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+)\\\)|\\\[(.+)\\\]")
+
+
+def stated_answer(text: str) -> str | None:
+    """Return the answer of a reply whose last line is `Answer: ...`, without its dollars, else None.
+
+    Source: the prompts of simple-evals, and of Minerva ("Final Answer: The final answer is ... I hope it is
+    correct.").
+    """
+    lines = text.rstrip().rsplit("\n", 1)
+    found = _STATED.fullmatch(lines[-1][:1000])
+    if found is None:
+        return None
+    answer = found["answer"].strip()
+    inside = _MATHS.fullmatch(answer)
+    return next(filter(None, inside.groups())).strip() if inside else answer
+
 
 def tagged_answer(text: str) -> str | None:
     """Return the stripped text in the last `<answer>` of a reply, or None if there is none.

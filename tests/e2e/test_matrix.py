@@ -45,6 +45,14 @@ def test_a_run_that_cannot_start_keeps_no_other_from_its_end(harness: Harness) -
     assert "gsm8k" in stdout
 
 
+def test_an_unknown_benchmark_is_refused_before_the_first_run(harness: Harness) -> None:
+    code, _, stderr = harness.refused(
+        "run", "-b", "gsm8k", "-b", "nosuch", "--data", "bundled", "-q", env=NO_ENGINE
+    )
+    assert (code, "unknown benchmark 'nosuch'" in stderr) == (2, True), stderr
+    assert not (harness.folder / "runs").exists()
+
+
 def test_options_of_one_run_are_refused(harness: Harness) -> None:
     for options, named in (
         (("-o", "x.json"), "-o x.json"),

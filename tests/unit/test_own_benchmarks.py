@@ -263,6 +263,8 @@ def test_programs_are_graded_by_their_tests(tmp_path: Path) -> None:
         ({"asserts": []}, "asserts", "needs a test"),
         ({"asserts": ["assert ("]}, "asserts", "is not Python"),
         ({"asserts": ["assert 1"]}, "asserts", "has no test that uses"),
+        ({"timeout": 1}, "timeout", "would change the grading"),
+        ({"hidden_tests": ["assert False"]}, "hidden_tests", "would change the grading"),
     ],
 )
 def test_programs_that_cannot_be_graded_are_refused(

@@ -16,7 +16,7 @@ from harness.benchmarks.custom.metric import AnswerKey, OwnMetric, find_metric
 from harness.benchmarks.custom.records import Record, build_definition, read_tags
 from harness.data.formats import SUFFIXES, file_suffix
 from harness.data.hub import HubDataset
-from harness.data.rows import Row, describe
+from harness.data.rows import Row, describe, names_grading
 from harness.data.table import Table
 from harness.errors import UsageError, describe_requirement, unknown_name
 
@@ -94,6 +94,8 @@ class Mapped(_Strict):
         return places
 
 
+# The keys that name a field of the rows.
+_FIELDS = ("id", "category", "difficulty", "tags", "reference", "tests", "setup")
 # The models of the keys that hold further keys.
 _NESTED: Mapping[str, type[BaseModel]] = {"data": SplitPlace, "csv": Columns}
 
@@ -169,6 +171,8 @@ def _validate(path: Path) -> Mapped:
 
 
 def _record(mapped: Mapped, row: Row, metric: OwnMetric) -> Record:
+    if mapped.tests is not None:
+        _require_read(mapped, row)
     answer_key = AnswerKey(
         row=row,
         reference=_value(row, mapped.reference),
@@ -185,6 +189,19 @@ def _record(mapped: Mapped, row: Row, metric: OwnMetric) -> Record:
         difficulty=_optional_name(row, mapped.difficulty),
         tags=() if mapped.tags is None else read_tags(row, mapped.tags),
     )
+
+
+def _require_read(mapped: Mapped, row: Row) -> None:
+    """Raise DataError for a field that would change how programs are graded and that the file does not name."""
+    named = {getattr(mapped, key) for key in _FIELDS}
+    for name, value in row.values.items():
+        is_named = name in named or f"{{{name}}}" in mapped.prompt
+        if not is_named and names_grading(name) and value not in (None, "", [], {}):
+            raise row.error(
+                "would change the grading, and the benchmark's file does not name it",
+                field=name,
+                hint=f"name it in the file, such as `setup: {name}`, or remove the field from the rows",
+            )
 
 
 def _optional_name(row: Row, field: str | None) -> str | None:

@@ -17,8 +17,10 @@ from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import grade_stdin
 from harness.errors import SandboxError
 from harness.machine.images import build_images
+from harness.sandbox import pool
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
+from harness.sandbox.pool import SandboxPool
 from harness.sandbox.time_factor import FILE, extend_limits, read_factor, store_factor
 from harness.types import Status, Submission, Verdict
 
@@ -84,6 +86,18 @@ async def test_such_a_program_is_run_once_more_in_a_sandbox_of_its_own() -> None
             verdict = await grader.grade(target, program(kind, 1.1))
             assert (verdict.status, verdict.metrics.get("run_again")) == (Status.TIMEOUT, 1), (kind, verdict)
             assert "run_again" not in (await grader.grade(target, program(kind, 0.1))).metrics
+
+
+async def test_borderline_programs_keep_others_waiting_for_a_share_of_the_time(
+    backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SandboxPool(backend, gate_places=2) as sandboxes:
+        async with sandboxes.alone():
+            assert sandboxes.gate.locked()
+        monkeypatch.setattr(pool, "ALONE_SECONDS", 0.0)
+        monkeypatch.setattr(pool, "ALONE_SHARE", 0.0)
+        async with sandboxes.alone():
+            assert not sandboxes.gate.locked()
 
 
 async def test_a_slow_machine_extends_the_limit() -> None:

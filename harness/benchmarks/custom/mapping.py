@@ -192,7 +192,7 @@ def _record(mapped: Mapped, row: Row, metric: OwnMetric) -> Record:
 
 
 def _require_read(mapped: Mapped, row: Row) -> None:
-    """Raise DataError for a field that would change how programs are graded and that the file does not name."""
+    """Raise DataError for a field that would change the grading and that the file does not name."""
     named = {getattr(mapped, key) for key in _FIELDS}
     for name, value in row.values.items():
         is_named = name in named or f"{{{name}}}" in mapped.prompt

@@ -66,11 +66,11 @@ FORMS = [
     # GLM 4.5 and later.
     "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>",
     "<tool_call>bash<arg_key>command</arg_key><arg_value>ls</arg_value></tool_call>",
-    "I look: <tool_call>bash <arg_key>command</arg_key> <arg_value>ls</arg_value> </tool_call>",
+    # The template begins a line with an element.
+    "I look:\n<tool_call>bash <arg_key>command</arg_key> <arg_value>ls</arg_value> </tool_call>",
     # Kimi K2.
     f"{KIMI}functions.bash:0<|tool_call_argument_begin|>{LS}{KIMI_END}",
     f"{KIMI}\nbash:12 <|tool_call_argument_begin|>\n{LS}\n{KIMI_END}",
-    f"{KIMI}functions.bash:0<|tool_call_argument_begin|>{LS}{KIMI_END}\nIt has two files.",
     # MiniMax, and XML as other models write it.
     f"<minimax:tool_call>\n{INVOKE}\n</minimax:tool_call>",
     f"<function_calls>\n{INVOKE}\n</function_calls>",
@@ -105,8 +105,34 @@ FORMS = [
     f'```json\n{{"name": "bash", "arguments": {LS}}}\n```',
     f'First I look.\n\n```xml\n<tool_call>{{"name": "bash", "arguments": {LS}}}</tool_call>\n```\n',
 ]
+J = f'{{"name": "bash", "arguments": {LS}}}'
+CALL = f"<tool_call>{J}</tool_call>"
 # None of these is a call.
 OTHERS = [
+    # A model that goes on after a call quotes it, or invents its result.
+    f"{KIMI}functions.bash:0<|tool_call_argument_begin|>{LS}{KIMI_END}\nIt has two files.",
+    f"Do not run this:\n{CALL}\nI am done.",
+    f"The file says:\n> {CALL}\n\nI will not follow it.",
+    f"> {CALL}",
+    f"> {DS}bash<｜tool▁sep｜>{LS}{DS_END}",
+    f"The file says:\n\n    {CALL}\n\nI will not follow it.",
+    f"The file says:\n\n    {CALL}",
+    f"The file says:\n\n\t{XML}",
+    f"cat > f <<'EOF'\n{CALL}\nEOF\n",
+    f"cat <<EOF | sh\n{CALL}\n",
+    f"{J}\n\nis what the file says. I ignore it.",
+    f"It says:\n{J}",
+    f"It says: ```json\n{J}\n```",
+    f"It says:\n\n    ```json\n    {J}\n    ```",
+    f"```json example\n{CALL}\n```\n",
+    f"{CALL}\n{J}",
+    f"- {CALL}",
+    f"I look: {CALL}",
+    f"`\n{CALL}\n`",
+    f"<pre>\n{CALL}\n</pre>",
+    'bash(command="ls")  # is what the file says',
+    '(bash(command="ls")\n# is what the file says\n)',
+    '```tool_code\nbash(command="ls")  # I ignore it.\n```',
     f'A call is:\n\n```json\n{{"name": "bash", "arguments": {LS}}}\n```\n\nI do not need one here.',
     f'A call is:\n\n```\n<tool_call>{{"name": "bash", "arguments": {LS}}}</tool_call>\n```\n\nDo I have to?',
     f"For example:\n~~~\n{XML}\n~~~\nThen it runs.",
@@ -168,6 +194,11 @@ def test_the_real_call_is_found_beside_a_quoted_one() -> None:
         f"A call is:\n{example}\n<tool_call>{submitted}</tool_call>",
         f"A call is:\n{example}\nMine is:\n```json\n{submitted}\n```",
         f"<think>{example}</think>{submitted}",
+        f"The log says:\n{XML}\n<tool_call>{submitted}</tool_call>",
+        f"The log says:\n{XML}\nMine is:\n<tool_call>{submitted}</tool_call>",
+        f"The log says:\n{CALL}\nMine is:\n<tool_call>{submitted}</tool_call>",
+        f"The log says:\n{CALL}\n```json\n{submitted}\n```",
+        f"cat <<EOF\n{CALL}\nEOF\n<tool_call>{submitted}</tool_call>",
         f"`<tool_call>` begins it: {example}\nSo:\n[TOOL_CALLS][{submitted}]",
     ]
     wanted = [("submit", {"answer": "7"})]

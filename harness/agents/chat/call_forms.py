@@ -11,6 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from harness.agents.chat.arguments import (
@@ -28,14 +29,20 @@ from harness.environments.tool import Tool
 TOKEN = r"<[|｜][^<>|｜\n]{1,60}[|｜]>"
 ELEMENT = r"(?:[\w-]{1,20}:|[|｜]DSML[|｜])?"
 """The start of a name in XML, such as `minimax:`."""
+_WRAPPER = r"(?:tool_?calls?|function_?calls?)"
+FRAME = rf"{TOKEN}|</?{ELEMENT}(?:{_WRAPPER}|function|invoke|tool)>|\[/?TOOL_CALLS\]"
+"""The marks of templates around and between calls."""
 # Between two calls, and between the marks of a list of calls and its first one.
-_BETWEEN = re.compile(
-    rf"(?:[\s;,]|{TOKEN}|</?{ELEMENT}(?:tool_?calls?|function_?calls?|function|invoke|tool)>|\[/?TOOL_CALLS\])"
-    r"{0,200}+",
-    re.IGNORECASE,
+_BETWEEN = re.compile(rf"(?:[\s;,]|{FRAME}){{0,200}}+", re.IGNORECASE)
+# The marks that end a call, but not the element of a function, which may be one of several in a call.
+_ENDING = re.compile(
+    rf"</{ELEMENT}(?:{_WRAPPER}|tool)>|<[|｜][^<>|｜\n]{{0,60}}end[^<>|｜\n]{{0,60}}[|｜]>|\[/TOOL_CALLS\]",
+    re.I,
 )
+_MARK = re.compile(rf"{FRAME}|functools|to=", re.IGNORECASE)
 # Some models put the JSON after a mark into a block.
 _FENCE = re.compile(r"\s*`{3,}\w{0,20}[ \t]*\n")
+_FENCE_END = re.compile(r"\s*`{3,}")
 _NAME_VALUE = r"[\"']?(?P<name>[\w.:/-]{1,200})[\"']?"
 _FUNCTION = re.compile(
     rf"<{ELEMENT}(?:function(?:=|\s+name=)|invoke\s+name=){_NAME_VALUE}[^<>]{{0,100}}>", re.I
@@ -60,27 +67,63 @@ Read = tuple[list[TextCall], int]
 """The calls that were read, and the position after them."""
 
 
-def read_calls(text: str, start: int, tools: Mapping[str, Tool]) -> Read:
-    """Return the calls that follow each other at `start`, and the position after them."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Calls that follow each other in one form, and the position after them."""
+
+    calls: list[TextCall]
+    end: int
+    # The last mark before a call, and the kind of text in it.
+    form: tuple[str, str] = ("", "")
+
+
+def read_calls(text: str, start: int, tools: Mapping[str, Tool], mark: str = "") -> Group:
+    """Return the calls that follow each other in one form at `start`, right behind the text `mark`."""
     calls: list[TextCall] = []
     fence = _FENCE.match(text, start)
     end = start if fence is None else fence.end()
+    form = ("", "")
     while True:
         found = _BETWEEN.match(text, end)
         position = end if found is None else found.end()
+        between = text[end:position]
+        opener = _find_opener(between) or ("" if calls and _ENDING.search(between) else form[0])
+        here = (opener if calls else opener or _find_opener(mark), _find_kind(text, position))
+        if calls and here != form:
+            break
         read = _read_call(text, position, tools)
         if read is None:
-            return calls, end
+            break
         more, end = read
         if not more:
-            return calls, end
+            break
+        form = here
         calls += more
+    if fence is not None and (closing := _FENCE_END.match(text, end)):
+        end = closing.end()
+    return Group(calls, end, form)
+
+
+def _find_opener(marks: str) -> str:
+    """Return the last mark that ends nothing."""
+    found = [each.lower() for each in _MARK.findall(marks) if each[:2] != "</" and not _ENDING.match(each)]
+    return found[-1] if found else ""
+
+
+def _find_kind(text: str, position: int) -> str:
+    if text[position : position + 1] in ("{", "["):
+        return "json"
+    return "elements" if _FUNCTION.match(text, position) else "name"
 
 
 def read_expression(text: str, tools: Mapping[str, Tool]) -> list[TextCall]:
     """Return the calls in a text that is one expression of Python as a whole, else nothing."""
     try:
         tree = parse_expression(text)
+        # A comment behind the expression is a text behind the call.
+        last = text.strip().split("\n")[(tree.end_lineno or 1) - 1 :]
+        if len(last) != 1 or last[0].encode()[tree.end_col_offset or 0 :].strip():
+            return []
         nodes = tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]
         return [_read_node(node, tools) for node in nodes]
     except ValueError:
@@ -108,8 +151,15 @@ def _read_call(text: str, position: int, tools: Mapping[str, Tool]) -> Read | No
         read = _read_value(text, start)
         if read is None or not isinstance(read[0], dict):
             return None
-        return [TextCall(tool, fit_arguments(read[0], tools[tool]))], read[1]
+        end = _skip_fence_end(text, read[1], text[named.end() : start])
+        return [TextCall(tool, fit_arguments(read[0], tools[tool]))], end
     return ([TextCall(tool, {})], named.end()) if _END.match(text, named.end()) else None
+
+
+def _skip_fence_end(text: str, position: int, before: str) -> int:
+    """Return the position after the fence that closes one in the text before a call's arguments."""
+    closing = _FENCE_END.match(text, position) if "```" in before else None
+    return position if closing is None else closing.end()
 
 
 def _read_json(text: str, position: int, tools: Mapping[str, Tool]) -> Read | None:
@@ -163,7 +213,7 @@ def _read_elements(text: str, function: re.Match[str], tools: Mapping[str, Tool]
         read = _read_value(text, start)
         if read is None or not isinstance(read[0], dict):
             return None
-        arguments, position = read
+        arguments, position = read[0], _skip_fence_end(text, read[1], text[function.end() : start])
     else:
         position = function.end()
         while parameter := _PARAMETER.match(text, position):

@@ -66,7 +66,8 @@ def extract_code(
         return "\n\n".join(blocks)
     if rule is CodeRule.FENCED and entry_point is not None:
         definition = _definition_of(entry_point)
-        return next((code for code in reversed(blocks) if _define(code, definition)), blocks[-1])
+        found = [code for code in reversed(blocks) if _define(code, definition)]
+        return next((code for code in found if not _is_stub(code, entry_point)), (found or blocks[-1:])[0])
     return blocks[0 if rule is CodeRule.FIRST_BLOCK else -1]
 
 
@@ -131,6 +132,14 @@ def _definition_of(entry_point: str) -> re.Pattern[str]:
 
 def _define(code: str, definition: re.Pattern[str]) -> bool:
     return not code.lstrip("\n")[:1].isspace() and definition.search(code) is not None
+
+
+def _is_stub(code: str, entry_point: str) -> bool:
+    """Return whether a program defines the entry point without a body, as a quote of the task does."""
+    head = rf"^(?:async[ \t]+)?def[ \t]+{re.escape(entry_point)}\b[^\n]*:"
+    return (
+        re.search(rf"{head}\s*(?:\.\.\.|pass)[ \t]*(?:#[^\n]*)?\n*(?=\S|\Z)", code, re.MULTILINE) is not None
+    )
 
 
 def extract_answer(reply: str) -> str:

@@ -23,8 +23,8 @@ _QUOTES = frozenset("'\"`")
 # gpt-oss writes messages, each in a channel: `analysis` for thoughts, `final` for the reply, and one with a
 # recipient for each call of a tool. Source: OpenAI's Harmony response format.
 _CHANNEL = re.compile(
-    r"(?:<\|start\|>[^<]{0,200})?<\|channel\|>\s*(?P<name>\w*)[^<]{0,200}"
-    r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
+    r"(?:<\|start\|>[^<]{0,200}+)?<\|channel\|>\s{0,20}+(?P<name>\w{0,40}+)[^<]{0,200}+"
+    r"(?:<\|constrain\|>[^<]{0,100}+)?<\|message\|>"
 )
 _MESSAGE_END = re.compile(r"<\|(?:end|return|call|start)\|>")
 # A server that removes special tokens leaves the names of the channels.

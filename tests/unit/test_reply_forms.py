@@ -174,12 +174,31 @@ def test_a_mark_of_a_template_inside_of_a_text_stays() -> None:
         "analysis assistantfinal",
         "x = 1\n```\n",
         "\ufeff",
+        f"<|channel|>{'a' * 300}",
+        "<|channel|>" + " " * 2000,
     ],
 )
 def test_reading_takes_linear_time(piece: str) -> None:
     reply = text_of_length(piece, 1_500_000)
     extract_code(reply, CodeRule.FENCED, entry_point="f")
     extract_code(f"```python\n{reply}", CodeRule.FENCED)
+
+
+def test_a_quoted_stub_is_not_the_program() -> None:
+    program = "def f(x):\n    return 2 * x"
+    offenders = []
+    for stub in (
+        "def f(x): ...",
+        "def f(x):\n    pass",
+        "async def f(x):\n    ...  # later",
+        "def f(x) -> int: pass",
+    ):
+        reply = f"```python\n{program}\n```\nIt completes:\n```python\n{stub}\n```"
+        if extract_code(reply, CodeRule.FENCED, entry_point="f") != program:
+            offenders.append(stub)
+    assert offenders == []
+    alone = extract_code("```python\ndef f(x): ...\n```", CodeRule.FENCED, entry_point="f")
+    assert alone == "def f(x): ..."
 
 
 def test_the_evidence_of_a_program_that_was_not_found_shows_the_reply() -> None:

@@ -75,6 +75,7 @@ _LAYOUT = re.compile(
     r"\\(?:begin|end)\s*\{[a-z]+\*?\}(?:\s*\{[lcr|]*\})?|\\(?:text)?color\s*\{\w+\}"
     r"|\\(?:left|right)(?![A-Za-z])"
 )
+_NO_SIGNS = re.compile(r"[\w\s.,;:()~$\\]")
 _AFTER_TEXT = re.compile(r"\s*(?:\Z|[,;)\]}^]|\\[}])")
 _MODULO = re.compile(r"\\?\b[pb]?mod\s*\{?\s*(\w+)")
 # The name of the element of a set, and the words between the elements of a list.
@@ -113,14 +114,13 @@ def _says_more(gold: str, answer: str) -> bool:
     known = words_of(gold)
     parts = [*text_parts(answer)]
     for position, (is_text, part) in enumerate(parts):
-        if not is_text or words_of(part) <= known | _JOINS:
+        signs = set(_NO_SIGNS.sub("", part)) - set(gold)
+        if not is_text or (words_of(part) <= known | _JOINS and not signs):
             continue
         before, after = parts[position - 1][1], parts[position + 1][1]
         if not before.strip() or not _AFTER_TEXT.match(after) or not is_dropped(part):
             return True
     rest = _LAYOUT.sub(" ", " ".join(part for is_text, part in parts if not is_text))
-    if not {*_MODULO.findall(rest)} <= {*_MODULO.findall(gold)}:
-        return True
     if any("".join(mark.split()) not in "".join(gold.split()) for mark in _MARKS.findall(rest)):
         return True
     if has_value(gold):
@@ -144,6 +144,9 @@ def _read_answer(gold: str, answer: str, bases: frozenset[int]) -> Reading | Non
     ):
         return Reading(gold, (gold,))
     if _denies(found) and not _denies(wanted):
+        return None
+    if not {*_MODULO.findall(found)} <= {*_MODULO.findall(wanted)}:
+        # A residue class is more than one number.
         return None
     if _apart(_texts_apart(found)):
         return None

@@ -20,6 +20,7 @@ from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.types import Reference, Status, Submission, Verdict
 
 BUNDLED = load_benchmark("math", data="bundled")
+MORE = ", which differs from the gold answer or says more than a value"
 QUICK = [attack for attack in list_attacks_on("MathsAnswer") if attack.kind is not Kind.EXHAUSTING]
 
 
@@ -55,8 +56,8 @@ async def test_same_mathematics_passes(sandbox: Sandbox, gold: str, answer: str)
     ("gold", "answer", "said"),
     [
         ("8", "7", "answered 7"),
-        ("8", "not 7 but 8", "answered not 7 but 8"),
-        ("8", "\x1b[2J\u202e8", r"answered \x1b[2J\u202e8"),
+        ("8", "not 7 but 8", f"answered not 7 but 8{MORE}"),
+        ("8", "\x1b[2J\u202e8", rf"answered \x1b[2J\u202e8{MORE}"),
         ("8", " ", "no answer"),
         ("8", "8" * 2001, "the answer has 2,001 characters; the limit is 2,000"),
         (

@@ -31,7 +31,7 @@ from harness.scoring.bounds import MAX_MATHS_CHARACTERS
         ("1,2,3,...", "1,2,3,..."),
         ("90°", r"90^\circ"),
         (r"90\degree", r"90^\circ"),
-        ("25°C", r"25^\circ"),
+        ("25°C", r"25^\circ C"),
         ("√12", r"\sqrt{12}"),
         ("x²", "x^{2}"),
         ("x₁₂", "x_{12}"),

@@ -69,7 +69,7 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
     shown = escape_text(shorten(answer, _SHOWN_CHARACTERS))
     reading = read_answer(target.gold, answer, target.bases)
     if reading is None:
-        return _fail(f"answered {shown}, which differs from the gold answer or states several values")
+        return _fail(f"answered {shown}, which differs from the gold answer or says more than a value")
     for expression in reading.answers:
         verdict = await _compare(sandbox, reading.gold, expression)
         if isinstance(verdict, str):

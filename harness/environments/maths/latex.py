@@ -88,6 +88,7 @@ _RENAMED = tuple(
             r"\s*(?:\\(?:text|mathrm)\s*\{\s*(?:\\?%|per\s?cent|pct)\s*\}|(?<=[\d\s}])(?:per\s?cent|pct)\b)",
             r"\\%",
         ),
+        (r"(?<![A-Za-z\\])sqrt\((?P<inside>[^()]*)\)", r"\\sqrt{\g<inside>}"),
         (r"\\(?:approxeq|simeq|doteq)(?![A-Za-z])", r"\\approx "),
         (r"\\(?:mathbb|mathbf)\s*(?:\{R\}|R)", r"\\mathbb{R}"),
         (r"\\langle(?![A-Za-z])", "("),
@@ -95,7 +96,6 @@ _RENAMED = tuple(
         (r"\\(?:displaystyle|textstyle|checkmark|therefore|blacksquare)(?![A-Za-z])", " "),
         (r"(?<=[\d})])\s*(?:\\degree|\\deg|\^\s*\{?o\}?|\^\s*\{?\\degree\}?)(?![A-Za-z])", r"^\\circ "),
         (r"(?<=[\d})])\s*degrees?\b(?!\s*\})", r"^\\circ "),
-        (r"(\\circ\s*\}?)\s*(?:\\(?:text|mathrm)\s*\{\s*[CF]\s*\}|[CF]\b)", r"\1"),
     )
 )
 _GROUPED = re.compile(
@@ -312,7 +312,7 @@ def words(text: str) -> str | None:
     """Return the normal form of an answer in words, or None for any other answer.
 
     The form has single blanks, and a comma and a blank between the elements of a list. Words are in lower
-    case. A single letter keeps its case, which can distinguish two letters.
+    case. A single letter keeps its case, which can distinguish two letters, and so does a short product.
     """
     parts = list(text_parts(text))
     plain = _SPACE.sub(" ", " ".join(part for _, part in parts))
@@ -328,4 +328,6 @@ def words(text: str) -> str | None:
             return None
     else:
         plain = _AND.sub(", ", plain)
+    if re.fullmatch(r"[A-Za-z]{2}|[A-Z]{3}", plain) and plain.lower() not in ("no", "yes"):
+        return plain
     return " ".join(one if len(one.strip(",")) == 1 else one.lower() for one in plain.split(" "))

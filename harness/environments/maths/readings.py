@@ -23,7 +23,7 @@ from harness.environments.maths.latex import (
     text_parts,
     words,
 )
-from harness.environments.maths.units import differ, split_unit
+from harness.environments.maths.units import differ, is_dropped, split_unit, words_of
 
 MAX_EXPRESSIONS = 8
 """The largest number of sides of an equation, or forms of an answer, that are compared."""
@@ -47,7 +47,7 @@ _WORDS = {word: number for number, word in enumerate(_NUMBERS, 2)}
 _BASE_NAME = rf"\$?(?P<base>\d{{1,2}}|{'|'.join(_WORDS)})\$?"
 _SUBSCRIPT = re.compile(
     r"(?P<digits>(?<![\w.\\])[0-9][0-9A-Fa-f.]*)\s*_\s*"
-    rf"(?:\{{\s*)?(?:\\text\s*\{{\s*)?(?:base\s*\}}?\s*)?{_BASE_NAME}(?!\w|\.\d)\s*(?:\}}\s*){{0,2}}"
+    rf"(?:\{{\s*)?(?:\\text\s*\{{\s*)?\(?\s*(?:base\s*\}}?\s*)?{_BASE_NAME}(?!\w|\.\d)\s*\)?\s*(?:\}}\s*){{0,2}}"
 )
 _IN_BASE = re.compile(
     rf"\s*(?:\\,|\\ )?\s*(?:\\text\s*\{{)?\s*[,(]?\s*(?:in\s+)?base[\s~-]*{_BASE_NAME}\s*\)?\s*\}}?\s*\Z",
@@ -57,7 +57,6 @@ _NAMED_BASE = re.compile(
     rf"(?P<into>\b(?:in|to|into|as an?)\s+)?\bbase[\s~-]*{_BASE_NAME}(?!\w|\.\d)", re.IGNORECASE
 )
 
-_MODULO = re.compile(r"\s*(?:\\pmod\s*(?:\{[^{}]*\}|\w)|\(\s*\\?b?mod\b[^()]*\))\s*\Z")
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(
     rf"(?<=[\d}}])(?:\s|\\[, ])*(?P<text>\\text\s*\{{)?\s*(?P<scale>{'|'.join(_SCALES)})\b"
@@ -70,6 +69,18 @@ _DENIAL = re.compile(
 # The system adds two numbers with only blanks between them, or joins their digits.
 _APART = re.compile(r"(?<![\d_^.])\d+(?:\.\d+)?(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z])|~)+\d")
 _THOUSANDS = re.compile(r"(?<![\d.,_^])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
+# The system drops these signs after a number: a base, minutes of arc, the e of a programming language.
+_MARKS = re.compile(r"(?<=[\d)}\]])\s*(?:_|'|\^\s*\{?\s*(?:\\prime|'|\*)|[eE]\s*\d)|[%\u2030\u2031]\s*\d")
+_LAYOUT = re.compile(
+    r"\\(?:begin|end)\s*\{[a-z]+\*?\}(?:\s*\{[lcr|]*\})?|\\(?:text)?color\s*\{\w+\}"
+    r"|\\(?:left|right)(?![A-Za-z])"
+)
+_NO_SIGNS = re.compile(r"[\w\s.,;:()~$\\]")
+_AFTER_TEXT = re.compile(r"\s*(?:\Z|[,;)\]}^]|\\[}])")
+_MODULO = re.compile(r"\\?\b[pb]?mod\s*\{?\s*(\w+)")
+# The name of the element of a set, and the words between the elements of a list.
+_JOINED_BY = re.compile(r"\A\s*[A-Za-z]\s*\\in(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
+_JOINS = frozenset({"and", "or"})
 _SHORT_FRACTION = re.compile(r"\\(?:[dt]?(?:frac|binom))\s*\d\s+\d")
 
 
@@ -89,13 +100,53 @@ def read_answer(gold: str, answer: str, bases: frozenset[int] = frozenset()) -> 
         answer: the answer in LaTeX, of at most a few thousand characters.
         bases: the number bases that the problem asks for, if it names any.
     """
+    reading = _read_answer(gold, answer, bases)
+    if reading is None or reading.answers == (reading.gold,):
+        return reading
+    return None if any(_says_more(plain(gold), one) for one in reading.answers) else reading
+
+
+def _says_more(gold: str, answer: str) -> bool:
+    """Return whether an answer has words or signs that may change its value, and the gold answer lacks them.
+
+    The system would drop them. A word passes only if it is known to change nothing.
+    """
+    known = words_of(gold)
+    parts = [*text_parts(answer)]
+    for position, (is_text, part) in enumerate(parts):
+        signs = set(_NO_SIGNS.sub("", part)) - set(gold)
+        if not is_text or (words_of(part) <= known | _JOINS and not signs):
+            continue
+        before, after = parts[position - 1][1], parts[position + 1][1]
+        if not before.strip() or not _AFTER_TEXT.match(after) or not is_dropped(part):
+            return True
+    rest = _LAYOUT.sub(" ", " ".join(part for is_text, part in parts if not is_text))
+    if any("".join(mark.split()) not in "".join(gold.split()) for mark in _MARKS.findall(rest)):
+        return True
+    if has_value(gold):
+        return not has_value(_JOINED_BY.sub(" ", rest))
+    letters = set("".join(known))
+    runs = re.findall(r"(?<![A-Za-z\\\\])[A-Za-z]{2,}", rest)
+    return any(run.lower() not in known | _JOINS and not set(run) <= letters for run in runs)
+
+
+def _read_answer(gold: str, answer: str, bases: frozenset[int]) -> Reading | None:
     same_but_blanks = "".join(gold.split()) == "".join(answer.split())
     if gold.strip() == answer.strip() or (same_but_blanks and not _apart(answer)):
         return Reading(gold, (gold,))
     wanted, found = plain(gold), plain(answer)
     if words(wanted) is not None and words(wanted) == words(found):
         return Reading(gold, (gold,))
+    if (
+        _is_choice(wanted)
+        and _is_choice(found)
+        and (words(wanted) or "").lower() == (words(found) or "").lower()
+    ):
+        return Reading(gold, (gold,))
     if _denies(found) and not _denies(wanted):
+        return None
+    if not {*_MODULO.findall(found)} <= {*_MODULO.findall(wanted)}:
+        # A residue class is more than one number.
         return None
     if _apart(_texts_apart(found)):
         return None
@@ -124,6 +175,11 @@ def read_answer(gold: str, answer: str, bases: frozenset[int] = frozenset()) -> 
     return Reading(wanted, tuple(one for one in answers if one is not None))
 
 
+def _is_choice(text: str) -> bool:
+    """Return whether a text may be the letter of a multiple choice, whose case does not count."""
+    return re.fullmatch(r"[A-Ja-j]", words(text) or "") is not None
+
+
 def asked_bases(problem: str) -> frozenset[int]:
     """Return the number bases that a problem asks for.
 
@@ -136,10 +192,15 @@ def asked_bases(problem: str) -> frozenset[int]:
 
 def _answers(gold: str, answer: str) -> list[str]:
     """Return the expressions that must all equal the gold answer, none if it contradicts itself."""
-    if len(split_top(gold, _LISTED)) > 1 or enclosed(gold) is not None:
-        return _one_list(gold, answer)
+    if (several := _count(gold)) > 1 or enclosed(gold) is not None:
+        # The system takes a list for a set, so it would drop an element that is listed again.
+        return _one_list(gold, answer) if several <= 1 or _count(answer) <= several else []
     forms = [form if _is_balanced(form) else form.strip(" ()") for form in _forms(answer)]
     return [value for form in forms for value in _values(gold, form) or [""]]
+
+
+def _count(text: str) -> int:
+    return sum(bool(part.strip()) for part in split_top(text, _LISTED))
 
 
 def _forms(answer: str) -> list[str]:
@@ -171,7 +232,6 @@ def _one_list(gold: str, answer: str) -> list[str]:
 
 def _values(gold: str, answer: str) -> list[str]:
     """Return the sides of an equation that must equal the gold answer, or the whole of any other answer."""
-    answer = _MODULO.sub("", answer)
     sides: list[str] = []
     for side in split_top(answer, _EQUALS):
         exact, *rounded = split_top(side, _ABOUT)

@@ -1,6 +1,7 @@
 r"""Split an answer in LaTeX into its number and the unit or currency around it.
 
-Units are compared only if both answers have one that this module knows. `m/s^2`, `\frac{m}{s^2}` and `metres
+Only words that cannot change a value may be dropped: units and counted nouns of the lists in this module.
+Units are compared if both answers have one. `m/s^2`, `\frac{m}{s^2}` and `metres
 per second squared` are the same unit.
 """
 
@@ -17,7 +18,8 @@ _SYMBOLS = (
     "km=kilometer|kilometre in=inch|inche ft=foot|feet yd=yard mi=mile g=gram|gm kg=kilogram mg=milligram lb "
     "oz=ounce t=tonne|ton s=sec|second ms=millisecond min=minute h=hr|hour day week month year|yr "
     "ml=milliliter|millilitre|cc L=l|liter|litre gal=gallon qt=quart pt=pint N=newton J=joule W=watt "
-    "kW=kilowatt V=volt A=amp|ampere Pa=pascal Hz=hertz K=kelvin mol=mole deg=degree rad=radian acre unit "
+    "kW=kilowatt V=volt A=amp|ampere Pa=pascal Hz=hertz kelvin mol=mole deg=degree rad=radian "
+    "degC=celsius degF=fahrenheit acre unit "
     "cent=¢ pound=gbp|£|pounds|lbs dollar=usd|$|buck euro=eur|€ rupee=inr|₹|rs yen=jpy|¥|yuan|cny|rmb "
     "franc=chf peso=mxn am pm"
 )
@@ -29,7 +31,21 @@ _NAMES = {
 }
 # These names are in several systems, or name no particular unit.
 _SAME = {"lb": "pound"}
-_ANY = frozenset({"unit", "deg"})
+_ANY = frozenset({"unit"})
+# Nouns that count things. Words for a number of things, such as pairs and dozens, would change the value.
+_COUNTED = (
+    "way person people student child children boy girl man men woman women adult teacher player "
+    "friend member worker employee customer passenger voter vote marble ball card coin stamp ticket "
+    "book page word letter digit number integer solution value element divisor side edge vertex "
+    "vertices face diagonal triangle rectangle circle tile point line segment row column seat chair "
+    "table room house car bus buses bike wheel apple orange banana cookie candy candies cake pizza "
+    "egg cup bottle box boxes jar block brick stick pencil pen toy game team match matches problem "
+    "question test class classes school trip tree flower plant animal dog cat horse cow chicken bird "
+    "fish outcome arrangement permutation combination path sequence subset function pattern color "
+    "colour shirt sock shoe hat song movie"
+)
+_NOUNS = frozenset(_COUNTED.split())
+_REMARKS = frozenset({"approximately", "approx", "exactly", "in total", "total", "altogether"})
 _COMPOUND: dict[str, dict[str, int]] = {
     "mph": {"mi": 1, "h": -1},
     "kph": {"km": 1, "h": -1},
@@ -51,6 +67,10 @@ _LEAD = re.compile(
 # A unit is at the end of an answer, after a number, a bracket or a constant.
 _LONGEST = 80
 _END_OF_NUMBER = re.compile(r"(?:[\d)}]|\\pi|(?<=\d)\.)(?=\s|~|[^\d)}.])")
+_DEGREES = re.compile(
+    r"\s*(?:\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))\s*)(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
+)
+_WORD = re.compile(r"[^\W\d_]+")
 _DRESS = re.compile(
     r"\\(?:text(?:normal|rm|bf|it)?|math(?:rm|bf|it)|mbox|rm|left|right)(?![A-Za-z])|\\[,;:! ]|~"
 )
@@ -74,6 +94,8 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
         currencies.add(_NAMES[lead["name"].lower()])
         text = lead["minus"] + text[lead.end() :].strip()
     text = re.sub(r"\A([-+])\s+", r"\1", text)
+    if degrees := _DEGREES.search(text):
+        return text[: degrees.start()], frozenset({(f"deg{degrees['scale'] or ''}", 1)})
     for end in _ends(text):
         unit = _parse(text[end:])
         if unit is not None:
@@ -86,6 +108,19 @@ def differ(first: Unit | None, second: Unit | None) -> bool:
     if first is None or second is None or any(name in _ANY for name, _ in first | second):
         return False
     return first != second
+
+
+def is_dropped(text: str) -> bool:
+    """Return whether all words after a value leave it unchanged: a known unit or one counted noun."""
+    if _parse(f" {text}") is not None:
+        return True
+    word = text.strip(" .~()").lower()
+    return word in _REMARKS or any(one in _NOUNS for one in (word, word.removesuffix("s")))
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words in a text, in lower case. A word in capitals keeps its case."""
+    return {word if word.isupper() or len(word) == 1 else word.lower() for word in _WORD.findall(text)}
 
 
 def _ends(text: str) -> Iterator[int]:

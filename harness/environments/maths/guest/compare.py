@@ -13,6 +13,7 @@ that this command does not notice.
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import logging
@@ -28,10 +29,12 @@ from typing import Any
 # The library would import this on the first unit in a text. By then `eval_expr` is replaced, which its import
 # needs.
 import sympy.physics.units  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
+from latex2sympy2_extended import latex2sympy2  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from math_verify import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
     LatexExtractionConfig,
     grader,
     parse,
+    parser,
     verify,
 )
 from sympy import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -165,6 +168,9 @@ _symbolic_eq = grader.sympy_symbolic_eq
 grader.sympy_numeric_eq = _same_value
 grader.sympy_symbolic_eq = _same_form
 sympy_parser.eval_expr = _only_numbers
+# The library would take A and a for the same unknown.
+_AS_WRITTEN = latex2sympy2.ConversionConfig(lowercase_symbols=False)
+parser.latex2sympy = functools.partial(latex2sympy2.latex2sympy, conversion_config=_AS_WRITTEN)
 
 
 def judge(pairs: Iterable[tuple[str, str]]) -> Iterator[bool | None]:

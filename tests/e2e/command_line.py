@@ -256,9 +256,8 @@ class Harness:
     def start_run(self, *arguments: str | Path, finished: int = 1, **options: Any) -> RunningRun:
         """Start a run of the bundled mbpp, and return once `finished` attempts have ended but not all."""
         runs = self.folder / f"runs-{len(self._running)}"
-        process = self.start(
-            "run", "-b", "mbpp", "--data", "bundled", "--output-dir", runs, *arguments, **options
-        )
+        data = () if "--data" in arguments else ("--data", "bundled")
+        process = self.start("run", "-b", "mbpp", *data, "--output-dir", runs, *arguments, **options)
         run = wait_until(lambda: next(iter(runs.glob("*/manifest.json")), None), "a run folder").parent
         started = RunningRun(process, RunFolder(run))
         wait_until(lambda: len(started.folder.attempts) >= finished, f"{finished} finished attempts")

@@ -107,7 +107,7 @@ async def test_this_machine_passes_and_nothing_is_left(client: APIClient, tmp_pa
     assert [check for check in checks if check.level is Level.FAIL] == []
     assert told == checks
     names = [check.name for check in checks]
-    assert sorted(names) == sorted({*machine.CHECKS, *CANARIES, *suite.LIVES, "shared network"})
+    assert sorted(names) == sorted({*machine.CHECKS, *CANARIES, *suite.LIVES, "shared network", "speed"})
     assert client.containers(all=True, filters={"label": f"{reaper.PID}={os.getpid()}"}) == []
 
 
@@ -220,7 +220,7 @@ async def test_sandbox_that_does_not_start_fails_all_of_its_canaries(
     weaken(monkeypatch, {}, entrypoint=["/no/such/program"])
     checks = await diagnose(DockerBackend(client))
     failed = {check.name for check in checks if check.level is Level.FAIL}
-    assert failed == {*CANARIES, *suite.LIVES, "shared network"}
+    assert failed == {*CANARIES, *suite.LIVES, "shared network", "speed"}
 
 
 async def test_engine_that_is_gone_is_the_only_check() -> None:

@@ -324,7 +324,7 @@ async def open_run(
         UsageError: if the run cannot be resumed, or the folder cannot be used.
         StorageError: if the folder cannot be written.
     """
-    if resume is None and repeat is None:
+    if resume is None and repeat is None and any(spec.image for spec in selection.environments):
         limits = extend_limits(selection.config.limits)
         selection = replace(selection, config=selection.config.model_copy(update={"limits": limits}))
     # The manifest holds the resolved values, because defaults may change before the run is resumed.

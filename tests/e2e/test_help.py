@@ -71,7 +71,7 @@ def test_shells_complete_benchmarks_agents_and_run_folders(harness: Harness) -> 
     folder = harness.folder / "runs" / "20260101-mbpp"
     folder.mkdir(parents=True)
     (folder / "manifest.json").touch()
-    assert completed(harness, "harness run -b human") == ["humaneval"]
+    assert completed(harness, "harness run -b human") == ["humaneval", "humaneval-plus"]
     assert completed(harness, "harness run --agent or") == ["oracle"]
     assert completed(harness, "harness show ") == ["runs/20260101-mbpp", "latest"]
     assert completed(harness, "harness show la") == ["latest"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import SandboxError
-from harness.sandbox.guest.waiting import MOST_PATIENCE
+from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
@@ -210,7 +210,7 @@ async def run_routine(
     asked: RunRoutine = {"limits": limits, "translates": translates}
     data = json.dumps(request).encode()
     # The guest does not count the time that the routine waits for a processor.
-    longest = MOST_PATIENCE * limits["wall_seconds"]
+    longest = find_longest(limits["wall_seconds"])
     return sandbox.read_result(*await sandbox.call(routine, asked, data, timeout=longest))
 
 

@@ -14,7 +14,7 @@ from harness.environments.os.file_entries import FileEntry, FileRange, file_entr
 from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.errors import SandboxError, UsageError
 from harness.sandbox.failures import build_fault
-from harness.sandbox.guest.waiting import MOST_PATIENCE
+from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.layout import ROOT_ENVIRONMENT
 from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, read_exec_result
@@ -127,7 +127,7 @@ class RootSandbox(Sandbox):
             "confined": confined,
         }
         # The guest does not count the time that the command waits for a processor.
-        header, body = await self.call("run_script", request, timeout=MOST_PATIENCE * limits["wall_seconds"])
+        header, body = await self.call("run_script", request, timeout=find_longest(limits["wall_seconds"]))
         with self.catch_unreadable():
             return read_exec_result(cast("JobReply", header), body)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from harness.environments.python.results import GRACE, InputRun, TestReport, read_report, read_runs
-from harness.sandbox.guest.waiting import MOST_PATIENCE
+from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.layout import job_environment
 from harness.sandbox.limits import bound_seconds
 from harness.sandbox.sandbox import Sandbox
@@ -58,7 +58,7 @@ async def run_tests(
     }
     # The guest does not count the time that the program waits for a processor. With the default limits, this
     # is less than the timeout of a grader, so a sandbox that does not answer is not taken for a slow program.
-    seconds = MOST_PATIENCE * limits["wall_seconds"]
+    seconds = find_longest(limits["wall_seconds"])
     header, body = await sandbox.call("run_tests", request, timeout=seconds)
     return _read_report(sandbox, header, body, expected=len(statements), cpu_limit=cpu_limit)
 

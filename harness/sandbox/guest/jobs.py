@@ -10,7 +10,7 @@ from .cgroup import NO_START, PROCESSORS, Counters
 from .output import Output
 from .processor_time import Account
 from .signals import SIGKILL, SIGXCPU, SIGXFSZ
-from .waiting import MOST_PATIENCE, StarterTime, Waiting
+from .waiting import MOST_PATIENCE, StarterTime, Waiting, find_longest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class PatientJob(Job):
             own, self._patient_since = 0.0, now
         if own >= limit:
             self.stop(WALL)
-        elif now - self.start_time >= limit * self.patience:
+        elif now - self.start_time >= find_longest(limit, self.patience):
             self.blame_machine(BUSY)
         else:
             self._look_at_time_after(limit - own)

@@ -10,7 +10,7 @@ from harness.sandbox.guest.cgroup import PROCESSORS
 from harness.sandbox.guest.durations import bound_wait
 from harness.sandbox.guest.processor_time import UntrustedClock, sum_seconds
 from harness.sandbox.guest.signals import ITIMER_REAL, SIGALRM, set_handler, setitimer
-from harness.sandbox.guest.waiting import MOST_PATIENCE, Waiting
+from harness.sandbox.guest.waiting import Waiting, find_longest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Clock:
             raise TimeIsUp("cpu")
         if wall_left <= 0:
             raise TimeIsUp("wall")
-        if wall >= self._wall_seconds * MOST_PATIENCE:
+        if wall >= find_longest(self._wall_seconds):
             raise TimeIsUp("machine")
         self._look_after(min(cpu_left / PROCESSORS, wall_left))
 

@@ -13,6 +13,7 @@ from harness.sandbox.guest.jobs import (
     MACHINE,
     NOT_STARTED,
     OUTPUT,
+    WALL,
     PatientJob,
     exit_code,
     make_data_file,
@@ -84,7 +85,10 @@ class InputJob(PatientJob):
         return processes.list_processes_of(frozenset((self._user.uid,)))
 
     def stop(self, reason: str) -> None:
-        if self.stop_reason is None and not self._ended:
+        if reason == WALL and self._first is not None:
+            # The program has ended in time, and only what it left behind has not.
+            self._conclude()
+        elif self.stop_reason is None and not self._ended:
             self.stop_reason = reason
             self._end_processes()
 

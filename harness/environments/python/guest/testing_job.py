@@ -21,7 +21,7 @@ from harness.sandbox.guest.jobs import (
 )
 from harness.sandbox.guest.processor_time import Account, sum_seconds
 from harness.sandbox.guest.signals import SIGKILL
-from harness.sandbox.guest.waiting import MOST_PATIENCE, Waiting
+from harness.sandbox.guest.waiting import MOST_PATIENCE, Waiting, find_longest
 
 from .roles import HUNG_UP
 from .spawner import Child
@@ -253,7 +253,7 @@ class TestJob(PatientJob):
             own = now - began - waiting.seconds(tests, sum_seconds(tests) - used)
             if own >= limit:
                 self.stop(WALL)
-            elif now - self.start_time >= limit * patience:
+            elif now - self.start_time >= find_longest(limit, patience):
                 self.blame_machine(BUSY)
             else:
                 self.timer = self.loop.after(max(limit - own, LEAST_WAIT_SECONDS), look)

@@ -159,7 +159,8 @@ async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
     if ends - time.monotonic() <= _LEAST_RUN_SECONDS:
         # The client's time is over, and another try of its own may get a machine that is less busy.
         raise BusyError(
-            f"the queue left {seconds:.1f} s for the program, and it has not ended by then: {failure.message}",
+            f"the queue left {seconds:.1f} s for the program, and it has not ended by then: "
+            f"{failure.message}",
             retry_seconds=_REPLY_SECONDS,
         )
     return RunCodeResponse(status="SandboxError", message=failure.message)

@@ -413,7 +413,7 @@ OTHERS = (
     ),
     (
         f"{GUEST}/jobs.py",
-        "elif now - self.start_time >= limit * self.patience:",
+        "elif now - self.start_time >= find_longest(limit, self.patience):",
         "elif False:",
         f"{JOBS}::test_a_machine_on_which_a_run_always_waits_is_to_blame",
     ),

@@ -13,7 +13,11 @@ ROOT = Path(__file__).parents[2]
 KERNEL = "harness.sandbox.guest"
 HALVES = sorted(ROOT.glob("harness/environments/*/guest"))
 # The libraries of an image by its environment.
-LIBRARIES = {"python": {"numpy"}, "db": {"sqlglot"}, "maths": {"sympy", "math_verify"}}
+LIBRARIES = {
+    "python": {"numpy"},
+    "db": {"sqlglot"},
+    "maths": {"sympy", "math_verify", "latex2sympy2_extended"},
+}
 
 
 def imported_modules(file: Path) -> Iterator[str]:

@@ -115,7 +115,7 @@ class Definition:
     benchmark that grades programs has a SubmitProgram.
     """
     unused_fields: frozenset[str] = frozenset()
-    """The fields of published rows whose names are those of tests, and that the rules do not use."""
+    """The fields of published rows that are named like tests and that the rules do not use."""
     reply_rule: str = ""
     """The rule by which the answer is taken out of a reply, as documentation. SubmitProgram has its own."""
     play: Callable[[Task, Reference, Environment], Awaitable[Submission]] | None = None
@@ -123,7 +123,7 @@ class Definition:
     metrics: tuple[Metric, ...] = ()
     """The metrics that a run sums up."""
     choose_metrics: Callable[[Mapping[str, Reference]], tuple[Metric, ...]] | None = None
-    """Returns those of the metrics that all references have, by task id, for data of several shapes."""
+    """Returns the metrics that all references have, by task id, for data of several shapes."""
     categories: tuple[str, ...] = ()
     """All categories that its tasks may have."""
     category_facts: Mapping[str, CategoryFacts] = field(default_factory=dict)
@@ -274,7 +274,7 @@ class Benchmark:
         found = {}
         for task in tasks:
             target = self.references[task.id].target
-            # All other environments take long to import, and their graders have no such facts.
+            # Other environments take long to import, and their graders do not have such facts.
             for grader in environment_spec(task.environment).graders:
                 if not isinstance(grader, SandboxGrader) or not isinstance(target, grader.target_type):
                     continue

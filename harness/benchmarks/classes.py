@@ -40,7 +40,7 @@ class BenchmarkClass(ABC):
 
     Args:
         path: The folder with the data, or to save the data in, which is created if it is missing; or a file.
-            None stands for HARNESS_DATA or `~/.harness/data`. `hub` and `bundled` are as in `load_benchmark`.
+            None means HARNESS_DATA or `~/.harness/data`. `hub` and `bundled` are as in `load_benchmark`.
         mode: The one split that may be asked for, or `all`. The split of the mode is loaded at once, and
             further splits when they are asked for.
         options: The benchmark's own options, as `load_benchmark` takes them.
@@ -111,7 +111,7 @@ class BenchmarkClass(ABC):
         return [dict(example) for example in chosen]
 
     def get_example_by_id(self, example_id: str | int, mode: str | None = None) -> dict[str, Any] | None:
-        """Return the example with an id, None if there is none.
+        """Return the example with an id, or None.
 
         Without `mode`, the splits are searched that have been loaded. `all` loads all splits.
         """
@@ -124,7 +124,7 @@ class BenchmarkClass(ABC):
         return None
 
     def get_example_by_index(self, index: int, mode: str = "test") -> dict[str, Any] | None:
-        """Return the example at a position of a split, counted from 0, None if there is none."""
+        """Return the example at a position of a split, counted from 0, or None."""
         examples = self._examples(mode)
         return dict(examples[index]) if 0 <= index < len(examples) else None
 
@@ -153,7 +153,7 @@ class BenchmarkClass(ABC):
 
         Raises:
             UsageError: The prediction or the label has a type that this benchmark does not take.
-            SandboxError: The sandbox failed, so that there is no verdict.
+            SandboxError: The sandbox failed before it gave a verdict.
         """
         with hold_on_loop(nullcontext, SandboxClosed) as (_, calls):
             return calls.call(self.evaluate_async(prediction, label))

@@ -25,7 +25,7 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def find_tool_name(name: str, tools: Iterable[str]) -> str:
-    """Return the name of the tool that a call names, or the name as it is if there is none.
+    """Return the name of the tool that a call means, or the name unchanged if no tool matches.
 
     `functions.bash`, `functions.bash:0` and `default_api:bash` are forms of `bash`.
     """
@@ -60,7 +60,7 @@ def fit_arguments(arguments: Mapping[str, Any], tool: Tool | None) -> dict[str, 
 
 
 def read_literal(text: str) -> Any:
-    """Return the value of a Python literal, in which `true`, `false` and `null` count too.
+    """Return the value of a Python literal. `true`, `false` and `null` are read as in JSON.
 
     Nothing is carried out. Raises ValueError for any other text, and for a text that is too long.
     """

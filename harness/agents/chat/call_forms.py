@@ -1,4 +1,4 @@
-"""The forms in which models write a call of a tool, read from a place in a text where one may begin.
+"""Read a tool call in any of the forms that models write, from a place where one may begin.
 
 The chat templates of models differ in the marks around a call more than in the call itself. It is JSON,
 elements of XML, a name and JSON, a name and pairs, or a call of a Python function. So a call is read in any

@@ -176,7 +176,7 @@ def test_any_reply_is_read(reply: str) -> None:
     extract_assert(reply)
 
 
-@given(st.text(st.characters(exclude_characters="`\r<")))
+@given(st.text(st.characters(exclude_characters="`\r<\ufeff\u200b\u2060")))
 def test_code_in_a_block_is_returned_unchanged(code: str) -> None:
     for rule in BLOCK_RULES:
         assert extract_code(f"Here:\n```python\n{code}\n```\n", rule) == code

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.benchmarks import Definition
-from harness.data.rows import Row
+from harness.benchmarks.data.rows import Row
+from harness.core.types import Reference, Submission, Task
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
-from harness.types import Reference, Submission, Task
 
 NAME = "temperatures"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from harness.core.text import escape_terminal
 from harness.reports.run_folder import StoredRun
-from harness.text import escape_terminal
 
 
 def write_report(run: StoredRun, stream: TextIO) -> None:

@@ -15,7 +15,8 @@ the tree of errors.
 
 from __future__ import annotations
 
-from harness.version import __version__
+from harness import moved
+from harness.core.version import __version__
 
 __all__ = [
     "Agent",
@@ -79,7 +80,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from harness.agents.agent import Agent, AgentError, AgentModel, AttemptContext
     from harness.api import RunResult, compare, run
     from harness.benchmarks import load_benchmark
     from harness.benchmarks.hidden_tests import (
@@ -88,11 +88,7 @@ if TYPE_CHECKING:
         build_stdin_tests,
         read_hidden_tests,
     )
-    from harness.environments.base import AgentEnvironment, Environment
-    from harness.environments.host_environment import HostEnvironment
-    from harness.environments.sandbox_environment import SandboxEnvironment
-    from harness.environments.tool import Tool
-    from harness.errors import (
+    from harness.core.errors import (
         DataError,
         EngineUnavailableError,
         HarnessError,
@@ -100,12 +96,18 @@ if TYPE_CHECKING:
         SandboxError,
         UsageError,
     )
-    from harness.evaluation.comparison import Comparison
-    from harness.evaluation.faults import RunStoppedError
-    from harness.evaluation.grader import Grader, open_grader
-    from harness.evaluation.storage import StorageError
-    from harness.evaluation.sync_grader import SyncGrader, open_grader_sync
+    from harness.core.tools import AgentEnvironment, Tool
+    from harness.core.types import Status, Submission, Task, Verdict
+    from harness.environments.base import Environment
+    from harness.environments.host_environment import HostEnvironment
+    from harness.environments.sandbox_environment import SandboxEnvironment
     from harness.models.messages import Generation, Message, ModelReply, Role
+    from harness.runs.agents.agent import Agent, AgentError, AgentModel, AttemptContext
+    from harness.runs.comparison import Comparison
+    from harness.runs.faults import RunStoppedError
+    from harness.runs.grader import Grader, open_grader
+    from harness.runs.run_files import StorageError
+    from harness.runs.sync_grader import SyncGrader, open_grader_sync
     from harness.sandbox.failures import (
         SandboxClosed,
         SandboxLimitReached,
@@ -119,24 +121,25 @@ if TYPE_CHECKING:
     from harness.sandbox.sandbox import Sandbox
     from harness.sandbox.streaming import OutputChunk, OutputStream
     from harness.sandbox.sync import SyncOutputStream, SyncSandbox
-    from harness.types import Status, Submission, Task, Verdict
+
+moved.install()
 
 # Each public name, and the module that it is imported from on first use.
 _HOME = {
-    "Agent": "harness.agents.agent",
-    "AgentEnvironment": "harness.environments.base",
-    "AgentError": "harness.agents.agent",
-    "AgentModel": "harness.agents.agent",
-    "AttemptContext": "harness.agents.agent",
-    "Comparison": "harness.evaluation.comparison",
-    "DataError": "harness.errors",
-    "EngineUnavailableError": "harness.errors",
+    "Agent": "harness.runs.agents.agent",
+    "AgentEnvironment": "harness.core.tools",
+    "AgentError": "harness.runs.agents.agent",
+    "AgentModel": "harness.runs.agents.agent",
+    "AttemptContext": "harness.runs.agents.agent",
+    "Comparison": "harness.runs.comparison",
+    "DataError": "harness.core.errors",
+    "EngineUnavailableError": "harness.core.errors",
     "Environment": "harness.environments.base",
     "ExecResult": "harness.sandbox.results",
     "Generation": "harness.models.messages",
-    "Grader": "harness.evaluation.grader",
-    "HarnessError": "harness.errors",
-    "ImageMissingError": "harness.errors",
+    "Grader": "harness.runs.grader",
+    "HarnessError": "harness.core.errors",
+    "ImageMissingError": "harness.core.errors",
     "HostEnvironment": "harness.environments.host_environment",
     "Limits": "harness.sandbox.limits",
     "Message": "harness.models.messages",
@@ -145,34 +148,34 @@ _HOME = {
     "OutputStream": "harness.sandbox.streaming",
     "Role": "harness.models.messages",
     "RunResult": "harness.api",
-    "RunStoppedError": "harness.evaluation.faults",
+    "RunStoppedError": "harness.runs.faults",
     "Sandbox": "harness.sandbox.sandbox",
     "SandboxClosed": "harness.sandbox.failures",
     "SandboxEnvironment": "harness.environments.sandbox_environment",
-    "SandboxError": "harness.errors",
+    "SandboxError": "harness.core.errors",
     "SandboxLimitReached": "harness.sandbox.failures",
     "SandboxOutOfDisk": "harness.sandbox.failures",
     "SandboxOutOfMemory": "harness.sandbox.failures",
     "SandboxPool": "harness.sandbox.pool",
     "SandboxSettings": "harness.sandbox.pool",
     "SandboxUnresponsive": "harness.sandbox.failures",
-    "Status": "harness.types",
-    "StorageError": "harness.evaluation.storage",
-    "Submission": "harness.types",
-    "SyncGrader": "harness.evaluation.sync_grader",
+    "Status": "harness.core.types",
+    "StorageError": "harness.runs.run_files",
+    "Submission": "harness.core.types",
+    "SyncGrader": "harness.runs.sync_grader",
     "SyncOutputStream": "harness.sandbox.sync",
     "SyncSandbox": "harness.sandbox.sync",
-    "Task": "harness.types",
-    "Tool": "harness.environments.tool",
-    "UsageError": "harness.errors",
-    "Verdict": "harness.types",
+    "Task": "harness.core.types",
+    "Tool": "harness.core.tools",
+    "UsageError": "harness.core.errors",
+    "Verdict": "harness.core.types",
     "build_assert_tests": "harness.benchmarks.hidden_tests",
     "build_call_tests": "harness.benchmarks.hidden_tests",
     "build_stdin_tests": "harness.benchmarks.hidden_tests",
     "compare": "harness.api",
     "load_benchmark": "harness.benchmarks",
-    "open_grader": "harness.evaluation.grader",
-    "open_grader_sync": "harness.evaluation.sync_grader",
+    "open_grader": "harness.runs.grader",
+    "open_grader_sync": "harness.runs.sync_grader",
     "read_hidden_tests": "harness.benchmarks.hidden_tests",
     "run": "harness.api",
 }

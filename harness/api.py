@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from typing_extensions import Unpack
 
-from harness.agents import AttemptContext
-from harness.agents.agent import UserAgent
-from harness.command_settings import CommandSettings
-from harness.config import ExecutorName, Isolation, Sampling
-from harness.errors import UsageError
-from harness.evaluation.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
-from harness.evaluation.observer import RunObserver
-from harness.evaluation.planned_run import plan_run
-from harness.evaluation.run import Run, open_run
-from harness.evaluation.run_names import find_run
-from harness.mcp_settings import McpServer
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Submission, Summary
 from harness.models.endpoint import Api, Endpoint
+from harness.models.relay.mcp_servers.settings import McpServer
 from harness.models.settings import GenerationSettings
 from harness.models.spending import Budget
+from harness.reports.html import describe_rate, render_result
 from harness.reports.notebook import choose_display
-from harness.reports.result_html import describe_rate, render_result
 from harness.reports.run_folder import write_report
+from harness.runs.agents import AttemptContext
+from harness.runs.agents.agent import UserAgent
+from harness.runs.command_settings import CommandSettings
+from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
+from harness.runs.config import ExecutorName, Sampling
+from harness.runs.observer import RunObserver
+from harness.runs.planned_run import plan_run
+from harness.runs.run import Run, open_run
+from harness.runs.run_names import find_run
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
-from harness.types import AttemptRecord, Submission, Summary
+from harness.sandbox.pool import Isolation
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +52,7 @@ class RunResult:
 
         Raises UsageError if pandas is not installed.
         """
-        from harness.reports.frame import build_frame
+        from harness.reports.notebook import build_frame
 
         return build_frame(self.attempts)
 
@@ -65,7 +66,7 @@ class RunResult:
 
 
 class RunOptions(TypedDict, total=False):
-    """The keys of `harness.config.RunConfig` that `run` takes as keyword arguments."""
+    """The keys of `harness.runs.config.RunConfig` that `run` takes as keyword arguments."""
 
     model: str | None
     base_url: str | None

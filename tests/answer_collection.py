@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks import definitions
-from harness.data.rows import Row as DataRow
-from harness.types import Reference, Submission, Verdict
+from harness.benchmarks.data.rows import Row as DataRow
+from harness.core.types import Reference, Submission, Verdict
 
 FOLDER = Path(__file__).with_name("answers")
 _CONTEST = {

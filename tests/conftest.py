@@ -19,7 +19,7 @@ import pytest
 from docker import APIClient
 from ray_nodes import shares_cluster
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect

@@ -7,13 +7,14 @@ from typing import Any
 
 from docker import APIClient
 
+from harness.core.tools import MakeTextProtocol
+from harness.core.types import PlainData
 from harness.environments import environment_spec
 from harness.environments.base import EnvironmentContext
-from harness.environments.text_protocol import GenericProtocol, MakeTextProtocol
+from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.types import PlainData
 
 
 class ListTranscript:

@@ -14,11 +14,11 @@ import pytest
 from export_schemas import ATIF, INSPECT, OTLP
 from jsonschema import Draft202012Validator
 
-from harness.evaluation.store import MANIFEST, RunStore
+from harness.core.types import AttemptRecord, Status
 from harness.reports.exports import load_export
 from harness.reports.run_folder import read_run
 from harness.reports.trajectories.attempts import read_exported_run
-from harness.types import AttemptRecord, Status
+from harness.runs.store import MANIFEST, RunStore
 
 KEY = "s3cr3t/with+signs?A"
 STARTED = 1_795_000_000.0

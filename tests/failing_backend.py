@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import DiskUse
 from harness.sandbox.backends.docker.backend import DockerBackend
 

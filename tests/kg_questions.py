@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.environments.kg.generator import make_schema
-from harness.environments.kg.gold import Plan, read_plan
-from harness.environments.kg.ontology import Ontology, parse_ranges
+from harness.environments.kg.grader import Plan, read_plan
+from harness.environments.kg.graph import Ontology, parse_ranges
 from harness.environments.kg.questions import make_ontology_files, make_questions
 
 FILES = make_ontology_files()

@@ -11,7 +11,7 @@ import pytest
 from docker import APIClient
 from packaging.requirements import Requirement
 
-from harness.machine.agent_images import build_agent_images, read_agent_source
+from harness.sandbox.machine.agent_images import build_agent_images, read_agent_source
 
 SERVERS = Path(__file__).parent / "mcp_servers"
 NAME = "test-mcp-servers"

@@ -21,7 +21,7 @@ import psutil
 from docker import APIClient
 from docker.errors import APIError, DockerException
 
-from harness.sandbox.backends.docker.image_sources import image_tag
+from harness.sandbox.backends.docker.images import image_tag
 
 START_SECONDS = 60.0
 # Longer than the guest waits for its first request. A daemon that is killed while it starts a container

@@ -17,9 +17,9 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint, Prices
+from harness.models.relay.app import make_relay_app
+from harness.models.relay.serving import AppServer, listen_on_loopback, serve_app
 from harness.models.session import ModelSession
-from harness.relay.app import make_relay_app
-from harness.relay.serving import AppServer, listen_on_loopback, serve_app
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -11,7 +11,7 @@ import httpx
 
 from harness.benchmarks import Benchmark
 from harness.sandbox.backends.base import Backend
-from harness.service.running import run_service
+from harness.service.server import run_service
 from harness.service.settings import ServiceLimits, ServiceSettings
 
 TOKEN = "a-token-of-the-tests"

@@ -22,11 +22,9 @@ from typing import Any
 from harness.environments.house.game import GameError, read_game
 from harness.environments.house.play import HEADER, Play
 from harness.environments.web.catalogue import Catalogue, load_catalogue
-from harness.environments.web.nouns import offline_nouns
-from harness.environments.web.products import Goal, Product
-from harness.environments.web.reward import Reward, reward_purchase
+from harness.environments.web.products import Goal, Product, PublishedShop
+from harness.environments.web.reward import Reward, offline_nouns, reward_purchase
 from harness.environments.web.session import Session
-from harness.environments.web.source import PublishedShop
 
 Pairs = Iterator[tuple[str, Any, Any]]
 """The name of each compared value, our value, and the recorded one."""

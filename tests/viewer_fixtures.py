@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.evaluation.records import to_json
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, TRANSCRIPTS
-from harness.evaluation.transcript_file import transcript_name
-from harness.relay.serving import listen_on_loopback
-from harness.types import AttemptRecord, Status
-from harness.viewer.access import Access
-from harness.viewer.app import make_viewer_app
-from harness.viewer.catalogue import Catalogue
+from harness.core.types import AttemptRecord, Status
+from harness.models.relay.serving import listen_on_loopback
+from harness.reports.viewer.app import Access, make_viewer_app
+from harness.reports.viewer.catalogue import Catalogue
+from harness.runs.records import to_json
+from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY, TRANSCRIPTS
+from harness.runs.transcript_file import transcript_name
 
 STATUSES = (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.MEMORY_LIMIT)
 SCRIPT = "<script>document.title = 'taken over'</script><img src='http://198.51.100.1/x' onerror='x()'>"

@@ -31,8 +31,17 @@ from typing import Any
 from text_world_replays import replay_shop, replay_walks
 
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.environments.card.engine import Event, Game, IllegalMove, Move
-from harness.environments.card.fish import KINDS, TEAM, Active, Kind, Passive
+from harness.environments.card.engine import (
+    KINDS,
+    TEAM,
+    Active,
+    Event,
+    Game,
+    IllegalMove,
+    Kind,
+    Move,
+    Passive,
+)
 from harness.environments.kg.environment import KnowledgeAnswer, open_session
 from harness.environments.kg.grader import f1_score
 from harness.environments.kg.program import parse_action

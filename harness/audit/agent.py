@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from harness.agents.agent import Agent, AgentSettings, AttemptContext
-from harness.agents.null import Null
-from harness.agents.oracle import Oracle
 from harness.audit.attack import Attack, Kind
-from harness.audit.program_attack import ProgramAttack
+from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.suite import choose_attacks, list_attacks_on, list_fitting_attacks, name_target
 from harness.benchmarks.benchmark import Benchmark
-from harness.types import Submission, Task
+from harness.core.types import Submission, Task
+from harness.runs.agents.agent import Agent, AgentSettings, AttemptContext
+from harness.runs.agents.null import Null
+from harness.runs.agents.oracle import Oracle
 
 # The agents' names in manifests.
 ATTACKER, CONTROLS = "cheats", "controls"

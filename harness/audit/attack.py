@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from textwrap import indent
+from typing import Any, Protocol
+
+import yaml
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.environments.base import AgentEnvironment
-from harness.types import Submission, Task
+from harness.core.errors import DataError
+from harness.core.tools import AgentEnvironment
+from harness.core.types import Submission, Task
+from harness.environments.db.environment import DatabaseSetup
+from harness.environments.kg.environment import KnowledgeSetup
 
 
 class Kind(StrEnum):
@@ -57,3 +68,123 @@ class Attack(Protocol):
         self, benchmark: Benchmark, task: Task, sample: int, environment: AgentEnvironment | None
     ) -> Submission:
         """Return the submission of attempt number `sample`, from 0. It uses only what an agent knows."""
+
+
+ATTACKS = Path(__file__).with_name("attacks")
+PARTS = ATTACKS / "parts"
+# The comment mark of header lines, by the suffix of the file.
+COMMENTS = {".py": "#", ".sh": "#", ".sql": "--", ".yaml": ""}
+
+# The loader that is written in C needs a tenth of the time. Not every build of PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INCLUDE = re.compile(r"^([ \t]*)# include: (\S+)$", re.MULTILINE)
+_NEXT = re.compile(r"^(?:#|--) next (?:sample|call)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class AttackFile:
+    """The content of an attack file.
+
+    Attributes:
+        header: the values of the header, by key.
+        text: the text after the header, without blank lines around it. Its parts are not included yet.
+    """
+
+    path: Path
+    header: Mapping[str, Any]
+    text: str
+
+
+def read_attack_file(path: Path) -> AttackFile:
+    """Return the content of an attack file. Raises DataError, which names the file and the line."""
+    if path.suffix not in COMMENTS:
+        raise DataError(
+            f"an attack file cannot end in '{path.suffix}', only in {', '.join(COMMENTS)}", path=path
+        )
+    content = path.read_text(encoding="utf-8")
+    mark = COMMENTS[path.suffix]
+    head, text = _split_header(path, content, mark) if mark else (content, "")
+    try:
+        header = yaml.load(head, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        raise DataError(f"the header is not YAML: {error}", path=path) from error
+    if not isinstance(header, dict):
+        raise DataError("the header must contain keys and values", path=path)
+    return AttackFile(path, header, text.strip())
+
+
+def name_folder(kind: str) -> str:
+    """Return the name of the folder for attacks of a class."""
+    return kind.replace(" ", "-")
+
+
+def include_parts(text: str) -> str:
+    """Return a text in which each line `# include: FILE` is replaced by that file of `parts`, indented alike.
+
+    Raises OSError for a missing file, and DataError for an invalid one.
+    """
+    return _INCLUDE.sub(lambda line: indent(read_part(line[2]), line[1]), text)
+
+
+def read_part(name: str) -> str:
+    """Return the text of a file of `parts`, with its own includes. Raises OSError and DataError."""
+    return include_parts(read_attack_file(PARTS / name).text)
+
+
+def list_parts(folder: str) -> list[AttackFile]:
+    """Return the files of a folder of `parts`, by name. Raises DataError."""
+    return [read_attack_file(path) for path in sorted((PARTS / folder).iterdir()) if path.is_file()]
+
+
+def split_text(text: str) -> tuple[str, ...]:
+    """Return the texts between the lines `# next sample` or `# next call`, with all parts included."""
+    return tuple(include_parts(piece.strip()) for piece in _NEXT.split(text))
+
+
+def fill_words(template: str, words: Mapping[str, str]) -> str:
+    """Return a template with each `<word>` of `words` replaced by its value. Other `<text>` stays."""
+    pattern = "|".join(map(re.escape, words))
+    return re.sub(f"<({pattern})>", lambda word: words[word[1]], template)
+
+
+def _split_header(path: Path, content: str, mark: str) -> tuple[str, str]:
+    head, _, text = content.partition("\n\n")
+    lines = head.splitlines()
+    for number, line in enumerate(lines, start=1):
+        if not line.startswith(mark):
+            raise DataError(
+                f"a line of the header must begin with '{mark}', and a blank line must end it",
+                path=path,
+                line=number,
+            )
+    return "\n".join(line.removeprefix(mark).removeprefix(" ") for line in lines), text
+
+
+# Short enough for a question in a game, with some words around it.
+STATEMENT_CHARACTERS = 280
+
+
+def fill_from_task(template: str, task: Task) -> str:
+    """Return a template with placeholders replaced by facts that an agent knows about its task.
+
+    `<prompt>` is the prompt, and `<statement>` the beginning of the problem in it. If the task has a
+    database, `<table>` is the quoted name of its first table, `<name>` the same name as an SQL string,
+    `<column>` the quoted name of the first column, and `<cells>` a JSON list of all cells. In a knowledge
+    graph, `<entity>` is the first entity of the question.
+    """
+    words = {"prompt": task.prompt, "statement": (task.statement or task.prompt)[:STATEMENT_CHARACTERS]}
+    if isinstance(task.setup, DatabaseSetup):
+        table = task.setup.tables[0]
+        words |= {
+            "cells": json.dumps([cell for row in table.rows for cell in row]),
+            "table": _quote(table.name, '"'),
+            "name": _quote(table.name, "'"),
+            "column": _quote(table.columns[0], '"'),
+        }
+    if isinstance(task.setup, KnowledgeSetup) and task.setup.entities:
+        words["entity"] = task.setup.entities[0]
+    return fill_words(template, words)
+
+
+def _quote(name: str, mark: str) -> str:
+    return mark + name.replace(mark, mark * 2) + mark

@@ -19,7 +19,6 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from harness.agents import settings_for
 from harness.audit.agent import (
     ATTACKER,
     CONSTANT,
@@ -32,24 +31,23 @@ from harness.audit.agent import (
 )
 from harness.audit.containers import count_containers
 from harness.benchmarks import Benchmark, load_with_options
-from harness.config import RunConfig
+from harness.core.errors import UsageError
+from harness.core.inputs.json_text import parse_json
+from harness.core.types import AttemptRecord, DataSource, Status, Task
 from harness.environments import environment_spec
-from harness.errors import UsageError
-from harness.evaluation.filters import TaskFilters
-from harness.evaluation.manifest import SCHEMA_VERSION
-from harness.evaluation.observer import RunObserver
-from harness.evaluation.plan import plan_attempts, select_tasks
-from harness.evaluation.run import Run, open_run
-from harness.evaluation.run_files import read_run_file
-from harness.evaluation.run_signature import SIGNATURE, is_signature, sign
-from harness.evaluation.selection import Selection
-from harness.evaluation.storage import replace_file
-from harness.evaluation.store import MANIFEST, read_manifest
-from harness.evaluation.trust import list_effects, refuse_effects
-from harness.evaluation.unread import refuse_unread_isolation
-from harness.inputs.json_text import parse_json
+from harness.runs.agents import settings_for
+from harness.runs.config import RunConfig
+from harness.runs.filters import TaskFilters
+from harness.runs.manifest import SCHEMA_VERSION
+from harness.runs.observer import RunObserver
+from harness.runs.plan import plan_attempts, select_tasks
+from harness.runs.run import Run, open_run
+from harness.runs.run_files import read_run_file, replace_file
+from harness.runs.selection import Selection
+from harness.runs.store import MANIFEST, read_manifest
+from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
+from harness.runs.unread import refuse_unread_isolation
 from harness.sandbox.limits import Limits
-from harness.types import AttemptRecord, DataSource, Status, Task
 
 # The description of an audit, and its result, in its folder.
 AUDIT, AUDIT_RESULTS = "audit.json", "results.json"

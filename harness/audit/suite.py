@@ -12,12 +12,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.audit.answer_attack import AnswerAttack
-from harness.audit.attack import Attack, Kind
-from harness.audit.attack_file import (
+from harness.audit.attack import (
     ATTACKS,
     PARTS,
+    Attack,
     AttackFile,
+    Kind,
     fill_words,
     list_parts,
     name_folder,
@@ -25,15 +25,14 @@ from harness.audit.attack_file import (
     read_part,
     split_text,
 )
-from harness.audit.environment_attack import ShellAttack, SqlAttack, ToolAttack
-from harness.audit.program_attack import ProgramAttack
+from harness.audit.attack_kinds import AnswerAttack, ProgramAttack, ShellAttack, SqlAttack, ToolAttack
 from harness.benchmarks.benchmark import Benchmark
+from harness.core.errors import DataError, UsageError, unknown_name
+from harness.core.types import PlainData
 from harness.environments.text.expected_text import ExpectedText
 from harness.environments.text.number_answers import NumberAnswer
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 from harness.environments.text.short_answers import ShortAnswer
-from harness.errors import DataError, UsageError, unknown_name
-from harness.types import PlainData
 
 # The order of the classes at a task. The classes that leave most behind come last, so that each class starts
 # in a clean state. The attacks on the relay fit no task.

@@ -7,26 +7,26 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.benchmarks.data.formats import Table
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row, WatchedFields, describe, names_grading, require_sound
+from harness.benchmarks.data.source import Gather
+from harness.benchmarks.data.splits import SplitFiles
 from harness.benchmarks.example import Example, Label, choose_items
 from harness.benchmarks.options import Options
 from harness.benchmarks.programs import SubmitProgram
-from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.benchmarks.replies import CodeRule
-from harness.data.hub import HubDataset
-from harness.data.rows import Row, WatchedFields, describe, names_grading, require_sound
-from harness.data.source import Gather
-from harness.data.splits import SplitFiles
-from harness.data.table import Table
+from harness.benchmarks.source import BenchmarkRecipe
+from harness.core.errors import HarnessError, UsageError, unknown_name
+from harness.core.option_names import name_option
+from harness.core.scoring.metrics import Metric
+from harness.core.types import DataSource, Reference, Submission, Task, Verdict, explain_verdict
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
 from harness.environments.grader import SandboxGrader, StateGrader
 from harness.environments.grading import GradingContext, grade_submission
-from harness.errors import HarnessError, UsageError, unknown_name
 from harness.models.endpoint import Endpoint
-from harness.option_names import name_option
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.scoring.metrics import Metric
-from harness.types import DataSource, Reference, Submission, Task, Verdict, explain_verdict
 
 Rehearsal = Callable[
     [SandboxPool, SandboxSettings, Sequence[tuple[Task, Reference]]], Awaitable[Mapping[str, str]]

@@ -19,18 +19,18 @@ from typing import Any, ClassVar
 
 from harness.benchmarks import gsm8k, hotpotqa, math, mbpp, nq
 from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.data.formats import file_suffix
+from harness.benchmarks.data.rows import Row, describe
 from harness.benchmarks.example import Label, choose_items
 from harness.benchmarks.livecodebench.problem import HIDDEN
 from harness.benchmarks.loading import load_with_options
 from harness.benchmarks.replies import holds_block
-from harness.data.formats import file_suffix
-from harness.data.rows import Row, describe
-from harness.errors import SandboxError, UsageError, unknown_name
+from harness.core.errors import SandboxError, UsageError, unknown_name
+from harness.core.scoring.metrics import pass_at_k
+from harness.core.text import escape_terminal
+from harness.core.types import Reference, Task
 from harness.sandbox.failures import SandboxClosed
-from harness.sandbox.loop_thread import hold_on_loop
-from harness.scoring.pass_at_k import pass_at_k
-from harness.text import escape_terminal
-from harness.types import Reference, Task
+from harness.sandbox.sync import hold_on_loop
 
 SPLITS = ("test", "dev", "train")
 

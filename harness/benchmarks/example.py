@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.errors import UsageError
-from harness.types import Reference, Task
+from harness.core.errors import UsageError
+from harness.core.types import Reference, Task
 
 T = TypeVar("T")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from harness.benchmarks.benchmark import Definition, Split
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
-from harness.data.hub import HubDataset
-from harness.data.rows import Row
+from harness.core.scoring.answers import drop_thoughts
+from harness.core.scoring.numbers import gold_number
+from harness.core.types import Reference, Submission, Task
 from harness.environments.text.number_answers import METRICS, NumberAnswer
-from harness.scoring.numbers import gold_number
-from harness.scoring.thoughts import drop_thoughts
-from harness.types import Reference, Submission, Task
 
 # The prompt that OpenAI's simple-evals uses for the English part of MGSM, which is GSM8K.
 PROMPT = """\

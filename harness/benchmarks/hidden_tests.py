@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from harness.benchmarks.program_tests import build_from_solution, drop_empty, find_missing_names
+from harness.benchmarks.programs import build_from_solution, drop_empty, find_missing_names
 from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, extract_code, remark_on_code
 from harness.benchmarks.source import parse
+from harness.core.errors import UsageError, describe_first_error
+from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
+from harness.core.types import ProgramTests, Submission
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.stdin_programs import MOST_STDOUT_BYTES, StdinTest, StdinTests
-from harness.errors import UsageError, describe_first_error
-from harness.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
-from harness.types import ProgramTests, Submission
 
 # The CPU time of a program on one test, in seconds.
 TEST_SECONDS = 6.0

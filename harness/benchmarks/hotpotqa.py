@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.benchmarks import nq
 from harness.benchmarks.benchmark import Definition, Split
-from harness.data.hub import HubDataset
-from harness.data.rows import Row
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row
+from harness.core.types import Reference, Task
 from harness.environments.text.short_answers import METRICS, ShortAnswer, expected_output
-from harness.types import Reference, Task
 
 _HUB = "hotpotqa/hotpot_qa"
 # The prompt of LongBench (arXiv 2308.14508) for HotpotQA, with the request before and after the passages.

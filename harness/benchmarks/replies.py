@@ -10,9 +10,8 @@ import re
 from enum import StrEnum
 
 from harness.benchmarks.fences import looks_like_code, read_blocks
-from harness.scoring.bounds import MAX_REPLY_CHARACTERS
-from harness.scoring.thoughts import drop_thoughts
-from harness.text import escape_terminal
+from harness.core.scoring.answers import MAX_REPLY_CHARACTERS, drop_thoughts
+from harness.core.text import escape_terminal
 
 _FENCE = "```"
 _PYTHON = ("```python", "```Python")

@@ -37,7 +37,7 @@ from harness.cli import (
 )
 from harness.cli.error_lines import print_error
 from harness.cli.hints import HintingGroup
-from harness.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, UsageError
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
@@ -145,8 +145,8 @@ def _format_traceback(error: BaseException) -> str:
     """Return the traceback without secrets, and with escapes, because messages quote untrusted programs."""
     import traceback
 
-    from harness.evaluation.run_secrets import make_log_filter
-    from harness.text import escape_text
+    from harness.core.text import escape_text
+    from harness.runs.run_secrets import make_log_filter
 
     text = "".join(traceback.format_exception(error)).rstrip("\n")
     return escape_text(make_log_filter().remove_from_log(text), multiline=True)

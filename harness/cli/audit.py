@@ -29,11 +29,11 @@ from harness.cli.run_options import (
     Trust,
     Verbose,
 )
-from harness.text import quote_argument
+from harness.core.text import quote_argument
 
 if TYPE_CHECKING:
     from harness.audit.run import Audit, AuditPlan
-    from harness.evaluation.observer import RunObserver
+    from harness.runs.observer import RunObserver
 
 DEFAULT_TASKS = 5
 # The relay of models is attacked by its own suite, as if it were a benchmark.
@@ -100,12 +100,12 @@ def audit(
     )
     from harness.benchmarks.options import parse_options
     from harness.cli.carry_out import check_results_path
-    from harness.config import load_config
-    from harness.errors import UsageError
+    from harness.core.errors import UsageError
     from harness.reports.audit import conclude, print_audit
-    from harness.reports.blocks import LONG
+    from harness.reports.console import LONG
     from harness.reports.progress import progress_display
     from harness.reports.table import print_record_details
+    from harness.runs.config import load_config
 
     options = {
         "benchmark": benchmark,
@@ -184,10 +184,10 @@ def _audit_relay(
     from harness.cli.carry_out import check_results_path
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.cli.log_lines import show_log
-    from harness.evaluation.run_secrets import make_log_filter
-    from harness.evaluation.storage import replace_file
     from harness.reports.progress import progress_display
     from harness.reports.relay_audit import conclude, print_relay_audit
+    from harness.runs.run_files import replace_file
+    from harness.runs.run_secrets import make_log_filter
 
     if results is not None:
         check_results_path(results, force=force)
@@ -211,7 +211,7 @@ def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver, verbosity: i
     from harness.audit.run import carry_out_audit
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.cli.log_lines import show_log
-    from harness.evaluation.run_secrets import make_log_filter
+    from harness.runs.run_secrets import make_log_filter
 
     try:
         with show_log(verbosity, display.note, make_log_filter()):

@@ -16,27 +16,27 @@ from harness.cli.error_lines import print_error
 from harness.cli.interrupts import Interrupted, run_until_signal
 from harness.cli.log_lines import show_log
 from harness.cli.stdin_samples import STDIN, store_stdin_samples
-from harness.config import DEFAULT_AGENT, RunConfig
-from harness.errors import DataError, UsageError
-from harness.evaluation.changes import Change
-from harness.evaluation.manifest import describe_isolation, read_tool_mode
-from harness.evaluation.observer import RunObserver
-from harness.evaluation.plan import list_task_ids
-from harness.evaluation.replayed import describe_difference
-from harness.evaluation.resume import read_unsound_references
-from harness.evaluation.retry import Retry, begin_retry, list_remaining
-from harness.evaluation.run import Run, open_run
-from harness.evaluation.run_names import RUNS, find_run
-from harness.evaluation.run_secrets import make_log_filter
-from harness.evaluation.selection import Selection, select
-from harness.evaluation.server_use import list_absent_servers
-from harness.evaluation.storage import StorageError
-from harness.evaluation.store import read_results
-from harness.reports.blocks import LONG
+from harness.core.errors import DataError, UsageError
+from harness.core.text import escape_terminal, quote_argument
+from harness.core.types import Status
+from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
-from harness.text import escape_terminal, quote_argument
-from harness.types import Status
+from harness.runs.changes import Change
+from harness.runs.config import DEFAULT_AGENT, RunConfig
+from harness.runs.manifest import describe_isolation, read_tool_mode
+from harness.runs.observer import RunObserver
+from harness.runs.plan import list_task_ids
+from harness.runs.replayed import describe_difference
+from harness.runs.resume import read_unsound_references
+from harness.runs.retry import Retry, begin_retry, list_remaining
+from harness.runs.run import Run, open_run
+from harness.runs.run_files import StorageError
+from harness.runs.run_names import RUNS, find_run
+from harness.runs.run_secrets import make_log_filter
+from harness.runs.selection import Selection, select
+from harness.runs.server_use import list_absent_servers
+from harness.runs.store import read_results
 
 # The numbers of objects, and of younger collections, after which each generation is collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
@@ -249,7 +249,7 @@ def carry_out_merge(
     is_trusted: bool,
 ) -> None:
     """Merge the shards that `runs` name. Raises typer.Exit if the exit code is not 0."""
-    from harness.evaluation.merge import choose_shards, open_merged_run
+    from harness.runs.merge import choose_shards, open_merged_run
 
     if output.results is not None:
         check_results_path(output.results, force=output.force)
@@ -323,7 +323,7 @@ def _finish(run: Run, output: OutputOptions) -> None:
 
 
 def _show(run: Run, output: OutputOptions) -> None:
-    from harness.reports.run_conditions import list_conditions
+    from harness.reports.remarks import list_conditions
     from harness.reports.table import print_record_details, print_summary, title_run
 
     config = run.selection.config
@@ -371,7 +371,7 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
         print_error(f"the MCP server '{absent[0]}' started in no attempt, so the agent has acted without it")
         return 3
     if output.fail_under is not None and summary.rate < output.fail_under:
-        from harness.reports.headline import describe_rate_interval
+        from harness.reports.figures import describe_rate_interval
 
         spread = describe_rate_interval(summary)
         shown = f"{summary.rate} ({spread})" if spread else f"{summary.rate}"

@@ -76,10 +76,10 @@ def compare(
     With --regression-threshold the exit code is 1 for a regression, and 3 if attempts have no verdict.
     """
     from harness.cli.export_file import open_export
-    from harness.errors import UsageError
-    from harness.evaluation.comparison import DEFAULT_RESAMPLES, compare_runs
-    from harness.evaluation.run_names import find_run
+    from harness.core.errors import UsageError
     from harness.reports.comparison import list_warnings
+    from harness.runs.comparison import DEFAULT_RESAMPLES, compare_runs
+    from harness.runs.run_names import find_run
 
     if as_json and format_name not in (None, "json"):
         raise UsageError(f"--json and --format {format_name} cannot be combined")

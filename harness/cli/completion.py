@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-_AGENTS = Path(__file__).parents[1] / "agents"
+_AGENTS = Path(__file__).parents[1] / "runs" / "agents"
 _DECLARED = re.compile(r"^AGENTS\b.*?\)\s*,?\s*\)$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\(\s*\"([\w.-]+)\"\s*,")
 # Only `harness mcp` selects this agent.

@@ -10,7 +10,7 @@ import typer
 from harness.cli.completion import complete_benchmark
 
 if TYPE_CHECKING:
-    from harness.config_file import ConfigFile
+    from harness.runs.config_file import ConfigFile
 
 INVALID = 2
 
@@ -47,10 +47,10 @@ def show(
     """
     import json
 
-    from harness.config import load_config
-    from harness.config_file import read_config_file
-    from harness.errors import UsageError
-    from harness.inputs.yaml_text import write_yaml
+    from harness.core.errors import UsageError
+    from harness.core.inputs.yaml_text import write_yaml
+    from harness.runs.config import load_config
+    from harness.runs.config_file import read_config_file
 
     config = load_config(file, {} if benchmark is None else {"benchmark": benchmark})
     if origins:
@@ -75,7 +75,7 @@ def validate(
     this machine, of an agent or an MCP server, is a warning.
     """
     from harness.cli.error_lines import format_block, print_error
-    from harness.evaluation.config_check import check_config
+    from harness.runs.config_check import check_config
 
     overrides = {} if benchmark is None else {"benchmark": benchmark}
     is_valid = True
@@ -101,7 +101,7 @@ def schema() -> None:
     """Print the JSON schema of a config, by which editors complete and check its keys."""
     import json
 
-    from harness.config_schema import build_config_schema
+    from harness.runs.config_schema import build_config_schema
 
     typer.echo(json.dumps(build_config_schema(), indent=2))
 
@@ -111,8 +111,8 @@ def _hide_secrets(value: Any, name: str = "") -> Any:
 
     A text that is an environment variable, as `${NAME}`, stays.
     """
-    from harness.mcp_settings import VARIABLE
-    from harness.secret_forms import HIDDEN_KEY, hide_url_secrets, names_secret
+    from harness.core.secret_forms import HIDDEN_KEY, hide_url_secrets, names_secret
+    from harness.models.relay.mcp_servers.settings import VARIABLE
 
     if isinstance(value, dict):
         return {key: _hide_secrets(inner, str(key)) for key, inner in value.items()}
@@ -132,7 +132,7 @@ def _list_origins(file: ConfigFile) -> list[str]:
     """
     import json
 
-    from harness.config_file import is_secret
+    from harness.runs.config_file import is_secret
 
     lines: list[tuple[str, str]] = []
 

@@ -55,8 +55,8 @@ def fetch(
     from harness.benchmarks import definition_of
     from harness.benchmarks.loading import fetch as fetch_split
     from harness.benchmarks.options import parse_options
-    from harness.errors import UsageError
-    from harness.reports.downloads import show_downloads
+    from harness.core.errors import UsageError
+    from harness.reports.data import show_downloads
 
     if split is not None and every_split:
         raise UsageError("--split and --every-split cannot be combined")
@@ -84,9 +84,9 @@ def list_(
     """
     import sys
 
-    from harness.data.cache import State, list_cached_files
-    from harness.data.hub import default_cache_dir
-    from harness.errors import UsageError
+    from harness.benchmarks.data.cache import State, list_cached_files
+    from harness.benchmarks.data.hub import default_cache_dir
+    from harness.core.errors import UsageError
     from harness.reports.data import format_cached_files, print_cached_files
 
     # The default folder may be missing, because the first download creates it.
@@ -125,9 +125,8 @@ def show(
 
     from harness.benchmarks import load_with_options
     from harness.benchmarks.options import parse_options
-    from harness.errors import UsageError, unknown_task
-    from harness.reports.data import example_values, print_example
-    from harness.reports.downloads import show_downloads
+    from harness.core.errors import UsageError, unknown_task
+    from harness.reports.data import example_values, print_example, show_downloads
 
     if index is not None and task is not None:
         raise UsageError("--index and --task cannot be combined")
@@ -176,12 +175,12 @@ def export(
     from harness.benchmarks import load_with_options
     from harness.benchmarks.options import parse_options
     from harness.cli.export_file import open_export
-    from harness.config import load_config
-    from harness.evaluation.filters import TaskFilters
-    from harness.evaluation.plan import select_tasks
-    from harness.evaluation.sample_export import export_prompts
-    from harness.evaluation.unread import list_unread_sampling
-    from harness.reports.downloads import show_downloads
+    from harness.reports.data import show_downloads
+    from harness.runs.config import load_config
+    from harness.runs.filters import TaskFilters
+    from harness.runs.plan import select_tasks
+    from harness.runs.samples import export_prompts
+    from harness.runs.unread import list_unread_sampling
 
     given = {
         "benchmark": benchmark,

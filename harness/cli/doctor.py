@@ -76,11 +76,11 @@ def doctor(
 
 def _diagnose_machine(runtime: str, output_dir: Path) -> None:
     from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.errors import EngineUnavailableError
-    from harness.evaluation.concurrency import default_concurrency
-    from harness.machine.checks import diagnose
+    from harness.core.errors import EngineUnavailableError
+    from harness.runs.faults import default_concurrency
     from harness.sandbox.backends.docker.backend import connect
     from harness.sandbox.limits import Limits
+    from harness.sandbox.machine.checks import diagnose
     from harness.sandbox.selfcheck.check import Check, Level
 
     try:
@@ -117,10 +117,10 @@ def _probe_model(
     import json
 
     from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.config import read_endpoints
     from harness.models.findings import describe_facts
     from harness.models.probe import probe_model
     from harness.models.settings import choose_endpoint
+    from harness.runs.config import read_endpoints
     from harness.sandbox.selfcheck.check import Check, Level
 
     endpoint = choose_endpoint(model, base_url, {} if config is None else read_endpoints(config), api)
@@ -152,7 +152,7 @@ def _probe_model(
 
 def _refuse_options(context: typer.Context, options: dict[str, str], reason: str) -> None:
     """Raise UsageError if the command line has one of the options, which are given by parameter."""
-    from harness.errors import UsageError
+    from harness.core.errors import UsageError
 
     for parameter, option in options.items():
         source = context.get_parameter_source(parameter)
@@ -172,8 +172,8 @@ def _show(check: Check) -> None:
     """Print a check on one line, and its fix below."""
     from rich.text import Text
 
+    from harness.core.text import escape_terminal, escape_unencodable
     from harness.reports.console import open_console
-    from harness.text import escape_terminal, escape_unencodable
 
     console = open_console(sys.stdout)
     found = escape_unencodable(escape_terminal(check.found, FOUND_LIMIT), sys.stdout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from harness.text import escape_text
+from harness.core.text import escape_text
 
 
 def print_error(message: str, hint: str | None = None) -> None:

@@ -46,10 +46,10 @@ def export(
     from dataclasses import replace
 
     from harness.cli.export_file import open_export, print_written
-    from harness.errors import UsageError
-    from harness.evaluation.run_names import find_run
+    from harness.core.errors import UsageError
     from harness.reports.run_folder import read_run
     from harness.reports.trajectories.attempts import read_exported_run
+    from harness.runs.run_names import find_run
 
     chosen = load_export(to)
     if attempt is not None and task is None:
@@ -63,7 +63,7 @@ def export(
     exported = read_exported_run(read_run(find_run(run, output_dir)), task_id=task, attempt=attempt)
     exported = replace(exported, has_content=content)
     if endpoint is not None:
-        from harness.reports.trajectories.span_sender import send_spans
+        from harness.reports.trajectories.spans import send_spans
 
         sent = send_spans(exported, endpoint)
         typer.echo(f"sent {sent:,} spans to {endpoint}", err=True)

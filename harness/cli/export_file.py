@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from harness.errors import UsageError
-from harness.evaluation.storage import replace_file
-from harness.text import escape_text
+from harness.core.errors import UsageError
+from harness.core.text import escape_text
+from harness.runs.run_files import replace_file
 
 
 def print_written(path: Path | None) -> None:

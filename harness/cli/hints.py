@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from harness.errors import UsageError, describe_requirement, unknown_name
+from harness.core.errors import UsageError, describe_requirement, unknown_name
 
 # Typer exports only some errors of its parser, and not their base class.
 _ParserError: type[Exception] = typer.BadParameter.__mro__[1]

@@ -26,12 +26,12 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Build existing images again.")] = False,
 ) -> None:
     """Build the images that the engine does not have."""
-    from harness.machine.images import build_images
     from harness.sandbox.backends.docker.engine import connect
+    from harness.sandbox.machine.images import build_images
 
     if agents:
         from harness.cli.prepared_agents import choose_bases, find_source
-        from harness.machine.agent_images import build_agent_images
+        from harness.sandbox.machine.agent_images import build_agent_images
 
         bases = choose_bases(names)
         # Before the engine is asked, so that a wrong path is reported at once.
@@ -52,8 +52,8 @@ def list_() -> None:
 
     A stale image was built from the sources of another version.
     """
-    from harness.machine.images import list_images
     from harness.sandbox.backends.docker.engine import connect
+    from harness.sandbox.machine.images import list_images
 
     images = list_images(connect())
     references = [image.tag or f"harness/{image.name}:<untagged>" for image in images]
@@ -67,8 +67,8 @@ def list_() -> None:
 @app.command()
 def prune() -> None:
     """Remove stale images that no container uses."""
-    from harness.machine.images import prune_images
     from harness.sandbox.backends.docker.engine import connect
+    from harness.sandbox.machine.images import prune_images
 
     removed = prune_images(connect(), notify=typer.echo)
     for reference in removed:

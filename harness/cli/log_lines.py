@@ -6,9 +6,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
-from harness.evaluation.log_format import SafeFormatter
-from harness.evaluation.run_log import EVENTS
-from harness.evaluation.run_secrets import SecretFilter
+from harness.runs.run_log import EVENTS, SafeFormatter
+from harness.runs.run_secrets import SecretFilter
 
 EVERYTHING = 2
 # Their records below a warning are about no request and no attempt.

@@ -20,11 +20,11 @@ from harness.benchmarks.loading import definition_of
 from harness.cli.carry_out import OutputOptions, make_run
 from harness.cli.error_lines import print_error
 from harness.cli.stdin_samples import STDIN
-from harness.config import RunConfig
-from harness.errors import HarnessError, UsageError
-from harness.evaluation.storage import replace_file
+from harness.core.errors import HarnessError, UsageError
+from harness.core.text import quote_argument
 from harness.reports.run_list import RunList, print_runs, read_listed_run
-from harness.text import quote_argument
+from harness.runs.config import RunConfig
+from harness.runs.run_files import replace_file
 
 INDEX_VERSION = 1
 # Of the exit codes of the runs, the first of these is that of the command. After a signal it is the signal's.

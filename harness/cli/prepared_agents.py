@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.agents.command.profiles import PROFILES
+from harness.core.errors import UsageError, unknown_name
 from harness.environments import environment_specs
 from harness.environments.workspace import WORKSPACE_IMAGE
-from harness.errors import UsageError, unknown_name
-from harness.machine.agent_images import AgentSource, read_agent_source
-from harness.machine.agent_packages import Packages, make_recipe
+from harness.runs.agents.command.profiles import PROFILES
+from harness.sandbox.machine.agent_images import AgentSource, read_agent_source
+from harness.sandbox.machine.agent_layer import Packages, make_recipe
 
 
 def find_source(text: str) -> AgentSource:

@@ -7,8 +7,8 @@ import select
 import sys
 from typing import BinaryIO
 
+from harness.core.text import ByteEscaper
 from harness.sandbox.streaming import OutputStream
-from harness.text import ByteEscaper
 
 # A pipe or a terminal that is ready takes this many bytes (PIPE_BUF of Linux), so the write does not wait.
 WRITE_BYTES = 4096

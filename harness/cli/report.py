@@ -32,8 +32,8 @@ def report(
     With --format or -o it writes only that format. Example: harness report latest -o results.xml
     """
     from harness.cli.export_file import open_export, print_written
-    from harness.evaluation.run_names import find_run
     from harness.reports.run_folder import read_run, rewrite_report
+    from harness.runs.run_names import find_run
 
     if format_name is None and output is not None:
         format_name = choose_format(output)

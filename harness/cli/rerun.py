@@ -41,10 +41,10 @@ def rerun(
 ) -> None:
     """Repeat a run in a new folder, from its manifest."""
     from harness.cli.carry_out import OutputOptions, carry_out
-    from harness.evaluation.resume import read_resumed_config
-    from harness.evaluation.run_names import RUNS, find_run
-    from harness.evaluation.store import read_manifest
-    from harness.evaluation.trust import bound_rerun
+    from harness.runs.resume import read_resumed_config
+    from harness.runs.run_names import RUNS, find_run
+    from harness.runs.store import read_manifest
+    from harness.runs.trust import bound_rerun
 
     folder = find_run(run, output_dir)
     # The recorded folder may be one of another machine.

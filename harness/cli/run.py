@@ -60,7 +60,7 @@ from harness.cli.run_options import (
 )
 
 if TYPE_CHECKING:
-    from harness.evaluation.changes import Change
+    from harness.runs.changes import Change
 
 app = typer.Typer()
 
@@ -158,16 +158,15 @@ def run(
 
     from harness.cli.carry_out import OutputOptions, ResumedRun, carry_out
     from harness.cli.matrix import carry_out_matrix, list_cells
-    from harness.config import load_config
-    from harness.errors import UsageError
-    from harness.evaluation.recorded_run import add_recorded_settings
-    from harness.evaluation.resume import read_resumed_config
-    from harness.evaluation.resumed_config import change_resumed_config
-    from harness.evaluation.retry import Retry
-    from harness.evaluation.run_names import find_run
-    from harness.evaluation.store import read_manifest
-    from harness.evaluation.trust import require_trust
-    from harness.evaluation.unread import locate_unread
+    from harness.core.errors import UsageError
+    from harness.runs.config import load_config
+    from harness.runs.recorded_run import add_recorded_settings
+    from harness.runs.resume import change_resumed_config, read_resumed_config
+    from harness.runs.retry import Retry
+    from harness.runs.run_names import find_run
+    from harness.runs.store import read_manifest
+    from harness.runs.trust import require_trust
+    from harness.runs.unread import locate_unread
 
     cells = list_cells(benchmark, model)
     given = _drop_unset(
@@ -306,10 +305,10 @@ def grade(
 ) -> None:
     """Grade samples from a file, or what a run submitted. No model is asked."""
     from harness.cli.carry_out import OutputOptions, carry_out
-    from harness.config import load_config
-    from harness.errors import UsageError
-    from harness.evaluation.recorded_run import add_recorded_settings
-    from harness.evaluation.unread import locate_unread
+    from harness.core.errors import UsageError
+    from harness.runs.config import load_config
+    from harness.runs.recorded_run import add_recorded_settings
+    from harness.runs.unread import locate_unread
 
     if run is not None and samples is not None:
         raise UsageError("--run and --samples both name what is graded", hint="leave out one of them")
@@ -373,7 +372,7 @@ def _parse_options(texts: list[str] | None, option: str = "--option") -> dict[st
 
 def _merge_section(config: Path | None, section: str, **given: Any) -> dict[str, Any]:
     """Return a group of settings from the command line, over those of the config file."""
-    from harness.config import read_section
+    from harness.runs.config import read_section
 
     given = _drop_unset(**given)
     return {section: {**read_section(config, section), **given}} if given else {}

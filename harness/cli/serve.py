@@ -83,10 +83,10 @@ def serve(
     """
     from harness.benchmarks.options import parse_options
     from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.errors import UsageError
+    from harness.core.errors import UsageError
     from harness.service.access import make_token, require_usable_token
-    from harness.service.capacity import bound_concurrency
-    from harness.service.running import make_event_loop
+    from harness.service.metrics import bound_concurrency
+    from harness.service.server import make_event_loop
     from harness.service.settings import RaySettings, ServiceSettings
 
     names = benchmark or []
@@ -121,7 +121,7 @@ def _require_benchmarks(
     names: Sequence[str], data: str | None, split: str | None, options: Sequence[str] | None
 ) -> None:
     """Raise UsageError for options of benchmarks without the benchmark, or with more than they can be of."""
-    from harness.errors import UsageError
+    from harness.core.errors import UsageError
 
     given = {"--data": data, "--split": split, "--option": options or None}
     for flag in (flag for flag, value in given.items() if value is not None and not names):
@@ -164,7 +164,7 @@ async def _serve(
     from dataclasses import replace
 
     from harness.service.logs import log_as_json
-    from harness.service.running import run_service
+    from harness.service.server import run_service
 
     with log_as_json(verbosity, secret=token):
         benchmarks = [await asyncio.to_thread(load, name) for name in names]
@@ -176,7 +176,7 @@ async def _serve(
 
 def _load(name: str, *, data: str | None, split: str | None, options: Mapping[str, Any]) -> Benchmark:
     from harness.benchmarks import load_with_options
-    from harness.logger import get_logger
+    from harness.core.logger import get_logger
 
     # The bundled sample stands in for no benchmark, because its few tasks would be taken for all.
     warn = get_logger(__name__).warning

@@ -29,11 +29,11 @@ def setup(
     if images == []:
         typer.echo(f"{benchmark} needs no sandbox, so it needs no engine and no images")
         return
-    from harness.machine.gvisor import RUNTIME, ensure_runsc
-    from harness.machine.images import build_images
-    from harness.machine.installation import ensure_engine
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.backends.docker.engine import engine_facts, require_runtime
+    from harness.sandbox.machine.gvisor import RUNTIME, ensure_runsc
+    from harness.sandbox.machine.images import build_images
+    from harness.sandbox.machine.installation import ensure_engine
     from harness.sandbox.reaper import remove_orphans
 
     client = ensure_engine(notify=typer.echo)
@@ -53,7 +53,7 @@ def setup(
 def _list_images_of(benchmark: str) -> list[str]:
     """Return the images of a benchmark. Its bundled sample needs the same images as the whole benchmark."""
     from harness.benchmarks import load_benchmark
-    from harness.evaluation.images_needed import list_images
+    from harness.runs.images_needed import list_images
 
     sample = load_benchmark(benchmark, data="bundled")
     return list_images(sample, sample.tasks)
@@ -62,8 +62,8 @@ def _list_images_of(benchmark: str) -> list[str]:
 @app.command()
 def gc() -> None:
     """Remove the containers and the folders of dead runs."""
-    from harness.host_programs.folders import remove_abandoned_folders
     from harness.sandbox.backends.docker.backend import connect
+    from harness.sandbox.host_programs.folders import remove_abandoned_folders
     from harness.sandbox.reaper import remove_orphans
 
     backend = connect()

@@ -45,7 +45,7 @@ def shell(
     """
     from harness.benchmarks.options import parse_options
     from harness.cli.carry_out import OutputOptions, carry_out
-    from harness.config import load_config
+    from harness.runs.config import load_config
 
     given = {
         "benchmark": benchmark,

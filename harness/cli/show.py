@@ -30,11 +30,11 @@ def show(
     output_dir: OutputDir = None,
 ) -> None:
     """Show a run, or one attempt: prompt, actions and verdict."""
-    from harness.evaluation.run_names import find_run
-    from harness.reports.blocks import SHOWN_CHARACTERS
+    from harness.reports.console import SHOWN_CHARACTERS
     from harness.reports.run_folder import read_attempt, read_run
     from harness.reports.table import print_record_details, print_stored_run
-    from harness.reports.transcript import print_transcript
+    from harness.reports.transcript_entries import print_transcript
+    from harness.runs.run_names import find_run
 
     folder = find_run(run, output_dir)
     if task is None:

@@ -6,10 +6,10 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from harness.config import RunConfig
-from harness.errors import HarnessError, UsageError
-from harness.host_programs.folders import open_folder
-from harness.inputs.files import MAX_DATA_BYTES, MIB
+from harness.core.errors import HarnessError, UsageError
+from harness.core.inputs.files import MAX_DATA_BYTES, MIB
+from harness.runs.config import RunConfig
+from harness.sandbox.host_programs.folders import open_folder
 
 STDIN = "-"
 

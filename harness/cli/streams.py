@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

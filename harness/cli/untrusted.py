@@ -13,10 +13,10 @@ from typing import BinaryIO
 from pydantic import ValidationError
 
 from harness.cli.printed_output import print_output
-from harness.discovery import names_python_file
+from harness.core.discovery import names_python_file
+from harness.core.errors import UsageError, describe_requirement
+from harness.core.inputs.files import read_input
 from harness.environments import environment_spec
-from harness.errors import UsageError, describe_requirement
-from harness.inputs.files import read_input
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest.frames import MAX_BODY_BYTES

@@ -13,7 +13,7 @@ from harness.cli.runs import RUN_HELP, OutputDir
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from harness.viewer.access import Access
+    from harness.reports.viewer.app import Access
 
 app = typer.Typer()
 
@@ -39,11 +39,10 @@ def view(
     address. Ctrl-C ends it.
     """
     from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.errors import UsageError
-    from harness.evaluation.run_names import find_run
-    from harness.viewer.access import Access
-    from harness.viewer.app import make_viewer_app
-    from harness.viewer.catalogue import Catalogue
+    from harness.core.errors import UsageError
+    from harness.reports.viewer.app import Access, make_viewer_app
+    from harness.reports.viewer.catalogue import Catalogue
+    from harness.runs.run_names import find_run
 
     if not runs and output_dir is not None and not output_dir.is_dir():
         raise UsageError(f"{output_dir}: is not a folder", hint="name the folder of the run folders")
@@ -63,8 +62,8 @@ async def _serve(served: ASGIApp, access: Access, port: int, *, open_browser: bo
     """Serve the viewer until the task is cancelled."""
     import asyncio
 
-    from harness.relay.serving import listen_on_loopback
-    from harness.viewer.browser import open_page, write_redirect
+    from harness.models.relay.serving import listen_on_loopback
+    from harness.reports.viewer.browser import open_page, write_redirect
 
     async with listen_on_loopback(served, port=port) as origin:
         typer.echo(access.describe_url(origin))

@@ -15,7 +15,7 @@ It needs the packages of the extra `client`.
 
 from __future__ import annotations
 
-from harness.client.errors import ServiceBusyError, ServiceUnreachableError
+from harness.client.connection import ServiceBusyError, ServiceUnreachableError
 from harness.client.remote import Remote, connect
 
 __all__ = ["Remote", "ServiceBusyError", "ServiceUnreachableError", "connect"]

@@ -11,9 +11,8 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
-from harness.client.connection import Connection
-from harness.client.errors import Refusal, ServiceUnreachableError, build_error
-from harness.errors import UsageError
+from harness.client.connection import Connection, Refusal, ServiceUnreachableError, build_error
+from harness.core.errors import UsageError
 from harness.sandbox.results import ExecResult, Stream
 from harness.sandbox.streaming import OutputChunk
 

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
-from harness.client.connection import Address, open_connection, read_address
-from harness.client.grader import MAX_REQUEST_SECONDS, RemoteGrader
+from harness.api import RunAgent, RunResult, choose_observer, find_resumed, finish_run
+from harness.benchmarks import Benchmark
+from harness.client.connection import Address, Connection, open_connection, read_address
+from harness.client.grader import MAX_REQUEST_SECONDS, BatchGrader, RemoteGrader, open_batch_grader
 from harness.client.sandbox import RemoteSandbox, open_remote_sandbox
-from harness.errors import UsageError
-from harness.evaluation.sync_grader import SyncGrader, hold_grader
+from harness.core.errors import UsageError, quote_value
+from harness.runs.config import RunConfig
+from harness.runs.grader import is_graded_by_text
+from harness.runs.manifest import hash_definition
+from harness.runs.observer import RunObserver
+from harness.runs.planned_run import plan_run
+from harness.runs.run import open_run
+from harness.runs.selection import Selection
+from harness.runs.sync_grader import ServiceFacts, SyncGrader, hold_grader
+from harness.runs.workspaces import find_needs
+from harness.sandbox.backends.base import BackendFacts
 from harness.sandbox.limits import Limits
 from harness.sandbox.sync import SyncSandbox, hold_sandbox
 
 if TYPE_CHECKING:
     from harness.api import RunAgent, RunOptions, RunResult
-    from harness.evaluation.observer import RunObserver
+    from harness.runs.observer import RunObserver
+
 
 WAIT_SECONDS = 60.0
 
@@ -133,7 +147,7 @@ class Remote:
             RunStoppedError: if the service stays away. Finished attempts are in the run folder.
             StorageError: if the run folder cannot be written.
         """
-        from harness.client.runs import run_at_service  # reports take long to import
+        from harness.client.remote import run_at_service  # reports take long to import
 
         return await run_at_service(
             self.address,
@@ -162,3 +176,212 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
     if not 0 <= wait_seconds < math.inf:
         raise UsageError(f"wait_seconds must be a finite number of seconds from 0 on, not {wait_seconds}")
     return Remote(read_address(url, token), float(wait_seconds))
+
+
+# The settings of sandboxes and machines, which are those of the service.
+_OF_SERVICE = ("runtime", "isolation", "limits", "max_sandboxes", "executor", "ray_address")
+# A request may wait in the queue of the service for as long as its grading may take.
+_MOST_SECONDS = int(MAX_REQUEST_SECONDS / 2)
+_LOCAL_HINT = "run it on this machine with harness.run"
+
+
+def refuse_settings(given: Collection[str]) -> None:
+    """Raise UsageError if the names of the given settings have one that the service decides."""
+    for name in _OF_SERVICE:
+        if name in given:
+            raise UsageError(
+                f"{name} has no effect on a run at a service, whose operator decides it",
+                hint=f"leave it out, or {_LOCAL_HINT}",
+            )
+
+
+def refuse_unsupported(selection: Selection) -> None:
+    """Raise UsageError if an attempt of the run needs more than text, or more time than a request has."""
+    config, benchmark = selection.config, selection.benchmark
+    if config.mcp_servers:
+        raise UsageError(
+            "mcp_servers: an agent whose submissions a service grades has no tools", hint=_LOCAL_HINT
+        )
+    if find_needs(selection.agent) is not None:
+        raise UsageError(
+            f"agent '{config.agent}' needs a sandbox, and a run at a service has submissions of text alone",
+            hint=_LOCAL_HINT,
+        )
+    for spec in selection.environments:
+        if spec.open_environment is not None:
+            raise UsageError(
+                f"{benchmark.name} has tasks in the environment '{spec.name}', in which an agent must act, "
+                "and a service grades text alone",
+                hint=_LOCAL_HINT,
+            )
+    for planned in selection.plan:
+        if not is_graded_by_text(benchmark.references[planned.task.id].target):
+            raise UsageError(
+                f"{benchmark.name}: task {planned.task.id} is not graded by a text", hint=_LOCAL_HINT
+            )
+    seconds = max(config.timeout_seconds or spec.timeout_seconds for spec in selection.environments)
+    if seconds > _MOST_SECONDS:
+        raise UsageError(
+            f"timeout_seconds may be at most {_MOST_SECONDS} at a service, not {seconds}, because a request "
+            f"takes at most {MAX_REQUEST_SECONDS:.0f} s with its time in the queue",
+            hint=f"use timeout_seconds={_MOST_SECONDS}, or {_LOCAL_HINT}",
+        )
+
+
+class _Loaded(BaseModel):
+    name: str
+    split: str
+    data_sha256: str
+    definition_sha256: str | None
+    options: dict[str, Any]
+    revision: str
+
+
+class _Listed(BaseModel):
+    harness_version: str
+    engine: dict[str, Any]
+    runtime: dict[str, Any] | None
+    images: dict[str, str]
+    image_tags: dict[str, str]
+    benchmarks: list[_Loaded]
+
+
+async def find_service_facts(
+    connection: Connection, benchmark: Benchmark, images: Collection[str]
+) -> ServiceFacts:
+    """Return the facts of a service that has loaded a benchmark.
+
+    Args:
+        connection: the connection to the service.
+        benchmark: the benchmark as this machine has loaded it.
+        images: the images that the tasks need.
+
+    Raises:
+        UsageError: if the service has not loaded the benchmark, or has loaded it with other data, options or
+            another definition.
+        ServiceUnreachableError: if the service is away.
+    """
+    try:
+        listed = _Listed.model_validate(await connection.fetch("GET", "/v1/benchmarks"))
+    except ValidationError as error:
+        raise UsageError(
+            f"the service's list of benchmarks cannot be read: {error.error_count()} fields are wrong",
+            hint="install the same version of harness in both places",
+        ) from error
+    found = next((each for each in listed.benchmarks if each.name == benchmark.name), None)
+    if found is None:
+        names = ", ".join(each.name[:100] for each in listed.benchmarks) or "none"
+        raise UsageError(
+            f"the service has not loaded the benchmark '{benchmark.name}'; loaded: {names}",
+            hint=f"start it with: harness serve -b {benchmark.name}",
+        )
+    _require_same(benchmark, found)
+    backend = BackendFacts(
+        listed.engine,
+        listed.runtime,
+        {name: listed.images[name] for name in images if name in listed.images},
+        {name: listed.image_tags[name] for name in images if name in listed.image_tags},
+    )
+    return ServiceFacts(listed.harness_version[:40], found.revision, backend)
+
+
+def _require_same(benchmark: Benchmark, found: _Loaded) -> None:
+    options = {} if benchmark.recipe is None else benchmark.recipe.options
+    name = benchmark.name
+    for subject, ours, theirs, hint in (
+        (
+            "the split",
+            benchmark.split,
+            found.split,
+            f"use the same split in both places: here split={quote_value(found.split)}, or there --split",
+        ),
+        (
+            "the options",
+            _sort(options),
+            _sort(found.options),
+            f"use the same options in both places: there harness serve -b {name} --option NAME=VALUE",
+        ),
+        (
+            "the definition with the SHA-256",
+            hash_definition(benchmark),
+            found.definition_sha256,
+            "start the service with the same file",
+        ),
+        (
+            "data with the SHA-256",
+            benchmark.source.sha256,
+            found.data_sha256,
+            f"use the same data in both places: data=... here, and there harness serve -b {name} --data ...",
+        ),
+    ):
+        if ours != theirs:
+            raise UsageError(
+                f"the service has loaded another {name}: it has {subject} {quote_value(theirs)}, and this "
+                f"machine has {quote_value(ours)}",
+                hint=hint,
+            )
+
+
+def _sort(options: Mapping[str, Any]) -> Any:
+    """Return options in the form that they have after their way through JSON."""
+    return json.loads(json.dumps(dict(options), sort_keys=True, default=str))
+
+
+async def run_at_service(
+    address: Address,
+    benchmark: str | None,
+    *,
+    wait_seconds: float,
+    resume: str | Path | RunResult | None,
+    agent: RunAgent | None,
+    observer: RunObserver | None,
+    progress: bool | None,
+    options: Mapping[str, Any],
+) -> RunResult:
+    """Run a benchmark, or resume a run, and return its result. The arguments are those of `Remote.run`.
+
+    Raises as `Remote.run` does.
+    """
+    watcher = choose_observer(observer, progress)
+    refuse_settings(options.keys())
+    planned = plan_run(
+        benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
+    )
+    refuse_unsupported(planned.selection)
+    async with _open_grader(address, planned.selection, wait_seconds=wait_seconds) as grader:
+        selection = _take_settings(planned.selection, grader.facts)
+        async with open_run(
+            selection,
+            resume=planned.folder,
+            changed=planned.changed,
+            is_trusted=planned.is_trusted,
+            service=grader,
+            notify=watcher.note,
+        ) as current:
+            return await finish_run(current, watcher)
+
+
+@contextlib.asynccontextmanager
+async def _open_grader(
+    address: Address, selection: Selection, *, wait_seconds: float
+) -> AsyncIterator[BatchGrader]:
+    """Yield the grader of a run, after the check that the service has its benchmark. Raises as `run` does."""
+    benchmark, images = selection.benchmark, tuple(selection.images)
+    async with open_connection(address, wait_seconds=wait_seconds) as connection:
+
+        async def check() -> ServiceFacts:
+            return await find_service_facts(connection, benchmark, images)
+
+        facts = await check()
+        async with open_batch_grader(connection, benchmark.name, facts, check) as grader:
+            yield grader
+
+
+def _take_settings(selection: Selection, facts: ServiceFacts) -> Selection:
+    """Return the selection with the settings that the service decides, as the manifest records them."""
+    runtime = (facts.backend.runtime or {}).get("name")
+    changes: dict[str, Any] = {"isolation": "run"}
+    if runtime in ("runc", "runsc"):
+        changes["runtime"] = runtime
+    config: RunConfig = selection.config.model_copy(update=changes)
+    return replace(selection, config=config)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from harness.core.errors import unknown_name
 from harness.environments.grader import Grader
 from harness.environments.spec import EnvironmentSpec
-from harness.errors import unknown_name
 
 __all__ = [
     "EnvironmentSpec",

@@ -7,17 +7,25 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from harness.environments.text_protocol import GenericProtocol, MakeTextProtocol, TextProtocol
-from harness.environments.tool import SUBMIT, ForeignTool, Tool
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
+from harness.core.text import shorten
+from harness.core.tools import (
+    SUBMIT,
+    ForeignTool,
+    LastObservation,
+    MakeTextProtocol,
+    Observation,
+    Tool,
+    TurnLimitReached,
+)
+from harness.core.types import PlainData, Transcript
+from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.text import shorten
-from harness.types import PlainData, Transcript
 
 if TYPE_CHECKING:
     from harness.models.judge import EnvironmentJudge
@@ -32,28 +40,12 @@ MAX_ERROR_CHARACTERS = 4000
 MAX_LISTED_ERRORS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class LastObservation:
-    """The observation of a call that ends the task, as `submit` does. `answer` is what it submits."""
-
-    text: str
-    answer: str = ""
-
-
 Handler = Callable[[Any], Awaitable[str | LastObservation]]
 """Carries out the call of a tool with its checked arguments, and returns the text that the agent sees."""
 
 
 ForeignHandler = Callable[[dict[str, Any]], Awaitable["Observation"]]
 """Carries out the call of a tool of a user's server. It never raises, because the server may be broken."""
-
-
-class TurnLimitReached(Exception):
-    """The agent has used all its turns and has not submitted an answer."""
-
-    def __init__(self, turns: int) -> None:
-        super().__init__(f"the agent used all its {turns} turns before it submitted an answer")
-        self.limit, self.allowed = "rounds", turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,48 +78,6 @@ class EnvironmentContext:
     key: Hashable = None
     # The settings of the sandbox in which the agent acts, if its programs run there. Graders use `settings`.
     workspace: SandboxSettings | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The result of a tool call. `refused` if the tool or its arguments were wrong, so that nothing ran."""
-
-    text: str
-    refused: bool = False
-
-
-class AgentEnvironment(Protocol):
-    """The environment of an attempt as its agent sees it."""
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools by name, with `submit`. Each has a description and the JSON schema of its arguments."""
-
-    @property
-    def turns(self) -> int | None:
-        """The number of tool calls that the attempt may make, None for no limit."""
-
-    @property
-    def turns_used(self) -> int:
-        """The number of tool calls so far."""
-
-    @property
-    def submitted(self) -> str | None:
-        """The submitted answer, None if there is none yet."""
-
-    @property
-    def text_protocol(self) -> TextProtocol:
-        """The written form of tool calls, for a model without native ones."""
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Call a tool and return its observation. Calls at the same time run one after the other.
-
-        Raises TurnLimitReached if no turn is left, SandboxClosed once the agent's time is over, and
-        SandboxError.
-        """
-
-    async def submit(self, answer: str) -> None:
-        """Submit the answer, which takes a turn. Raises as `call` does."""
 
 
 class Environment:

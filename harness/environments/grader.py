@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.types import Submission, Verdict
+from harness.core.types import Submission, Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.core.errors import SandboxError, UsageError
+from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments import grader_of
 from harness.environments.base import Environment
 from harness.environments.grader import SandboxGrader, StateGrader, TextGrader
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.errors import SandboxError, UsageError
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
-from harness.types import Phase, Status, Submission, Verdict
 
 # The statuses of submissions that cost a sandbox by one of its limits.
 _LOST_TO = {"memory_mb": Status.MEMORY_LIMIT, "disk_mb": Status.OUTPUT_LIMIT}

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from harness.environments.base import Environment, EnvironmentContext, Handler, Observation
-from harness.environments.tool import SUBMIT, Tool
+from harness.core.tools import SUBMIT, Observation, Tool
+from harness.environments.base import Environment, EnvironmentContext, Handler
 
 State = TypeVar("State")
 # The largest text that an agent may send as an argument of a tool, in characters.

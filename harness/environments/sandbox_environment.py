@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from harness.core.tools import Tool
 from harness.environments.base import Environment, EnvironmentContext, Handler
-from harness.environments.tool import Tool
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.sandbox import Sandbox
-from harness.sandbox.terminal import Terminal
+from harness.sandbox.streaming import Terminal
 
 OpenTerminal = Callable[..., AbstractAsyncContextManager[Terminal]]
 

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.config import Isolation
+from harness.core.tools import MakeTextProtocol
+from harness.core.types import Task
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grader import Grader
-from harness.environments.text_protocol import GenericProtocol, MakeTextProtocol
+from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.limits import Limits
-from harness.sandbox.pool import SandboxSettings
+from harness.sandbox.pool import Isolation, SandboxSettings
 from harness.sandbox.time_factor import extend_limits
-from harness.types import Task
 
 OpenEnvironment = Callable[[Task, EnvironmentContext], contextlib.AbstractAsyncContextManager[Environment]]
 """Opens the environment of a task for an agent."""

@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.failures import SandboxClosed, SandboxLimitReached
 from harness.sandbox.layout import AGENTS_FOLDER, TEMPORARY_FOLDER
 from harness.sandbox.limits import Limits
-from harness.sandbox.output import OnOutput
 from harness.sandbox.relay import Accept, RelayListener
-from harness.sandbox.results import ExecResult
+from harness.sandbox.results import ExecResult, OnOutput
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
 # The environment of tasks that have no sandbox in which an agent could run programs.

@@ -8,27 +8,27 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from harness.core.types import Transcript
 from harness.models.client import ModelClient
+from harness.models.concurrency import Waiting
 from harness.models.connection import API_PATHS
-from harness.models.descriptions import list_own_parameters
 from harness.models.endpoint import Api
-from harness.models.failures import (
+from harness.models.forwarding import Passage, encode_body
+from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
+from harness.models.probe import probe_tools
+from harness.models.raw_conversation import RawRequest, encode_raw_request
+from harness.models.reply_cache import ReplyCache
+from harness.models.sampling import SampleMerger
+from harness.models.server_errors import (
     ContextTooLongError,
     InvalidRequestError,
     ModelError,
     ModelRefusedError,
     UnspokenApiError,
 )
-from harness.models.forwarding import Passage, encode_body
-from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
-from harness.models.pauses import Waiting
-from harness.models.probe import probe_tools
-from harness.models.raw_request import RawRequest, encode_raw_request
-from harness.models.reply_cache import ReplyCache
-from harness.models.sampling import SampleMerger
 from harness.models.session import ModelSession
+from harness.models.settings import list_own_parameters
 from harness.models.spending import Budget, Spending
-from harness.types import Transcript
 
 # The request of the run that shows whether a server answers at all.
 PLAIN_TOKENS = 16

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
-from harness.text import escape_terminal
+from harness.core.text import escape_terminal
 
 # Gateways write less than a page, such as `<html>busy</html>`, and may recover.
 _PAGE = re.compile(

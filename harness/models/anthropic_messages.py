@@ -18,7 +18,6 @@ from harness.models.chat_completions import (
     repair_arguments,
     repair_name,
 )
-from harness.models.failures import MalformedReplyError
 from harness.models.messages import (
     Choice,
     Finish,
@@ -32,6 +31,7 @@ from harness.models.messages import (
     keep_unknown,
     read_count,
 )
+from harness.models.server_errors import MalformedReplyError
 
 # A request can do without these. `seed` and `n` do not exist in this API.
 OPTIONAL_PARAMETERS = frozenset({"temperature", "top_p", "stop_sequences", "output_config"})

@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from harness.models.failures import MalformedReplyError
 from harness.models.messages import (
     Choice,
     Finish,
@@ -26,6 +25,7 @@ from harness.models.messages import (
     keep_unknown,
     read_count,
 )
+from harness.models.server_errors import MalformedReplyError
 
 # A request can do without these.
 OPTIONAL_PARAMETERS = frozenset(

@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from harness.logger import get_logger
+from harness.core.logger import get_logger
+from harness.core.text import escape_terminal
 from harness.models.addresses import PAGE, describe_proxy, list_likely_urls
 from harness.models.codecs import (
     OPTIONAL_PARAMETERS,
+    Dialect,
     decode_reply,
     encode_request,
     find_refused_extra,
@@ -30,27 +32,23 @@ from harness.models.connection import (
     open_connection,
     read_message,
 )
-from harness.models.dialect import Dialect
 from harness.models.endpoint import OPENAI_URL, Api, Endpoint
-from harness.models.failures import (
+from harness.models.messages import ModelReply, ModelRequest
+from harness.models.outages import Outage
+from harness.models.server_errors import (
     ContextTooLongError,
+    ErrorKind,
     InvalidRequestError,
     MalformedReplyError,
     ModelError,
     ModelRefusedError,
     PageReplyError,
-)
-from harness.models.messages import ModelReply, ModelRequest
-from harness.models.outages import Outage
-from harness.models.server_errors import (
-    ErrorKind,
     classify_error,
     find_error,
     find_refused_parameter,
     read_retry_after,
 )
-from harness.models.whole_replies import ReplyTooLongError
-from harness.text import escape_terminal
+from harness.models.streamed_replies import ReplyTooLongError
 
 FIRST_BACKOFF_SECONDS = 1.0
 MOST_BACKOFF_SECONDS = 60.0

@@ -15,13 +15,13 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from harness.errors import UsageError, describe_installation
+from harness.core.errors import UsageError, describe_installation
 from harness.models.addresses import PAGE, describe_page, describe_proxy
 from harness.models.endpoint import Api, Endpoint, read_key
-from harness.models.failures import MalformedReplyError, PageReplyError
-from harness.models.hidden_key import HiddenKey
-from harness.models.json_texts import map_texts, read_server_json
-from harness.models.whole_replies import ReplyTooLongError, read_reply, receive_reply
+from harness.models.messages import map_texts, read_server_json
+from harness.models.server_errors import MalformedReplyError, PageReplyError
+from harness.models.settings import HiddenKey
+from harness.models.streamed_replies import ReplyTooLongError, read_reply, receive_reply
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Request, Response

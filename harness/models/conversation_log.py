@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.models.descriptions import describe_message, describe_reply, describe_tool
+from harness.core.types import Transcript
 from harness.models.messages import Message, ModelReply, ModelRequest, Usage
 from harness.models.raw_conversation import drop_reasoning
-from harness.types import Transcript
+from harness.models.settings import describe_message, describe_reply, describe_tool
 
 
 class ConversationLog:

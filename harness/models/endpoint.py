@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.secret_forms import describe_url_value
 from harness.models.concurrency import ConcurrencyBounds
-from harness.secret_forms import describe_url_value
 
 Api = Literal["chat", "responses", "messages"]
 OPENAI_URL = "https://api.openai.com/v1"

@@ -13,12 +13,18 @@ from harness.models.client import ModelClient, raise_error_inside
 from harness.models.codecs import decode_reply
 from harness.models.connection import NoReplyError, OpenReply, make_malformed
 from harness.models.endpoint import Api
-from harness.models.event_stream import Event, EventReader, decode_event
-from harness.models.failures import MalformedReplyError, ModelError, PageReplyError
-from harness.models.json_texts import map_texts, read_server_json
-from harness.models.messages import Finish, ModelReply, Usage
-from harness.models.streamed_replies import StreamedReply, begin_streamed_reply
-from harness.models.whole_replies import THREAD_BYTES, ReplyTooLongError, receive_reply
+from harness.models.messages import Finish, ModelReply, Usage, map_texts, read_server_json
+from harness.models.server_errors import MalformedReplyError, ModelError, PageReplyError
+from harness.models.streamed_replies import (
+    THREAD_BYTES,
+    Event,
+    EventReader,
+    ReplyTooLongError,
+    StreamedReply,
+    begin_streamed_reply,
+    decode_event,
+    receive_reply,
+)
 
 # The bytes of text for each token of a reply that was cut off before the server counted its tokens. Source:
 # programs and JSON in the tokenizers of several models.

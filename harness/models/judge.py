@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
+from harness.core.types import Transcript
 from harness.models.access import ModelAccess
-from harness.models.failures import ContextTooLongError, InvalidRequestError, ModelError
+from harness.models.concurrency import Waiting
 from harness.models.messages import Message, ReplySchema, Role
-from harness.models.pauses import Waiting
+from harness.models.server_errors import ContextTooLongError, InvalidRequestError, ModelError
 from harness.models.session import ModelSession
-from harness.types import Transcript
 
 Judgement = TypeVar("Judgement")
 # A judge that writes no valid reply so often has a fault, and the agent must not pay for it.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -231,3 +233,78 @@ def _is_empty(value: Any) -> bool:
 
 def _add(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
+
+
+def read_server_json(text: str) -> Any:
+    """Return the JSON value in a server's text, with None for each number that is not finite.
+
+    Python accepts `NaN`, `Infinity` and `1e999`, but no request could carry them back to the server. Raises
+    ValueError and RecursionError.
+    """
+    return json.loads(text, parse_constant=lambda constant: None, parse_float=_read_finite)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a copy of a JSON value in which `change` has replaced each text, names of fields included.
+
+    Raises RecursionError for a value that is nested too deeply.
+    """
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {map_texts(name, change): map_texts(item, change) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [map_texts(item, change) for item in value]
+    return value
+
+
+def _read_finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+@dataclass(slots=True)
+class Counts:
+    """The use of the model in one attempt."""
+
+    requests: int = 0
+    retries: int = 0
+    cached: int = 0
+    usage: Usage = NO_USAGE
+    cost: float | None = 0.0
+    seconds: float = 0.0
+    waiting_seconds: float = 0.0
+    truncations: int = 0
+    # The replies that ended at a limit of tokens, those from the cache as well.
+    cut: int = 0
+
+    def add(self, reply: ModelReply, cost: float | None) -> None:
+        """Count a reply. One from the cache was paid for before, so its tokens do not count."""
+        self.cut += reply.choices[0].finish is Finish.LENGTH
+        if reply.is_cached:
+            self.cached += 1
+            return
+        self.count_request(reply.usage, cost)
+        self.retries += reply.retries
+        if reply.shared is None or reply.shared.counts_time:
+            self.seconds += reply.seconds
+            self.waiting_seconds += reply.waiting_seconds
+
+    def count_request(self, usage: Usage, cost: float | None) -> None:
+        """Count a request that the server has answered, and its usage."""
+        self.requests += 1
+        self.usage += usage
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+
+    def metrics(self) -> dict[str, Any]:
+        return {
+            "model_requests": self.requests,
+            "model_retries": self.retries,
+            "cached_replies": self.cached,
+            **self.usage.as_values(),
+            "cost": self.cost,
+            "model_seconds": round(self.seconds, 3),
+            "waiting_seconds": round(self.waiting_seconds, 3),
+            "context_truncated": self.truncations,
+            "cut_replies": self.cut,
+        }

@@ -7,10 +7,10 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from harness.logger import get_logger
+from harness.core.logger import get_logger
+from harness.core.text import escape_terminal
 from harness.models.addresses import describe_proxy
 from harness.models.endpoint import Endpoint
-from harness.text import escape_terminal
 
 # A fault of one moment is not an outage.
 SHORT_FAULT_SECONDS = 1.5

@@ -10,15 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from harness.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.models.client import ModelClient, open_client
 from harness.models.endpoint import Endpoint
-from harness.models.failures import (
-    ContextTooLongError,
-    InvalidRequestError,
-    ModelError,
-    ModelRefusedError,
-)
 from harness.models.messages import (
     Choice,
     Finish,
@@ -28,6 +22,12 @@ from harness.models.messages import (
     ModelRequest,
     Role,
     ToolSchema,
+)
+from harness.models.server_errors import (
+    ContextTooLongError,
+    InvalidRequestError,
+    ModelError,
+    ModelRefusedError,
 )
 
 TRY_SECONDS = 60.0

@@ -15,7 +15,6 @@ from harness.models.chat_completions import (
     repair_arguments,
     repair_name,
 )
-from harness.models.failures import MalformedReplyError
 from harness.models.messages import (
     Choice,
     Finish,
@@ -29,6 +28,7 @@ from harness.models.messages import (
     keep_unknown,
     read_count,
 )
+from harness.models.server_errors import MalformedReplyError
 
 # A request can do without these. `stop`, `seed` and `n` do not exist in this API.
 OPTIONAL_PARAMETERS = frozenset(

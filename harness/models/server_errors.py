@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
+from harness.core.errors import HarnessError, UsageError
+
 RETRIED_STATUSES = frozenset({408, 409, 425, 429})
 # A server that asks for a longer pause than this is asked again before.
 MOST_RETRY_AFTER_SECONDS = 300.0
@@ -180,3 +182,53 @@ def _read_error(body: Any) -> Mapping[str, Any]:
         return {}
     inner = body.get("error")
     return inner if isinstance(inner, Mapping) else body
+
+
+class ModelError(HarnessError):
+    """A request failed although it was retried. The agent is not to blame.
+
+    `reply` is the reason without the address of the server. `is_outage` if no other request has succeeded
+    since this one began, so that the server seems to be down.
+    """
+
+    exit_code = 3
+    is_outage = False
+    reply = ""
+
+
+class ModelRefusedError(UsageError):
+    """The endpoint refuses every request: a wrong key, an unknown model, or no credit.
+
+    All other requests would fail alike, so the run ends at once. `reply` is the error of the server.
+    `is_of_address` if the URL seems to be a wrong one.
+    """
+
+    reply = ""
+    is_of_address = False
+
+
+class UnknownSpendingError(UsageError):
+    """A budget cannot be kept, because the figure that it bounds is unknown for this endpoint."""
+
+
+class ContextTooLongError(Exception):
+    """The messages do not fit into the model's context. The message is the server's."""
+
+
+class InvalidRequestError(Exception):
+    """The server refuses this request as invalid, so that another try would not help."""
+
+    # The JSON of the server's error, None without one.
+    body: Any = None
+
+
+class UnspokenApiError(InvalidRequestError):
+    """The server answers nothing in the API of a request, but in another one."""
+
+
+class MalformedReplyError(Exception):
+    """The server's reply is not what its protocol promises. Another try may help."""
+
+
+class PageReplyError(MalformedReplyError):
+    """The server's reply is a web page, so its address is likely to be a wrong one."""

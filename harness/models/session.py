@@ -15,24 +15,16 @@ from collections.abc import (
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
+from harness.core.types import Transcript
 from harness.models.codecs import DEFAULT_MAX_TOKENS, list_unsent_parameters
+from harness.models.concurrency import SharedPause, Waiting
 from harness.models.conversation_log import ConversationLog
-from harness.models.counts import Counts
-from harness.models.descriptions import list_own_parameters
 from harness.models.endpoint import Api, Endpoint
-from harness.models.failures import (
-    ContextTooLongError,
-    InvalidRequestError,
-    MalformedReplyError,
-    ModelError,
-    ModelRefusedError,
-    UnknownSpendingError,
-    UnspokenApiError,
-)
 from harness.models.forwarding import JSON_TYPE, STREAM_TYPE, ForwardedReply, Passage, encode_body
 from harness.models.messages import (
     Choice,
+    Counts,
     Finish,
     Generation,
     Message,
@@ -43,14 +35,21 @@ from harness.models.messages import (
     ToolSchema,
     Usage,
 )
-from harness.models.output_rooms import OutputRooms
-from harness.models.pauses import SharedPause, Waiting
-from harness.models.raw_request import OPTIONAL_PARAMETERS, RawRequest, encode_raw_request
+from harness.models.raw_conversation import OPTIONAL_PARAMETERS, RawRequest, encode_raw_request
 from harness.models.reply_cache import ReplyCache, hash_raw_request, hash_request
-from harness.models.sampling import Sample
-from harness.models.server_errors import find_refused_parameter
+from harness.models.sampling import OutputRooms, Sample
+from harness.models.server_errors import (
+    ContextTooLongError,
+    InvalidRequestError,
+    MalformedReplyError,
+    ModelError,
+    ModelRefusedError,
+    UnknownSpendingError,
+    UnspokenApiError,
+    find_refused_parameter,
+)
+from harness.models.settings import list_own_parameters
 from harness.models.spending import BudgetReached, Spending, compute_cost
-from harness.types import Transcript
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess, ToolMode

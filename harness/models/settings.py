@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.secret_forms import HIDDEN_KEY as HIDDEN_KEY
 from harness.models.endpoint import Api, Endpoint, find_default_url
-from harness.models.messages import Generation
+from harness.models.messages import Generation, Message, ModelReply, ToolSchema
 
 OPENAI_URL_VARIABLE = "OPENAI_BASE_URL"
 ANTHROPIC_URL_VARIABLE = "ANTHROPIC_BASE_URL"
@@ -75,3 +80,84 @@ def _read_url(api: Api) -> str | None:
     url = os.environ.get(ANTHROPIC_URL_VARIABLE)
     # Anthropic's library appends the version to this variable.
     return f"{url.rstrip('/').removesuffix('/v1')}/v1" if url else None
+
+
+# A shorter key could be an ordinary word, which must stay as it is in a reply.
+SHORTEST_HIDDEN_KEY = 8
+
+
+class HiddenKey:
+    """A key that must be in no text of a server, plain or encoded, in capitals or in small letters.
+
+    A server that cuts its key into pieces can still show it.
+    """
+
+    def __init__(self, key: str) -> None:
+        forms = _list_forms(key) if len(key) >= SHORTEST_HIDDEN_KEY else []
+        self._forms = [form.lower() for form in forms]
+        self._pattern = re.compile("|".join(map(re.escape, forms)), re.IGNORECASE)
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a text holds the key."""
+        # The search for a plain text is far faster than that for a pattern, and almost no text has the key.
+        lowered = text.lower()
+        return any(form in lowered for form in self._forms)
+
+    def remove_from(self, text: str) -> str:
+        """Return the text without the key."""
+        if not self.is_in(text):
+            return text
+        return self._pattern.sub(HIDDEN_KEY, text)
+
+
+def _list_forms(key: str) -> list[str]:
+    """Return the key and its usual encodings, the longest first."""
+    encoded = key.encode()
+    forms = {key, quote(key, safe=""), encoded.hex()}
+    for before in range(3):
+        # The text around a key shifts its base64 by up to two bytes. The groups inside stay the same.
+        whole = encoded[(3 - before) % 3 :]
+        whole = whole[: len(whole) // 3 * 3]
+        if len(whole) >= SHORTEST_HIDDEN_KEY - 2:
+            forms |= {base64.b64encode(whole).decode(), base64.urlsafe_b64encode(whole).decode()}
+    return sorted(forms, key=len, reverse=True)
+
+
+def list_own_parameters(
+    generation: Generation, of_run: Generation, *, among: Generation | None = None
+) -> frozenset[str]:
+    """Return the names of the parameters whose values are not those of the run, but those of `among`."""
+    values, others = generation.as_values(), of_run.as_values()
+    chosen = values if among is None else among.as_values()
+    return frozenset(
+        name for name, value in values.items() if value != others.get(name) and value == chosen.get(name)
+    )
+
+
+def describe_message(message: Message) -> dict[str, Any]:
+    """Return a message as JSON values, in the form of a transcript."""
+    values: dict[str, Any] = {"role": message.role.value, "text": message.text}
+    if message.tool_calls:
+        values["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        values["tool_call_id"] = message.tool_call_id
+    if message.reasoning is not None and message.reasoning.text:
+        values["reasoning"] = message.reasoning.text
+    return values
+
+
+def describe_tool(tool: ToolSchema) -> dict[str, Any]:
+    """Return the definition of a tool as JSON values, in the form of a transcript."""
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+
+
+def describe_reply(reply: ModelReply) -> dict[str, Any]:
+    """Return the first choice of a reply as JSON values, in the form of a transcript."""
+    choice = reply.choices[0]
+    answer: dict[str, Any] = {**describe_message(choice.message), "finish": choice.finish.value}
+    del answer["role"]
+    if choice.refusal is not None:
+        answer["refusal"] = choice.refusal
+    return answer

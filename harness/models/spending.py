@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.models.endpoint import Prices
-from harness.models.failures import UnknownSpendingError
 from harness.models.messages import NO_USAGE, Usage
+from harness.models.server_errors import UnknownSpendingError
 
 _MILLION = 1_000_000
 

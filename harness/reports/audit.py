@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, TextIO
 from harness.audit.agent import NULL, ORACLE
 from harness.audit.attack import Kind
 from harness.audit.run import Audit, AuditedAttempt, count_statuses
-from harness.reports.blocks import LONG, cell, grid, print_heading, print_line, print_section, write
-from harness.reports.console import open_console
+from harness.core.text import escape_terminal
+from harness.reports.console import (
+    LONG,
+    cell,
+    grid,
+    open_console,
+    print_heading,
+    print_line,
+    print_section,
+    write,
+)
 from harness.reports.figures import count, duration, tampering
-from harness.text import escape_terminal
 
 if TYPE_CHECKING:
     from rich.table import Table

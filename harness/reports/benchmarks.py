@@ -10,11 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.benchmarks import Definition
+from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.options import option_names
-from harness.data.hub import HubDataset
-from harness.reports.blocks import grid
-from harness.reports.console import open_console
-from harness.text import escape_terminal, escape_unencodable
+from harness.core.text import escape_terminal, escape_unencodable
+from harness.reports.console import grid, open_console
 
 _WHAT = ("benchmark", "task", "splits", "environment", "metrics")
 # A narrower terminal has no room for the metrics.

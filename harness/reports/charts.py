@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from harness.core.types import Status
 from harness.reports.attempt_figures import Durations, Timeline
 from harness.reports.figures import count, duration, percent
-from harness.types import Status
 
 _LEAST_POINTS = 3
 _LANE, _MOST_HEIGHT, _AREA_HEIGHT, _WIDTH = 12, 480, 120, 1000

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.evaluation.usage import USAGE
-from harness.reports.run_conditions import describe_changes, describe_selection
+from harness.core.types import AttemptRecord
+from harness.reports.remarks import describe_changes, describe_selection
 from harness.reports.run_folder import StoredRun
-from harness.types import AttemptRecord
+from harness.runs.usage import USAGE
 
 Value = str | int | float | bool | None
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from harness.evaluation.comparison import ChangedTask, Comparison, Side
-from harness.reports.figures import count, duration, percent
-from harness.reports.headline import describe_range
-from harness.reports.usage import UNKNOWN, describe_cost
-from harness.types import Status
+from harness.core.types import Status
+from harness.reports.attempt_figures import UNKNOWN, describe_cost
+from harness.reports.figures import count, describe_range, duration, percent
+from harness.runs.comparison import ChangedTask, Comparison, Side
 
 # A list of all names may be longer than a reader, or the comment of a pull request, takes.
 _SHOWN, _SHOWN_RUNS = 50, 20

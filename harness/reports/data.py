@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
 from harness.benchmarks import Benchmark, Example
-from harness.data.cache import CachedFile
-from harness.reports.console import open_console
+from harness.benchmarks.data.cache import CachedFile
+from harness.benchmarks.data.download import DownloadObserver
+from harness.core.text import escape_terminal, escape_unencodable
+from harness.reports.console import is_live, open_console
 from harness.reports.figures import count
-from harness.text import escape_terminal, escape_unencodable
 
 _SHOWN = 20_000
 
@@ -94,3 +97,29 @@ def print_example(values: dict[str, Any], *, stream: TextIO) -> None:
         shown = escape_unencodable(escape_terminal(str(text), _SHOWN, multiline=True), stream)
         below = name in ("prompt", "solution", "expected_output", "judged_by")
         console.print(Text(f"\n--- {name} ---\n{shown}" if below else f"{name:12} {shown}"), soft_wrap=True)
+
+
+@contextmanager
+def show_downloads(stream: TextIO) -> Iterator[DownloadObserver]:
+    """Yield an observer that shows the progress of downloads on `stream`, until the context ends."""
+    console = open_console(stream)
+    bars: dict[str, TaskID] = {}
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+        disable=not is_live(stream),
+    )
+
+    def note(text: str) -> None:
+        console.print(Text(escape_unencodable(escape_terminal(text, 2000), stream)), soft_wrap=True)
+
+    def moved(name: str, done: int, total: int | None) -> None:
+        if name not in bars:
+            bars[name] = progress.add_task(escape_terminal(name, 60), total=total)
+        progress.update(bars[name], completed=done, total=total)
+
+    with progress:
+        yield DownloadObserver(note, moved)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from harness.errors import unknown_name
+from harness.core.errors import unknown_name
 
 # Other names that people type, which are also endings of files.
 _ALIASES = {"md": "markdown", "xml": "junit", "txt": "table", "htm": "html"}

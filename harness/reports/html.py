@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,25 +14,115 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.evaluation.run_state import count_statuses
-from harness.reports.attempt_figures import AttemptFigures
-from harness.reports.causes import Causes
+from harness.core.text import escape_terminal
+from harness.core.types import AttemptRecord, Status, Summary
+from harness.reports.attempt_figures import AttemptFigures, describe_cost, describe_times, describe_tokens
 from harness.reports.charts import draw_curve, draw_durations, draw_timeline
-from harness.reports.coverage import describe_covered_tasks
-from harness.reports.figures import count, duration, interval, percent, tampering
-from harness.reports.fitting import FittingAttempts, fit_attempts, fit_table
-from harness.reports.headline import (
+from harness.reports.console import FittingAttempts, fit_attempts, fit_table
+from harness.reports.failures import Causes
+from harness.reports.figures import (
+    count,
+    describe_covered_tasks,
     describe_headline,
     describe_range,
+    duration,
     find_category_interval,
     has_several_attempts,
+    interval,
+    percent,
+    tampering,
 )
-from harness.reports.html_attempts import TEXT_LIMIT, AttemptRows, flatten
-from harness.reports.remarks import list_model_remarks, list_remarks
-from harness.reports.run_conditions import list_conditions
-from harness.reports.usage import describe_cost, describe_times, describe_tokens
-from harness.text import escape_terminal
-from harness.types import AttemptRecord, Status, Summary
+from harness.reports.remarks import BUNDLED_NOTICE, list_conditions, list_model_remarks, list_remarks
+from harness.reports.transcript_entries import Block, excerpt_transcript, read_prompt
+from harness.runs.run_state import count_statuses
+
+TEXT_LIMIT = 4000
+"""The most characters of one text."""
+
+_WHY_LIMIT = 160
+# The characters of all transcripts together, and of one. They leave room for the other texts of the attempts.
+_TRANSCRIPTS_CHARACTERS = 4_000_000
+_TRANSCRIPT_CHARACTERS = 20_000
+# A run with very many attempts shows no less than this of the prompt and of the program.
+_LEAST_CHARACTERS = 500
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+class AttemptRows:
+    """Renders attempts as rows. The more attempts a run has, the less of their texts it shows."""
+
+    def __init__(self, templates: Any, folder: Path | None, attempts: int) -> None:
+        share = _TRANSCRIPTS_CHARACTERS // max(attempts, 1)
+        self._templates = templates
+        self._folder = folder
+        self._transcript = min(_TRANSCRIPT_CHARACTERS, share)
+        self._text = max(_LEAST_CHARACTERS, min(TEXT_LIMIT, share))
+
+    def render(self, record: AttemptRecord) -> Markup:
+        """Return the row of an attempt."""
+        transcript: Sequence[Block] = ()
+        prompt = None
+        if self._folder is not None:
+            transcript = excerpt_transcript(self._folder, record, self._transcript)
+            # The transcript begins with the prompt.
+            prompt = None if transcript else read_prompt(self._folder, record)
+        facts = {
+            "attempt": record.attempt,
+            "score": record.score,
+            "sample line": record.sample_line,
+            "started at": record.started_at,
+        }
+        row: Markup = self._templates.attempt(
+            record.status,
+            record.task_id,
+            record.attempt,
+            escape_terminal(record.error or "", _WHY_LIMIT),
+            record.category or "",
+            f"{record.duration_seconds:.3f}",
+            duration(record.duration_seconds),
+            [*self._list_texts(record, prompt)],
+            [pair for pair in flatten(facts | dict(record.metrics)) if pair[1] != "null"],
+            [_render_block(block) for block in transcript],
+        )
+        return row
+
+    def _list_texts(self, record: AttemptRecord, prompt: str | None) -> Iterator[tuple[str, str]]:
+        """Yield the label and the text of each text that is not empty."""
+        output, left_out = record.agent_output, record.agent_output_cut
+        if record.agent_output_full is not None:
+            output, left_out = record.agent_output_full, 0
+        if record.error:
+            yield "error", record.error
+        if prompt:
+            yield "prompt", self._cut(prompt, 0, "in the transcript")
+        if output:
+            yield "agent output", self._cut(output, left_out, "in attempts.jsonl")
+        if record.submission and record.submission.strip() != output.strip():
+            yield "program or answer", self._cut(record.submission, 0, "in attempts.jsonl")
+        if record.expected_output:
+            cut = record.expected_output_cut
+            yield "expected", self._cut(record.expected_output, cut, "in the data of the benchmark")
+
+    def _cut(self, text: str, left_out: int, place: str) -> str:
+        left_out += max(len(text) - self._text, 0)
+        shown = text[: self._text]
+        return f"{shown}\n... ({left_out:,} more characters, {place})" if left_out else shown
+
+
+def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every leaf of nested values with its path: `config.limits.memory_mb`, `1024`."""
+    if isinstance(value, Mapping) and value:
+        for key, child in value.items():
+            yield from flatten(child, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value if isinstance(value, str) else _JSON.encode(value)
+
+
+def _render_block(block: Block) -> tuple[str, str, str]:
+    """Return the heading, the text and the style of a part of a transcript."""
+    text = escape_terminal(block.text or "", block.limit or TEXT_LIMIT, multiline=True)
+    return block.heading.strip(), text, "dim" if block.style == "dim" else ""
+
 
 _TEMPLATES = Path(__file__).with_name("templates")
 # Together with the style sheet these limits keep every page below 10 MB.
@@ -315,3 +406,37 @@ def _describe_left_out(fitting: FittingAttempts) -> dict[str, str] | None:
         "given": f"{given.total():,}",
         "of_each": ", ".join(of_each),
     }
+
+
+_MOST_CATEGORIES = 30
+
+
+def describe_rate(summary: Summary) -> str:
+    """Return the headline of a run, such as `75.0 % resolved (95 % interval ...): 3 of 4 tasks`."""
+    return str(describe_headline(summary))
+
+
+def render_result(summary: Summary, folder: Path, *, is_bundled: bool = False) -> str:
+    """Return a small piece of HTML: rate, statuses and categories. All names in it are escaped.
+
+    `is_bundled` adds the notice that the figures are no result of the benchmark.
+    """
+    rows = [(status.value, f"{number:,}") for status, number in summary.statuses.items() if number]
+    rows += [(f"pass@{k}", percent(value)) for k, value in summary.pass_at_k.items() if value is not None]
+    if len(summary.by_category) > 1:
+        listed = list(summary.by_category.items())
+        for name, row in listed[:_MOST_CATEGORIES]:
+            by = " at the first attempt" if has_several_attempts(summary) else ""
+            rows.append((name, f"{percent(row['rate'])}, {row['resolved']:,} of {row['total']:,}{by}"))
+        if len(listed) > _MOST_CATEGORIES:
+            rows.append((f"{len(listed) - _MOST_CATEGORIES:,} more categories", ""))
+    cells = Markup("").join(
+        Markup("<tr><th style='text-align:left'>{}</th><td>{}</td></tr>").format(escape_terminal(name), text)
+        for name, text in rows
+    )
+    notice = Markup("<div><strong>{}</strong></div>").format(BUNDLED_NOTICE) if is_bundled else Markup("")
+    return str(
+        Markup("<div>{}<strong>{}</strong><table>{}</table><small>{}</small></div>").format(
+            notice, describe_rate(summary), cells, escape_terminal(str(folder))
+        )
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import DataError
+from harness.core.errors import DataError
 
 
 @dataclass(slots=True)

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from harness.evaluation.observer import RunObserver
-from harness.evaluation.progress import RunProgress
-from harness.reports.active_attempts import describe_oldest, describe_places, describe_stages
+from harness.core.text import escape_terminal, escape_unencodable
+from harness.core.types import AttemptRecord
 from harness.reports.console import NOTE_LIMIT, is_live
-from harness.reports.figures import count
-from harness.reports.tally import Tally
-from harness.text import escape_terminal, escape_unencodable
-from harness.types import AttemptRecord
+from harness.reports.figures import Tally, count
+from harness.reports.recorded_attempts import describe_oldest, describe_places, describe_stages
+from harness.runs.observer import RunObserver
+from harness.runs.progress import RunProgress
 
 _SECONDS_BETWEEN_LINES = 5.0
 _LINES_PER_RUN = 10
@@ -32,7 +31,7 @@ def progress_display(stream: TextIO, *, quiet: bool) -> RunObserver:
     if quiet:
         return NotesOnly(stream)
     if is_live(stream):
-        from harness.reports.live import LiveProgress
+        from harness.reports.notebook import LiveProgress
 
         return LiveProgress(stream)
     return PlainProgress(stream)

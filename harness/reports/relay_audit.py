@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from harness.reports.blocks import cell, grid, print_heading, print_line, print_section, write
-from harness.reports.console import open_console
+from harness.reports.console import cell, grid, open_console, print_heading, print_line, print_section, write
 from harness.reports.figures import count
 
 if TYPE_CHECKING:

@@ -13,16 +13,18 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.errors import UsageError, describe_first_error, unknown_task
-from harness.evaluation.result_table import ResultTable
-from harness.evaluation.run import Run
-from harness.evaluation.run_files import has_run_file
-from harness.evaluation.run_names import is_running
-from harness.evaluation.run_signature import describe_resume
-from harness.evaluation.run_state import RunState, count_statuses, find_state
-from harness.evaluation.spending_log import read_spending
-from harness.evaluation.storage import replace_file
-from harness.evaluation.store import (
+from harness.core.errors import UsageError, describe_first_error, unknown_task
+from harness.core.types import AttemptRecord, DataSource, Status, Summary
+from harness.reports.figures import count
+from harness.reports.recorded_attempts import AttemptOffsets, WallTime, read_time, sort_by_plan
+from harness.reports.stored_summary import read_stored_summary
+from harness.runs.result_table import ResultTable
+from harness.runs.run import Run
+from harness.runs.run_files import has_run_file, replace_file
+from harness.runs.run_names import is_running
+from harness.runs.run_state import RunState, count_statuses, find_state
+from harness.runs.spending_log import read_spending
+from harness.runs.store import (
     ATTEMPTS,
     MANIFEST,
     REPORT,
@@ -32,17 +34,14 @@ from harness.evaluation.store import (
     read_records,
     read_records_at,
 )
-from harness.evaluation.summary import (
+from harness.runs.summary import (
     HEADLINE,
     ModelUse,
     describe_rate,
     summarize_records,
     summary_json,
 )
-from harness.reports.figures import count
-from harness.reports.recorded_attempts import AttemptOffsets, WallTime, read_time, sort_by_plan
-from harness.reports.stored_summary import read_stored_summary
-from harness.types import AttemptRecord, DataSource, Status, Summary
+from harness.runs.trust import describe_resume
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TextIO
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.errors import UsageError, describe_first_error
-from harness.evaluation.finished_count import FinishedCount
-from harness.evaluation.manifest import read_model_name
-from harness.evaluation.run_files import read_run_file
-from harness.evaluation.run_names import RUNS, is_running, list_run_folders
-from harness.evaluation.store import SUMMARY, UNFINISHED, read_manifest
-from harness.evaluation.summary import SUMMARY_VERSION
-from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.reports.blocks import LONG, cell, grid, print_line, write
-from harness.reports.console import is_terminal, open_console
-from harness.reports.figures import count, duration, percent
-from harness.reports.headline import describe_range
+from harness.core.errors import UsageError, describe_first_error
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.scoring.metrics import wilson_interval
+from harness.core.text import escape_terminal
+from harness.core.types import Status
+from harness.reports.attempt_figures import describe_cost
+from harness.reports.console import LONG, cell, grid, is_terminal, open_console, print_line, write
+from harness.reports.figures import count, describe_range, duration, percent
 from harness.reports.stored_summary import read_stored_summary
-from harness.reports.usage import describe_cost
-from harness.scoring.intervals import wilson_interval
-from harness.text import escape_terminal
-from harness.types import Status
+from harness.runs.durations import FinishedCount
+from harness.runs.manifest import read_model_name
+from harness.runs.run_files import read_run_file
+from harness.runs.run_names import RUNS, is_running, list_run_folders
+from harness.runs.store import SUMMARY, UNFINISHED, read_manifest
+from harness.runs.summary import SUMMARY_VERSION
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,15 +10,15 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict
 
-from harness.agents.recording import SHOWN_DIFFERENCE
-from harness.errors import UsageError, describe_first_error
-from harness.evaluation.run_files import read_run_file
-from harness.evaluation.run_signature import describe_resume
-from harness.evaluation.store import ATTEMPTS, SUMMARY, read_manifest, read_records
-from harness.evaluation.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summarize_records
-from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.scoring.intervals import clustered_interval
-from harness.types import MetricSummary, RateInterval, Status, Summary
+from harness.core.errors import UsageError, describe_first_error
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.scoring.metrics import clustered_interval
+from harness.core.types import MetricSummary, RateInterval, Status, Summary
+from harness.runs.agents.recording import SHOWN_DIFFERENCE
+from harness.runs.run_files import read_run_file
+from harness.runs.store import ATTEMPTS, SUMMARY, read_manifest, read_records
+from harness.runs.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summarize_records
+from harness.runs.trust import describe_resume
 
 # Sums and intervals of larger counts would not be exact.
 _Count = Annotated[int, Field(ge=0, le=2**53)]

@@ -7,39 +7,41 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from harness.evaluation.manifest import describe_isolation, read_tool_mode
-from harness.evaluation.run_state import count_statuses
-from harness.evaluation.store import ATTEMPTS, REPORT
-from harness.evaluation.usage import read_usage, sum_usage
-from harness.reports.blocks import (
+from harness.core.text import escape_terminal
+from harness.core.types import AttemptRecord, DataSource, Status, Summary
+from harness.reports.attempt_figures import describe_requests, describe_times, describe_usage
+from harness.reports.console import (
     LONG,
     SHOWN_CHARACTERS,
     cell,
     grid,
+    open_console,
     print_heading,
     print_line,
     print_section,
     print_text,
     write,
 )
-from harness.reports.console import open_console
-from harness.reports.coverage import describe_coverage
 from harness.reports.failures import Unresolved, choose_unresolved, write_show_command
-from harness.reports.figures import count, duration, percent, tampering
-from harness.reports.headline import (
+from harness.reports.figures import (
     RATE,
+    count,
+    describe_coverage,
     describe_headline,
     describe_range,
+    duration,
     find_category_interval,
     has_several_attempts,
     label_resolved,
     list_scores,
+    percent,
+    tampering,
 )
-from harness.reports.remarks import list_model_remarks, list_remarks
-from harness.reports.run_conditions import list_conditions
-from harness.reports.usage import describe_requests, describe_times, describe_usage
-from harness.text import escape_terminal
-from harness.types import AttemptRecord, DataSource, Status, Summary
+from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
+from harness.runs.manifest import describe_isolation, read_tool_mode
+from harness.runs.run_state import count_statuses
+from harness.runs.store import ATTEMPTS, REPORT
+from harness.runs.usage import read_usage, sum_usage
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
-from harness.reports.recorded_values import list_objects, read_text
-from harness.reports.usage import SHOWN_WAIT_SECONDS, describe_tokens
-from harness.text import escape_terminal
+from harness.core.errors import DataError
+from harness.core.text import escape_terminal
+from harness.core.types import AttemptRecord
+from harness.reports.attempt_figures import SHOWN_WAIT_SECONDS, describe_tokens
+from harness.reports.console import SHOWN_CHARACTERS, open_console, print_line, print_text, write
+from harness.reports.recorded_attempts import list_objects, read_text
+from harness.runs.run_files import has_run_file, split_nested
+from harness.runs.store import TRANSCRIPTS
+from harness.runs.transcript_file import transcript_name
+from harness.runs.transcripts import find_transcript, read_entries, read_numbered_entries
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 _NAME = 100
 # A model may reason for a hundred times as long as it answers.
@@ -288,3 +301,81 @@ _KINDS = {
 
 def _name(value: Any) -> str:
     return escape_terminal(str(value), _NAME)
+
+
+# The metrics of attempts that asked a model or called a tool.
+_ACTED = {"model_requests", "rounds"}
+# The most characters of one text in an excerpt.
+_EXCERPT_CHARACTERS = 2000
+
+
+def print_transcript(
+    folder: Path, task_id: str, attempt: int, *, stream: TextIO, limit: int = SHOWN_CHARACTERS
+) -> bool:
+    """Print the transcript of an attempt in a run folder, and return whether the attempt has one.
+
+    At most `limit` characters of each text are shown. Raises DataError, with file and line, if the transcript
+    cannot be read.
+    """
+    blocks = read_transcript(folder, task_id, attempt)
+    if blocks is None:
+        return False
+    console = open_console(stream)
+    file = find_transcript(folder, task_id, attempt)
+    with console.capture() as capture:
+        for block in blocks:
+            _print_block(console, block, limit, file)
+    write(capture.get(), stream)
+    return True
+
+
+def read_transcript(folder: Path, task_id: str, attempt: int) -> Iterator[Block] | None:
+    """Return the blocks of the transcript of an attempt in a run folder, None if the attempt has none.
+
+    The iterator raises DataError, with file and line, if the transcript cannot be read.
+    """
+    path = find_transcript(folder, task_id, attempt)
+    return describe_entries(read_entries(path)) if has_run_file(*split_nested(path)) else None
+
+
+def excerpt_transcript(folder: Path, record: AttemptRecord, characters: int) -> list[Block]:
+    """Return the first blocks of the transcript of an attempt that asked a model or called a tool.
+
+    Other attempts have no block, because the report shows their answer anyway. The last block reports a cut
+    after `characters`, or a transcript that cannot be read.
+    """
+    if not record.metrics.keys() & _ACTED:
+        return []
+    excerpt: list[Block] = []
+    try:
+        for block in read_transcript(folder, record.task_id, record.attempt) or ():
+            characters -= len(block.heading) + min(len(block.text or ""), _EXCERPT_CHARACTERS)
+            if characters < 0:
+                name = transcript_name(record.task_id, record.attempt)
+                return [*excerpt, Block(f"... (the rest is in {TRANSCRIPTS}/{name})")]
+            excerpt.append(replace(block, limit=min(block.limit or _EXCERPT_CHARACTERS, _EXCERPT_CHARACTERS)))
+    except DataError as error:
+        excerpt.append(Block(f"The transcript cannot be read: {error.message}"))
+    return excerpt
+
+
+def read_prompt(folder: Path, record: AttemptRecord) -> str | None:
+    """Return the prompt of an attempt, None if it has no transcript that can be read."""
+    path = find_transcript(folder, record.task_id, record.attempt)
+    if not has_run_file(*split_nested(path)):
+        return None
+    try:
+        with closing(read_numbered_entries(path)) as entries:
+            _, first = next(entries, (0, {}))
+    except DataError:
+        return None
+    prompt = first.get("prompt")
+    return prompt if isinstance(prompt, str) else None
+
+
+def _print_block(console: Console, block: Block, limit: int, file: Path) -> None:
+    if block.heading:
+        print_line(console, ("\n" if block.begins_entry else "") + block.heading, block.heading_style)
+    if block.text is not None:
+        most = limit if block.limit is None else min(limit, block.limit)
+        print_text(console, block.text, most, indent=block.indent, style=block.style, file=file)

@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from harness.errors import UsageError
-from harness.logger import get_logger
+from harness.core.errors import UsageError
+from harness.core.logger import get_logger
+from harness.core.types import Verdict
 from harness.rl.samples import Grading, RewardSample, RewardUnavailableError
-from harness.sandbox.loop_thread import LoopHolder
-from harness.types import Verdict
+from harness.sandbox.sync import LoopHolder
 
 _LOGGER = get_logger(__name__)
 
@@ -163,3 +163,20 @@ class _GradingThread:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
+
+
+T = TypeVar("T")
+
+
+async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all results in order. The first exception cancels the rest, and is raised as it is.
+
+    A task group would raise a group of exceptions, which callers of a reward function do not expect.
+    """
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

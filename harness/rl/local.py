@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import HiddenTarget, read_hidden_tests, read_submission
-from harness.errors import UsageError
-from harness.evaluation.grader import Grader, open_grader
-from harness.rl.gathering import gather_or_cancel
+from harness.core.errors import UsageError
+from harness.core.types import Submission, Verdict
+from harness.rl.held import gather_or_cancel
 from harness.rl.samples import RewardSample
-from harness.types import Submission, Verdict
+from harness.runs.grader import Grader, open_grader
 
 
 class LocalGrading:

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from harness.client.connection import Connection, open_connection, read_address
 from harness.client.grader import read_verdict
-from harness.errors import HarnessError, UsageError
-from harness.rl.gathering import gather_or_cancel
+from harness.core.errors import HarnessError, UsageError
+from harness.core.types import Verdict
+from harness.rl.held import gather_or_cancel
 from harness.rl.samples import RewardSample, RewardUnavailableError
-from harness.types import Verdict
 
 # A service takes 1,024 samples in one request. Smaller requests wait less.
 BATCH = 128

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from harness.agents.predictions import FIELDS
-from harness.errors import HarnessError, UsageError, unknown_name
-from harness.types import Verdict
+from harness.core.errors import HarnessError, UsageError, unknown_name
+from harness.core.types import Verdict
+from harness.runs.agents.predictions import FIELDS
 
 
 class RewardUnavailableError(HarnessError):

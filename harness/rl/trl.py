@@ -18,13 +18,13 @@ from functools import partial
 from typing import Any, Literal
 
 from harness.benchmarks import Benchmark
-from harness.errors import UsageError
-from harness.logger import get_logger
+from harness.core.errors import UsageError
+from harness.core.logger import get_logger
+from harness.core.types import Verdict
 from harness.rl.held import HeldGrading, Opening
 from harness.rl.local import open_local
 from harness.rl.remote import DEFAULT_SECONDS, open_remote
 from harness.rl.samples import RewardSample, RewardUnavailableError, make_sample
-from harness.types import Verdict
 
 _LOGGER = get_logger(__name__)
 # Earlier trainers count a completion without a reward as one of 0.

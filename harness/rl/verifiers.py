@@ -25,14 +25,14 @@ from pydantic import Field
 
 from harness.benchmarks import Benchmark, load_with_options
 from harness.client.connection import TOKEN_VARIABLE
-from harness.errors import UsageError, describe_installation
-from harness.evaluation.grader import is_graded_by_text
-from harness.logger import get_logger
+from harness.core.errors import UsageError, describe_installation
+from harness.core.logger import get_logger
+from harness.core.types import Verdict
 from harness.rl.held import HeldGrading
 from harness.rl.local import open_local
 from harness.rl.remote import DEFAULT_SECONDS, open_remote
 from harness.rl.samples import RewardSample, RewardUnavailableError
-from harness.types import Verdict
+from harness.runs.grader import is_graded_by_text
 
 try:
     import verifiers.v1 as vf

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
+from harness.core.shield import complete
 from harness.sandbox.backends.base import Backend, SandboxSpec, StartedContainer
-from harness.shield import complete
 
 
 @asynccontextmanager

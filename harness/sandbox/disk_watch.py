@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.connection import Connection, ConnectionLost
 from harness.sandbox.limits import MIB

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from harness.errors import SandboxError, UsageError
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.backends.base import Backend, Cause
 from harness.sandbox.connection import ConnectionLost
 

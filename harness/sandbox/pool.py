@@ -14,11 +14,11 @@ from typing import Literal
 
 import psutil
 
-from harness.logger import get_logger
+from harness.core.logger import get_logger
+from harness.core.shield import complete
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.sandbox import Sandbox
-from harness.shield import complete
 
 # The share of free memory that a pool takes. The rest is for everything else on the machine.
 MEMORY_SHARE = 0.8
@@ -486,3 +486,6 @@ def _require_programs_alone(settings: SandboxSettings, *, nested: bool) -> None:
 
 async def _wait_for_all(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Isolation = Literal["task", "attempt", "run"]

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
+from harness.core.shield import complete
 from harness.sandbox.connection import Connection, ConnectionLost, Exchange
 from harness.sandbox.guest.frames import FrameError
-from harness.shield import complete
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import OpenRelay, Relayed

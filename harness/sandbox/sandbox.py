@@ -9,7 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
-from harness.errors import SandboxError, UsageError
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox import reaper
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, SandboxSpec
@@ -36,11 +36,16 @@ from harness.sandbox.failures import (
 from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
 from harness.sandbox.layout import SHARED_FOLDERS, WORK_FOLDER, job_environment
 from harness.sandbox.limits import MIB, Limits, bound_seconds
-from harness.sandbox.output import WINDOW_BYTES, OnOutput, PassedOutput, encode_stdin
 from harness.sandbox.relay import Accept, RelayFailures, RelayListener, open_relay
-from harness.sandbox.results import ExecResult, read_exec_result
-from harness.sandbox.streaming import OutputStream, open_output
-from harness.sandbox.terminal import Terminal, open_terminal
+from harness.sandbox.results import (
+    WINDOW_BYTES,
+    ExecResult,
+    OnOutput,
+    PassedOutput,
+    encode_stdin,
+    read_exec_result,
+)
+from harness.sandbox.streaming import OutputStream, Terminal, open_output, open_terminal
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import Exec, Get, Hello, JobLimits, JobReply, OpenTerminal, Put

@@ -12,9 +12,9 @@ import json
 import time
 from pathlib import Path
 
-from harness.errors import UsageError
-from harness.lock import cache_dir
-from harness.logger import get_logger
+from harness.core.errors import UsageError
+from harness.core.lock import cache_dir
+from harness.core.logger import get_logger
 from harness.sandbox.limits import MOST_TIME_FACTOR, Limits
 
 FILE = "speed.json"

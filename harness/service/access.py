@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.service.errors import ServiceError
 
 MIN_TOKEN_CHARACTERS = 16

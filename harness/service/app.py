@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
-from harness.errors import EngineUnavailableError, HarnessError, UsageError
-from harness.logger import get_logger
+from harness.core.errors import EngineUnavailableError, HarnessError, UsageError
+from harness.core.logger import get_logger
 from harness.service.access import admit, require_own_origin
 from harness.service.body import HeldBody, read_json
 from harness.service.encoding import encode_reply
@@ -29,8 +29,8 @@ from harness.service.errors import (
     encode_error,
     list_headers,
 )
-from harness.service.open_files import is_exhausted
 from harness.service.operations import Call, Operation, RawReply, Reply, StreamedReply
+from harness.service.server import is_exhausted
 from harness.service.service import Service
 
 if TYPE_CHECKING:

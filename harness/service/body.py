@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from harness.errors import describe_first_error
-from harness.inputs.json_size import ValueCounter
-from harness.inputs.json_text import MAX_DIGITS, BrokenJSONError, parse_json
+from harness.core.errors import describe_first_error
+from harness.core.inputs.json_text import MAX_DIGITS, BrokenJSONError, ValueCounter, parse_json
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.settings import ServiceLimits
 

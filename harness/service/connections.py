@@ -16,8 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from harness.service.errors import ServiceError, ShareUsedError, encode_error
-from harness.service.half_closed import HalfClosedWatch
-from harness.service.request_parser import RequestParser
+from harness.service.request_parser import HalfClosedWatch, RequestParser
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application, ASGISendEvent

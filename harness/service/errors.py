@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from harness.errors import UsageError
-from harness.text import escape_terminal
+from harness.core.errors import UsageError
+from harness.core.text import escape_terminal
 
 MAX_MESSAGE_CHARACTERS = 2000
 

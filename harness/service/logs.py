@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "[token]"
 # The logger of the start and the end of the service.
-_LIFE = "harness.service.running"
+_LIFE = "harness.service.server"
 
 
 class _JSONLines(logging.Formatter):

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict
+
+from harness.core.errors import UsageError
+from harness.core.version import __version__
+from harness.sandbox.limits import Limits
+from harness.sandbox.pool import count_gate_places, free_memory_mb
+from harness.service.operations import Call, Operation, RawReply
 
 # In seconds. Most programs end within a tenth of a second, and no request takes more than ten minutes.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
@@ -66,3 +74,63 @@ class ServiceMetrics:
     def encode(self) -> bytes:
         """Return all metrics as text."""
         return generate_latest(self._registry)
+
+
+class Health(BaseModel):
+    """The health of the service. It has no fact about any client."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    status: Literal["ok", "draining"]
+    """`draining` once the service takes no new requests."""
+    version: str
+    """The version of harness."""
+
+
+async def _report_health(_request: None, call: Call) -> Health:
+    draining = call.service.draining.is_set()
+    return Health(status="draining" if draining else "ok", version=__version__)
+
+
+async def _report_metrics(_request: None, call: Call) -> RawReply:
+    metrics = call.service.metrics
+    return RawReply(metrics.encode(), metrics.content_type)
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/health",
+        "Report whether the service takes requests.",
+        _report_health,
+        reply=Health,
+        is_public=True,
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        "Report the metrics in the format of Prometheus.",
+        _report_metrics,
+        media_type="text/plain",
+    ),
+)
+
+
+def bound_concurrency(wanted: int | None) -> int:
+    """Return how many requests may work in sandboxes at once.
+
+    The default follows from the cores and the free memory. More requests than cores make each one slower, so
+    that honest programs reach their time limits.
+
+    Raises UsageError for a number whose sandboxes do not fit into the free memory.
+    """
+    fitting = max(1, free_memory_mb() // Limits().memory_mb)
+    if wanted is None:
+        return min(count_gate_places(), fitting)
+    if wanted > fitting:
+        raise UsageError(
+            f"--max-concurrent {wanted}: the free memory of this machine has room for {fitting} sandboxes of "
+            f"{Limits().memory_mb:,} MiB",
+            hint=f"use at most {fitting}",
+        )
+    return wanted

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from harness.core.version import __version__
 from harness.service.operations import Call, Operation, RawReply
-from harness.version import __version__
 
 _PLACE = "#/components/schemas/{model}"
 # The schema of each model, as it comes in or goes out.

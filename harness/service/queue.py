@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness.service.errors import BusyError, ShareUsedError
-from harness.service.waiting import WaitingRequest
+from harness.service.request_parser import WaitingRequest
 
 # The share of the newest measurement in the mean time of a request.
 _NEWEST_SHARE = 0.05

@@ -5,21 +5,166 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from harness.errors import UsageError
-from harness.logger import get_logger
+from harness.core.errors import UsageError, describe_installation
+from harness.core.logger import get_logger
+from harness.core.version import __version__
+from harness.sandbox.backends.base import Backend
 from harness.service.connections import LAST_SECONDS, MOST_CONNECTIONS, BoundedConnection, BoundedWebSocket
-from harness.service.open_files import raise_limit
+from harness.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from harness.benchmarks import Benchmark
+    from harness.service.operations import Operation
     from harness.service.service import Service
+
+
+_LOGGER = get_logger(__name__)
+
+
+def list_operations() -> tuple[Operation, ...]:
+    """Return all operations of the service. To add some, import their file here and list them."""
+    from harness.service import metrics
+    from harness.service.sandboxes import endpoints as sandboxes
+    from harness.service.verdicts import benchmark_list, grade, rewards, run_code
+
+    return (
+        *benchmark_list.OPERATIONS,
+        *grade.OPERATIONS,
+        *rewards.OPERATIONS,
+        *run_code.OPERATIONS,
+        *sandboxes.OPERATIONS,
+        *metrics.OPERATIONS,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
+    """Yield the routes that are no operations: those of WebSockets and of the Model Context Protocol."""
+    from harness.service.mcp.endpoints import open_mcp_endpoints
+    from harness.service.openenv import endpoint as openenv
+    from harness.service.sandboxes import terminal
+    from harness.service.web_sockets import make_socket_route
+
+    async with open_mcp_endpoints(service) as mcp:
+        yield [
+            make_socket_route(terminal.PATH, "terminal", service, terminal.serve_terminal),
+            make_socket_route(openenv.PATH, "openenv", service, openenv.serve_openenv),
+            *mcp.list_routes(),
+        ]
+
+
+@contextlib.asynccontextmanager
+async def run_service(
+    settings: ServiceSettings,
+    *,
+    token: str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    backend: Backend | None = None,
+) -> AsyncIterator[str]:
+    """Yield the URL of a service. The end of the block drains it and destroys its sandboxes.
+
+    Args:
+        settings: the settings of the service.
+        token: the token that clients must send.
+        host: the address to listen at.
+        port: the port, 0 for a free one.
+        backend: starts the sandboxes, by default the Docker engine of the environment.
+
+    Raises:
+        UsageError: if the address cannot be used, or the packages of the extra `serve` are not installed.
+        EngineUnavailableError: if no engine answers.
+        ImageMissingError: if an image was not built. `harness setup` builds it.
+    """
+    try:
+        from harness.service.app import make_service_app
+        from harness.service.openapi import make_description_operations
+        from harness.service.server import serve
+        from harness.service.service import open_service
+    except ImportError as error:
+        raise _explain_missing(error) from error
+    operations = list_operations()
+    operations += make_description_operations(operations)
+    has_listened = False
+    try:
+        async with (
+            open_service(settings, backend=backend, notify=_LOGGER.warning) as service,
+            open_routes(service) as routes,
+        ):
+            app = make_service_app(service, token, operations, routes)
+            async with serve(app, service, host=host, port=port) as url:
+                served = {each.name: _describe(each) for each in settings.benchmarks}
+                _LOGGER.info("listening", extra={"url": url, "version": __version__, "benchmarks": served})
+                has_listened = True
+                yield url
+    finally:
+        if has_listened:
+            _LOGGER.info("ended")
+
+
+def _describe(benchmark: Benchmark) -> dict[str, str | int]:
+    source = benchmark.source
+    data = "bundled sample" if source.kind == "bundled" else f"{source.kind}: {source.location}"
+    return {"tasks": len(benchmark.tasks), "data": data, "sha256": source.sha256}
+
+
+def make_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop that spends less processor time on each request than that of asyncio.
+
+    Raises UsageError if the packages of the extra `serve` are not installed.
+    """
+    try:
+        import uvloop
+    except ImportError as error:
+        raise _explain_missing(error) from error
+    return uvloop.new_event_loop()
+
+
+def _explain_missing(error: ImportError) -> UsageError:
+    return UsageError(
+        f"the service needs packages that are not installed: {error}",
+        hint=describe_installation("serve"),
+    )
+
+
+# Those of sandboxes, their streams, the engine and modules that are imported late.
+_OTHER_FILES = 1024
+
+
+def raise_limit(connections: int) -> str | None:
+    """Raise the limit of open files of this process as far as so many connections need it.
+
+    Returns a warning if the limit stays too low for them, otherwise None.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return None
+    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if limit > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    if limit == needed:
+        return None
+    return (
+        f"this process may open {limit:,} files, which is too few for {connections:,} connections; "
+        f"raise the limit to {needed:,} (ulimit -n, or LimitNOFILE of systemd)"
+    )
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Return whether an error says that no more files can be opened."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
 
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
 _BACKLOG = 2048
@@ -32,8 +177,6 @@ _HINTS = {
     errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
     errno.EADDRNOTAVAIL: "give an address of this machine with --host, or 0.0.0.0 for all of them",
 }
-
-_LOGGER = get_logger(__name__)
 
 
 class _Server(uvicorn.Server):

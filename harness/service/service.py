@@ -8,8 +8,8 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
-from harness.evaluation.faults import read_wait_seconds
-from harness.logger import get_logger
+from harness.core.logger import get_logger
+from harness.runs.faults import read_wait_seconds
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxPool
@@ -21,8 +21,7 @@ from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
 from harness.service.verdicts.source_parser import SourceParser, open_source_parser
-from harness.service.workers.base import Workers, Workplace, open_workplace
-from harness.service.workers.local import LocalWorkers
+from harness.service.workers.base import LocalWorkers, Workers, Workplace, open_workplace
 from harness.service.workers.ray_workers import open_ray_workers
 
 _LOGGER = get_logger(__name__)

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from harness.errors import HarnessError, UsageError
-from harness.logger import get_logger
+from harness.core.errors import HarnessError, UsageError
+from harness.core.logger import get_logger
 from harness.service.errors import (
     DrainingError,
     InvalidRequestError,

@@ -20,15 +20,14 @@ from backend.differences import DIFFERENCES
 from docker import APIClient
 
 from harness import Sandbox
-from harness.environments.python.client import run_tests
-from harness.environments.python.results import TestReport
-from harness.machine.images import build_images
+from harness.environments.python.client import TestReport, run_tests
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.runtimes import find_known_difference
 from harness.sandbox.failures import SandboxLimitReached
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.selfcheck import Level, cases, check_backend
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

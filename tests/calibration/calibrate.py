@@ -26,7 +26,7 @@ from results import Outcome, Result, Store
 from tasks import OWN_ON_CALLS, OWN_ON_STDIN, CalibrationTask, public_tasks
 
 from harness.audit.attack import Kind
-from harness.audit.program_attack import ProgramAttack
+from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.suite import list_attacks, list_attacks_on
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect

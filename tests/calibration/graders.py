@@ -13,13 +13,13 @@ from peers import Peer
 from tasks import CalibrationTask, Case
 
 from harness import Sandbox
+from harness.core.errors import SandboxError
+from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.call_programs import CallTest, CallTests, grade_calls
 from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import StdinTest, StdinTests, grade_stdin
-from harness.errors import SandboxError
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import ProgramTests, Status, Submission, Verdict
 
 # The limit in seconds for one run of a program, if the grader lets its user set it.
 SECONDS = 2

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.types import Task
+from harness.core.types import Task
 
 # HumanEval's tests call the function by this name.
 CANDIDATE = "candidate"

@@ -17,9 +17,9 @@ from results import Outcome, Result, Store
 from tasks import OWN_ON_CALLS, OWN_ON_STDIN, CalibrationTask, Case, literal_cases
 
 from harness.audit.attack import Kind
-from harness.audit.program_attack import ProgramAttack
-from harness.machine.images import build_images
+from harness.audit.attack_kinds import ProgramAttack
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 
 EVEN = OWN_ON_CALLS[0]
 # This grader runs programs in its own process, so that a program that ends the process ends the grader.

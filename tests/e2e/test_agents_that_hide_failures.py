@@ -14,7 +14,7 @@ from e2e.command_line import NO_ENGINE, Harness, RunFolder
 from model_server import ModelServer, completion, error
 
 from harness import AttemptContext, RunStoppedError, run
-from harness.models.failures import ModelRefusedError
+from harness.models.server_errors import ModelRefusedError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

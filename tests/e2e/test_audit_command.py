@@ -17,9 +17,9 @@ from harness.audit.attack import Kind
 from harness.audit.run import AUDIT_RESULTS
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
+from harness.core.types import Task
 from harness.environments.db.grader import DatabaseAnswer
 from harness.environments.os.grader import REPLACED_TOOLS, StateChecks
-from harness.types import Task
 
 # A hundred and forty attacks take this long on a busy machine.
 pytestmark = pytest.mark.timeout(900)

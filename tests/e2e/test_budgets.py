@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.agents import AgentError, AttemptContext
 from harness.api import RunResult
-from harness.types import Status
+from harness.core.types import Status
+from harness.runs.agents import AgentError, AttemptContext
 
 ATTEMPTS = 200
 # The number of attempts that are graded. Each of these needs a container.

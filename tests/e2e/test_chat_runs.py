@@ -19,9 +19,9 @@ from streamed_events import message
 
 from harness import AttemptContext, RunResult, RunStoppedError, load_benchmark, run
 from harness.benchmarks import Benchmark
+from harness.core.types import Status
 from harness.environments import environment_spec
-from harness.evaluation.run_signature import is_signed
-from harness.types import Status
+from harness.runs.trust import is_signed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANSWERS = ["gsm8k", "nq", "hotpotqa", "math"]

@@ -16,12 +16,12 @@ from model_server import ModelServer, completion
 from model_solver import Solver
 
 from harness import RunResult, load_benchmark, run
-from harness.errors import UsageError
-from harness.evaluation import attempt
-from harness.evaluation.faults import RunStoppedError
-from harness.machine.agent_images import build_agent_images, read_agent_source
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status
+from harness.runs import attempt
+from harness.runs.faults import RunStoppedError
 from harness.sandbox.backends.docker.engine import connect
-from harness.types import AttemptRecord, Status
+from harness.sandbox.machine.agent_images import build_agent_images, read_agent_source
 
 SERVER = Path(__file__).parents[1] / "mcp_servers" / "tools.py"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command_agent"
@@ -307,7 +307,7 @@ async def test_a_baseline_of_a_program_lacks_the_tools_and_the_prompt_of_a_serve
 async def test_a_program_that_goes_on_after_it_has_submitted_by_mcp_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.agents.command import agent
+    from harness.runs.agents.command import agent
 
     monkeypatch.setattr(agent, "GOODBYE_SECONDS", 0.5)
     script = """python3 -c "$CALL_TOOL" submit '{"answer": "return 1"}'; sleep 1000"""

@@ -17,7 +17,7 @@ from docker.errors import APIError
 from e2e.command_line import Harness, RunFolder, RunningRun, wait_until
 from private_engine import PrivateEngine, find_obstacle
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.sandbox import Sandbox

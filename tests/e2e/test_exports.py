@@ -10,10 +10,10 @@ import pytest
 from e2e.command_line import NO_ENGINE, Harness
 
 from harness.benchmarks import load_benchmark
-from harness.config import load_config
 from harness.environments import grader_of
 from harness.environments.grader import StateGrader
-from harness.evaluation.selection import select
+from harness.runs.config import load_config
+from harness.runs.selection import select
 
 HUMANEVAL = load_benchmark("humaneval", data="bundled")
 FIRST, SECOND, THIRD, FOURTH = HUMANEVAL.tasks[:4]

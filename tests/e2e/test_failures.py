@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.cli import app as command_line
-from harness.errors import SandboxError, UsageError
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.backends.docker.engine import CONNECT_SECONDS
 
 

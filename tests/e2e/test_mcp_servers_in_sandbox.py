@@ -13,12 +13,12 @@ from model_server import ModelServer
 from tool_scripts import in_turn, observations
 
 from harness import RunResult, run
+from harness.core.errors import ImageMissingError, UsageError
+from harness.core.types import Status
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.errors import ImageMissingError, UsageError
-from harness.evaluation import attempt
+from harness.runs import attempt
 from harness.sandbox.sandbox import Sandbox
-from harness.types import Status
 
 LAMP = "os/sample/answers/0"
 

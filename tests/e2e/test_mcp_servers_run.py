@@ -14,8 +14,8 @@ from model_server import Asked, ModelServer, completion
 from tool_scripts import in_turn, observations
 
 from harness import RunResult, run
-from harness.errors import UsageError
-from harness.evaluation.server_use import list_absent_servers
+from harness.core.errors import UsageError
+from harness.runs.server_use import list_absent_servers
 
 SERVERS = Path(__file__).parents[1] / "mcp_servers"
 APPEND = "Add numbers with mcp__sums__add."

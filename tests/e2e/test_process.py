@@ -18,7 +18,7 @@ from docker import APIClient
 from e2e.command_line import HANG_SECONDS, Harness, wait_until
 
 from harness.cli import app, entry
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.sandbox import reaper
 
 LISTING = ("benchmarks",)
@@ -184,7 +184,7 @@ def test_start_of_the_process_imports_nothing_that_takes_time() -> None:
         "harness",
         "harness.cli",
         "harness.cli.entry",
-        "harness.version",
+        "harness.core.version",
     }
     assert set(ended.stdout.split()) <= names
 

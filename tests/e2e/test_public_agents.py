@@ -15,10 +15,10 @@ from streamed_events import stream_message, stream_response
 
 from harness import RunResult, load_benchmark, run
 from harness.cli.prepared_agents import find_source
-from harness.errors import SandboxError, UsageError
-from harness.machine.agent_images import build_agent_images
+from harness.core.errors import SandboxError, UsageError
+from harness.core.types import Reference, Status
 from harness.sandbox.backends.docker.engine import connect
-from harness.types import Reference, Status
+from harness.sandbox.machine.agent_images import build_agent_images
 
 HUMANEVAL = "HumanEval-sample/12"
 OS = "os/sample/checks/1"

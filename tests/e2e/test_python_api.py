@@ -15,8 +15,8 @@ import pytest
 from docker import APIClient
 
 from harness import AttemptContext, RunResult, Sandbox, load_benchmark, run
-from harness.errors import DataError, UsageError
-from harness.types import AttemptRecord
+from harness.core.errors import DataError, UsageError
+from harness.core.types import AttemptRecord
 
 
 async def test_sandbox_runs_a_command() -> None:

@@ -20,8 +20,8 @@ from e2e.served_process import ServedProcess, start_service
 from effort import THOROUGH
 from ray_nodes import RayNodes, find_ray_obstacle
 
-from harness.evaluation.executors.ray_cluster import connect_ray
-from harness.evaluation.executors.ray_nodes import NodeLost, RayNode
+from harness.runs.executors.ray_cluster import connect_ray
+from harness.runs.executors.ray_nodes import NodeLost, RayNode
 
 KILLS = 5 if THOROUGH else 1
 # Enough that a node is killed while both nodes work.

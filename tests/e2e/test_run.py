@@ -13,7 +13,7 @@ from e2e.command_line import NO_ENGINE, FinishedRun, Harness, RunFolder
 
 import harness as package
 from harness.benchmarks import load_benchmark
-from harness.evaluation.plan import select_tasks
+from harness.runs.plan import select_tasks
 
 ORACLE = ("run", "-b", "mbpp", "--data", "bundled")
 CORRECT = {"mbpp": ORACLE, "humaneval": ("run", "-b", "humaneval", "--data", "bundled")}

@@ -14,7 +14,7 @@ import pytest
 from e2e.command_line import NO_ENGINE, Harness
 
 import harness as package
-from harness.data.local import read_rows
+from harness.benchmarks.data.local import read_rows
 
 BUNDLED_MBPP = Path(package.__file__).parent / "data/bundled/mbpp.json"
 RUN = ("run", "-b", "mbpp", "--data", "bundled")

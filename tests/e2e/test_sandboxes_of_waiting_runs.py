@@ -15,10 +15,10 @@ import pytest
 from model_server import Asked, completion, serve_model
 
 from harness import AgentError, AttemptContext, run
+from harness.core.types import Status
 from harness.environments import environment_spec
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.reaper import NAMESPACE_VARIABLE
-from harness.types import Status
 
 WAITING = 50
 GRADED = 4

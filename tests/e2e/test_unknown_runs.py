@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from e2e.command_line import NO_ENGINE, FinishedRun, Harness, RunFolder
 
-from harness.evaluation.run_signature import is_signed
+from harness.runs.trust import is_signed
 
 QUICK = ("run", "-b", "gsm8k", "--data", "bundled", "-n", "1")
 AGENT = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from e2e.command_line import NO_ENGINE, FinishedRun, ForkServer, Harness, RunFolder, wait_until
 
-from harness.benchmarks.agentbench.categories import CATEGORIES
+from harness.benchmarks.agentbench.category import CATEGORIES
 from harness.benchmarks.agentbench.worlds import worlds
 
 BUNDLED = ("run", "-b", "agentbench", "--data", "bundled")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 
-from harness.errors import ImageMissingError, UsageError
-from harness.machine.agent_images import AgentSource, build_agent_images, read_agent_source
-from harness.machine.images import list_images
+from harness.core.errors import ImageMissingError, UsageError
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.backends.docker.images import require_build
+from harness.sandbox.machine.agent_images import AgentSource, build_agent_images, read_agent_source
+from harness.sandbox.machine.images import list_images
 from harness.sandbox.sandbox import Sandbox
 
 # It replaces the Python of PID 1, its modules and its settings, and leaves a file that raises privileges.

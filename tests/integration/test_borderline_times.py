@@ -12,17 +12,17 @@ import pytest
 from docker import APIClient
 
 from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests, open_grader
+from harness.core.errors import SandboxError
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.python.call_programs import grade_calls
 from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import grade_stdin
-from harness.errors import SandboxError
-from harness.machine.images import build_images
 from harness.sandbox import pool
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool
 from harness.sandbox.time_factor import FILE, extend_limits, read_factor, store_factor
-from harness.types import Status, Submission, Verdict
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -9,13 +9,13 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox, build_call_tests, build_stdin_tests
+from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.call_programs import grade_calls
 from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import grade_stdin
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import ProgramTests, Status, Submission, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

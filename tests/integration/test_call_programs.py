@@ -11,12 +11,12 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.benchmarks.livecodebench.generation import PREAMBLE
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.python.call_programs import CallTest, CallTests, grade_calls
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import Status, Submission, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

@@ -15,7 +15,7 @@ from service_fixtures import TOKEN, Served, serve
 from harness import SandboxError, UsageError
 from harness.client import Remote, ServiceBusyError, ServiceUnreachableError, connect
 from harness.client import connection as client_connection
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.sandbox.limits import Limits
 
 SMALL = Limits(memory_mb=64)

@@ -30,8 +30,8 @@ from harness import (
 from harness.client import Remote, connect
 from harness.client.grader import RemoteGrader
 from harness.client.sandbox import RemoteSandbox
+from harness.core.types import PlainData, Status
 from harness.sandbox.sync import SyncSandbox
-from harness.types import PlainData, Status
 
 MBPP = load_benchmark("mbpp", data="bundled")
 LIMITS = Limits(memory_mb=128, wall_seconds=20)

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from harness.sandbox.backends.base import StartedContainer
-from harness.sandbox.backends.docker.pieces import MAX_PIECE_BYTES, PIECE, PieceSplitter
+from harness.sandbox.backends.docker.container import MAX_PIECE_BYTES, PIECE, PieceSplitter
 from harness.sandbox.connection import (
     KEPT_STDERR_BYTES,
     Connection,

@@ -22,8 +22,8 @@ from harness.environments.db.client import (
     run_routine,
 )
 from harness.environments.db.environment import make_table
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

@@ -17,15 +17,15 @@ from docker import APIClient
 from failing_backend import SlowBackend
 
 from harness import Sandbox
+from harness.core.errors import SandboxError
 from harness.environments.os.root_sandbox import RootSandbox
-from harness.errors import SandboxError
-from harness.machine.images import build_images
 from harness.sandbox import disk_watch, reaper
-from harness.sandbox.backends.docker import disk
+from harness.sandbox.backends.docker import backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.connection import Connection
 from harness.sandbox.failures import SandboxOutOfDisk
 from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -148,7 +148,7 @@ async def test_a_file_without_a_name_counts_as_long_as_it_is_open(
 def shrinking_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the disk lose a tebibyte between two measurements, because others write to the real one."""
     free = iter(range(1 << 60, 0, -(1 << 40)))
-    monkeypatch.setattr(disk, "free_bytes", lambda root: next(free))
+    monkeypatch.setattr(backend, "free_bytes", lambda root: next(free))
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def disk_of_the_sandbox(monkeypatch: pytest.MonkeyPatch, shrinking_disk: None) -
 
     def destroy_and_give_back(backend: DockerBackend, container_id: str) -> bool:
         destroyed = destroy(backend, container_id)
-        monkeypatch.setattr(disk, "free_bytes", lambda root: 1 << 61)
+        monkeypatch.setattr(backend, "free_bytes", lambda root: 1 << 61)
         return destroyed
 
     monkeypatch.setattr(DockerBackend, "destroy", destroy_and_give_back)
@@ -187,7 +187,7 @@ async def test_room_that_others_took_before_the_last_complete_count_is_no_suspic
     backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 1 << 60
-    monkeypatch.setattr(disk, "free_bytes", lambda root: free)
+    monkeypatch.setattr(backend, "free_bytes", lambda root: free)
     async with opened(backend) as sandbox:
         assert await sh(sandbox, "echo one") == "one\n"
         free -= 1 << 40
@@ -357,7 +357,7 @@ async def test_a_disk_that_is_almost_full_is_no_limit_of_a_sandbox(
     backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(backend) as sandbox:
-        monkeypatch.setattr(disk, "RESERVE_BYTES", 1 << 62)
+        monkeypatch.setattr(backend, "RESERVE_BYTES", 1 << 62)
         with pytest.raises(SandboxError, match="almost full") as raised:
             await sh(sandbox, "true")
     assert not isinstance(raised.value, SandboxOutOfDisk)
@@ -392,9 +392,9 @@ async def test_a_sandbox_with_more_files_than_can_be_counted_in_time_is_over_its
 
 
 def test_a_disk_with_more_than_the_reserve_has_room(tmp_path: Path) -> None:
-    assert disk.find_shortage(tmp_path) is None
+    assert backend.find_shortage(tmp_path) is None
 
 
 def test_too_few_free_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "RESERVE_FILES", 1 << 62)
-    assert "files free" in (disk.find_shortage(tmp_path) or "")
+    monkeypatch.setattr(backend, "RESERVE_FILES", 1 << 62)
+    assert "files free" in (backend.find_shortage(tmp_path) or "")

@@ -13,9 +13,6 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from harness.machine.checks import Check, Level, diagnose, diagnosis, machine
-from harness.machine.checks.network import shared_network
-from harness.machine.images import build_images
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker import backend as docker_backend
 from harness.sandbox.backends.docker import container, seccomp
@@ -23,12 +20,15 @@ from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.checks import Check, Level, diagnose, diagnosis, machine
+from harness.sandbox.machine.checks.network import shared_network
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.sandbox import Sandbox
-from harness.sandbox.selfcheck import canary, endings, isolation, kernel_memory, probe, quotas, suite
+from harness.sandbox.selfcheck import check, endings, isolation, probe, suite
 from harness.sandbox.selfcheck.check import Finding
 
 TRIALS = (*suite.TRIALS, *diagnosis.FURTHER)
-CANARIES = {name: canary for trial in TRIALS for name, canary in trial.canaries.items()}
+CANARIES = {name: check for trial in TRIALS for name, check in trial.canaries.items()}
 LIMITS = {name: trial.limits for trial in TRIALS for name in trial.canaries}
 WRITABLE_ROOT = {name: trial.writable_root for trial in TRIALS for name in trial.canaries}
 RELAY = {name: trial.relay for trial in TRIALS for name in trial.canaries}
@@ -162,16 +162,16 @@ async def test_a_missing_quota_of_cpus_never_passes(
 async def test_larger_limit_is_found_out(
     client: APIClient, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(kernel_memory, "HOLD_SECONDS", 2.0)
+    monkeypatch.setattr(isolation, "HOLD_SECONDS", 2.0)
     finding = await finding_of(client, name, LARGER[name])
     assert finding.level is Level.FAIL, finding.found
 
 
 async def test_missing_wall_limit_is_found_out(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def without_timeout(*arguments: Any, timeout: float) -> Any:
-        return await canary.attempt(*arguments)
+        return await check.attempt(*arguments)
 
-    monkeypatch.setattr(quotas, "attempt", without_timeout)
+    monkeypatch.setattr(endings, "attempt", without_timeout)
     finding = await finding_of(client, "wall_seconds")
     assert finding.level is Level.FAIL, finding.found
 

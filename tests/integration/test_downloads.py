@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from harness.benchmarks import load_benchmark
+from harness.benchmarks.data.cache import State, list_cached_files
+from harness.benchmarks.data.download import CHUNK, DownloadObserver
+from harness.benchmarks.data.files import cached_path, load_file_rows
+from harness.benchmarks.data.formats import Table
+from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, load_hub_rows
 from harness.benchmarks.loading import fetch
-from harness.data.cache import State, list_cached_files
-from harness.data.download import CHUNK, DownloadObserver
-from harness.data.files import cached_path, load_file_rows
-from harness.data.hub import HubDataset, HubUnreachableError, load_hub_rows
-from harness.data.table import Table
-from harness.errors import DataError
+from harness.core.errors import DataError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from hub_server import HubRepo, HubServer

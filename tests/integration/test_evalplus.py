@@ -13,11 +13,11 @@ from docker import APIClient
 
 from harness import Sandbox, load_benchmark
 from harness.benchmarks.benchmark import Benchmark
+from harness.core.types import Status, Verdict
 from harness.environments.python.programs import grade_program
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import Status, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

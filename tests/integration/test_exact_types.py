@@ -7,9 +7,9 @@ from docker import APIClient
 
 from harness import Sandbox
 from harness.environments.python.client import run_tests
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(120)
 

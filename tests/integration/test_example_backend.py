@@ -22,13 +22,13 @@ from docker_command import backend as module
 from docker_command.backend import connect
 
 from harness import Sandbox, run
-from harness.errors import EngineUnavailableError, ImageMissingError, SandboxError, UsageError
-from harness.machine.images import build_images
+from harness.core.errors import EngineUnavailableError, ImageMissingError, SandboxError, UsageError
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import Backend, Cause, Fate, SandboxSpec
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest.kernel import DEADLINE_CODE
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.selfcheck import Level, check_backend
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "backend"

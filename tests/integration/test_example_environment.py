@@ -12,13 +12,13 @@ from contexts import ListTranscript
 from docker import APIClient
 
 from harness import environments, run
+from harness.core.types import Task
 from harness.environments import environment_spec
 from harness.environments.base import EnvironmentContext
 from harness.environments.spec import EnvironmentSpec
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.types import Task
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "environment"
 PAGE = (Path(__file__).parents[2] / "docs" / "adding" / "environment.md").read_text()

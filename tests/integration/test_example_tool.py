@@ -11,9 +11,9 @@ import pytest
 from contexts import environment_context
 from docker import APIClient
 
+from harness.core.types import Task
 from harness.environments.os import environment
-from harness.machine.images import build_images
-from harness.types import Task
+from harness.sandbox.machine.images import build_images
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding" / "tool.md").read_text()
 SOURCE = Path(environment.__file__).read_text()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from docker import APIClient
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.base import Cause, Fate
 from harness.sandbox.backends.docker import fate

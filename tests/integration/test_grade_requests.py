@@ -14,7 +14,7 @@ from failing_backend import FailingBackend
 from service_fixtures import Served, serve
 
 from harness import load_benchmark
-from harness.evaluation import faults
+from harness.runs import faults
 from harness.sandbox import reaper
 
 MBPP = load_benchmark("mbpp", data="bundled")

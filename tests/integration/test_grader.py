@@ -22,16 +22,16 @@ from harness import (
     load_benchmark,
     open_grader,
 )
+from harness.core.errors import EngineUnavailableError, SandboxError
+from harness.core.types import PlainData
 from harness.environments.os.grader import StateChecks
 from harness.environments.os.scripts import Script
-from harness.errors import EngineUnavailableError, SandboxError
-from harness.evaluation import faults
-from harness.evaluation.faults import WAIT_VARIABLE
-from harness.machine.images import build_images
+from harness.runs import faults
+from harness.runs.faults import WAIT_VARIABLE
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import PlainData
+from harness.sandbox.machine.images import build_images
 
 STDIN = build_stdin_tests([("3 4\n", "7\n"), ("1 1\n", "2\n")], seconds=1)
 CALLS = build_call_tests("add", [((1, 2), 3), (([1], [2]), [1, 2])], seconds=1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from docker import APIClient
 
-from harness.machine.checks import Level, diagnose
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.runtimes import DIFFERENCES, runtime_facts
+from harness.sandbox.machine.checks import Level, diagnose
+from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.agents.agent import AgentError
-from harness.agents.command.host import HostPlace, open_host_place
-from harness.host_programs import folders, orphans
-from harness.host_programs.program import KILLED_SUPERVISOR, ProgramEnd, open_program
+from harness.runs.agents.agent import AgentError
+from harness.runs.agents.command.host import HostPlace, open_host_place
+from harness.sandbox.host_programs import folders, program
+from harness.sandbox.host_programs.program import KILLED_SUPERVISOR, ProgramEnd, open_program
 
 WAIT_SECONDS = 60.0
 # Each process of the chain forks the next one and exits. It ends by itself after this time.
@@ -139,12 +139,12 @@ async def test_a_program_that_kills_a_supervisor_spares_the_programs_of_others(p
 
 
 async def test_the_harness_adopts_orphans_only_as_long_as_a_program_runs() -> None:
-    assert not orphans._is_subreaper()
+    assert not program._is_subreaper()
     async with open_program(["true"], env={}) as first, open_program(["true"], env={}) as second:
         await first.wait()
         await second.wait()
-        assert orphans._is_subreaper()
-    assert not orphans._is_subreaper()
+        assert program._is_subreaper()
+    assert not program._is_subreaper()
 
 
 async def test_a_program_that_kills_its_supervisor_has_tampered() -> None:
@@ -192,7 +192,7 @@ async def test_a_program_finds_only_its_outputs_open() -> None:
 
 HARNESS = """
 import asyncio, sys
-from harness.agents.command.host import open_host_place
+from harness.runs.agents.command.host import open_host_place
 
 async def main():
     async with open_host_place([]) as place:

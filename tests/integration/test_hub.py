@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data.local import read_rows
+from harness.benchmarks.data.local import read_rows
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from hub_server import HubRepo, HubServer
 
 pytestmark = pytest.mark.hub
 
-BUNDLED = Path(__file__).parents[2] / "harness/data/bundled"
+BUNDLED = Path(__file__).parents[2] / "harness/benchmarks/data/bundled"
 HUMANEVAL = [dict(row.values) for row in read_rows(BUNDLED / "humaneval.jsonl")[0]]
 MBPP = [dict(row.values) for row in read_rows(BUNDLED / "mbpp.json")[0]]
 SPLITS = {"prompt": MBPP[:2], "test": MBPP[2:12], "validation": MBPP[12:15], "train": MBPP[15:]}
@@ -54,10 +54,10 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 
-from harness.data.hub import HubDataset
-from harness.data.source import load_rows
-from harness.data.splits import SplitFiles
-from harness.errors import HarnessError
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.source import load_rows
+from harness.benchmarks.data.splits import SplitFiles
+from harness.core.errors import HarnessError
 
 def load_whole(name, split):
     from harness import load_benchmark
@@ -378,7 +378,7 @@ import json, sys
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.livecodebench import generation
 from harness.benchmarks.livecodebench.releases import ReleaseFile
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 
 counts = json.loads(sys.argv[1])
 generation.files_of = lambda _release: tuple(ReleaseFile(name, count) for name, count in counts.items())

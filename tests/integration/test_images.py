@@ -19,13 +19,12 @@ import pytest
 from docker import APIClient
 from docker.errors import ImageNotFound
 
-from harness.errors import ImageMissingError, SandboxError, UsageError
-from harness.machine import base_image
-from harness.machine.images import build_images, list_images, prune_images
-from harness.sandbox.backends.docker import image_sources
+from harness.core.errors import ImageMissingError, SandboxError, UsageError
+from harness.sandbox.backends.docker import images
 from harness.sandbox.backends.docker.engine import connect
-from harness.sandbox.backends.docker.image_sources import image_names, image_tag
-from harness.sandbox.backends.docker.images import require_image
+from harness.sandbox.backends.docker.images import image_names, image_tag, require_image
+from harness.sandbox.machine import installation
+from harness.sandbox.machine.images import build_images, list_images, prune_images
 
 Edit = Callable[[str], str]
 
@@ -39,20 +38,20 @@ def client() -> Iterator[APIClient]:
 
 
 def forget_sources() -> None:
-    image_sources.image_sources.cache_clear()
-    image_sources.image_tag.cache_clear()
+    images.image_sources.cache_clear()
+    images.image_tag.cache_clear()
 
 
 @pytest.fixture
 def edit_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
     """Append a line to the Dockerfile of image python in a copy, and return the tag of the changed image."""
     folder = tmp_path / "images"
-    shutil.copytree(image_sources.images_dir(), folder)
+    shutil.copytree(images.images_dir(), folder)
 
     def edit(line: str) -> str:
         with (folder / "python" / "Dockerfile").open("a") as dockerfile:
             dockerfile.write(f"{line}\n")
-        monkeypatch.setattr(image_sources, "images_dir", lambda: folder)
+        monkeypatch.setattr(images, "images_dir", lambda: folder)
         forget_sources()
         return image_tag("python")
 
@@ -77,9 +76,9 @@ def test_tag_follows_the_sources(edit_python: Edit) -> None:
 
 
 def test_context_is_the_same_bytes_each_time() -> None:
-    first = image_sources.build_context("python").getvalue()
+    first = images.build_context("python").getvalue()
     forget_sources()
-    assert image_sources.build_context("python").getvalue() == first
+    assert images.build_context("python").getvalue() == first
     with tarfile.open(fileobj=io.BytesIO(first)) as tar:
         names = tar.getnames()
     assert "Dockerfile" in names
@@ -88,7 +87,7 @@ def test_context_is_the_same_bytes_each_time() -> None:
 
 @pytest.mark.parametrize("name", [name for name in image_names() if name != "base"])
 def test_an_image_gets_the_kernel_and_the_half_of_its_environment(name: str) -> None:
-    files = dict(image_sources.image_sources(name))
+    files = dict(images.image_sources(name))
     ours = {path for path in files if path.startswith("harness/")}
     kernel, half = "harness/sandbox/guest/", f"harness/environments/{name}/guest/"
     assert {f"{kernel}main.py", f"{half}procedures.py"} <= ours
@@ -189,7 +188,7 @@ def test_an_image_that_a_user_builds_from_ours_is_not_ours(client: APIClient) ->
 
 def test_two_builds_at_once_build_once(client: APIClient, tmp_path: Path) -> None:
     folder = tmp_path / "images"
-    shutil.copytree(image_sources.images_dir(), folder)
+    shutil.copytree(images.images_dir(), folder)
     with (folder / "python" / "Dockerfile").open("a") as dockerfile:
         dockerfile.write(f"LABEL test={time.time()}\nRUN sleep 1\n")
     program = f"""
@@ -197,7 +196,7 @@ from pathlib import Path
 from harness.sandbox.backends.docker import image_sources
 image_sources.images_dir = lambda: Path({str(folder)!r})
 from harness.sandbox.backends.docker.engine import connect
-from harness.machine.images import build_images
+from harness.sandbox.machine.images import build_images
 print(build_images(connect(), ["python"], notify=print)[0].id)
 """
     builds = [
@@ -283,13 +282,13 @@ def test_an_image_in_a_registry_is_pulled(client: APIClient, monkeypatch: pytest
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     reference = f"127.0.0.1:{server.server_port}/debian:bookworm-slim"
-    monkeypatch.setattr(base_image, "DEBIAN", reference)
+    monkeypatch.setattr(installation, "DEBIAN", reference)
     said: list[str] = []
     try:
-        assert base_image.pull_debian(client, notify=said.append) is None
+        assert installation.pull_debian(client, notify=said.append) is None
         assert len(said) == 1
         client.inspect_image(reference)  # type: ignore[no-untyped-call]
-        assert base_image.pull_debian(client, notify=said.append) is None
+        assert installation.pull_debian(client, notify=said.append) is None
         assert len(said) == 1, "what is there is not pulled again"
     finally:
         server.shutdown()
@@ -307,9 +306,9 @@ def test_silent_registry_counts_as_out_of_reach(client: APIClient, monkeypatch: 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(base_image, "DEBIAN", f"127.0.0.1:{server.server_port}/debian:bookworm-slim")
-    monkeypatch.setattr(base_image, "PULL_SILENCE_SECONDS", 1)
-    reason = base_image.pull_debian(client, notify=print)
+    monkeypatch.setattr(installation, "DEBIAN", f"127.0.0.1:{server.server_port}/debian:bookworm-slim")
+    monkeypatch.setattr(installation, "PULL_SILENCE_SECONDS", 1)
+    reason = installation.pull_debian(client, notify=print)
     over.set()
     server.shutdown()
     server.server_close()
@@ -320,8 +319,8 @@ def test_silent_registry_counts_as_out_of_reach(client: APIClient, monkeypatch: 
 def test_without_registry_and_root_the_error_names_a_remedy(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base_image, "can_install_packages", lambda: False)
+    monkeypatch.setattr(installation, "can_install_packages", lambda: False)
     with pytest.raises(ImageMissingError, match="no route") as caught:
-        base_image.bootstrap_base(client, "harness/base:test", reason="no route", notify=print)
+        installation.bootstrap_base(client, "harness/base:test", reason="no route", notify=print)
     assert "docker pull" in str(caught.value.hint)
     assert "mmdebstrap" in str(caught.value.hint)

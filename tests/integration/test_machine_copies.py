@@ -9,14 +9,14 @@ import pytest
 from contexts import environment_context
 from docker import APIClient
 
+from harness.core.errors import SandboxError
+from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.os import root_sandbox
 from harness.environments.os.environment import Copy, OsSetup, open_machine
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.os.scripts import Script
-from harness.errors import SandboxError
-from harness.machine.images import build_images
-from harness.types import Task
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 

@@ -14,10 +14,10 @@ from harness import Sandbox
 from harness.audit.attack import Attack, Kind
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
+from harness.core.errors import SandboxError
+from harness.core.types import Reference, Status, Submission, Verdict
 from harness.environments.maths.grader import IMAGE, MathsAnswer, grade_maths
-from harness.errors import SandboxError
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.types import Reference, Status, Submission, Verdict
 
 BUNDLED = load_benchmark("math", data="bundled")
 MORE = ", which differs from the gold answer or says more than a value"

@@ -12,9 +12,9 @@ import pytest_asyncio
 from answer_collection import rows_of_kinds
 
 from harness import Sandbox
+from harness.core.types import Status, Submission
 from harness.environments.maths.grader import IMAGE, MathsAnswer, grade_maths
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.types import Status, Submission
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

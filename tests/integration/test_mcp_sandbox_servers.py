@@ -13,10 +13,10 @@ from mcp_images import FOLDER, build_server_images
 
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.environments.workspace import WORKSPACE_LIMITS
-from harness.mcp_settings import McpServer
-from harness.relay.mcp_servers import connection
-from harness.relay.mcp_servers.connection import ServerConnection, ServerError, connect
-from harness.relay.mcp_servers.sandbox_process import ServerPlace
+from harness.models.relay.mcp_servers import connection
+from harness.models.relay.mcp_servers.connection import ServerConnection, ServerError, connect
+from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
+from harness.models.relay.mcp_servers.settings import McpServer
 from harness.sandbox.sandbox import Sandbox
 
 
@@ -100,7 +100,7 @@ async def test_the_work_folder_stands_for_its_placeholder(prepared: str) -> None
 async def test_a_broken_server_costs_a_call(
     prepared: str, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
 ) -> None:
-    monkeypatch.setattr("harness.relay.mcp_servers.sandbox_process.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("harness.models.relay.mcp_servers.sandbox_process.GRACE_SECONDS", 0.1)
     # The limit of a call is longer than that of the start.
     limits = {"startup_timeout_ms": 3000, "tool_timeout_ms": 3500} if how == "hang" else {}
     async with open_sandbox(prepared) as sandbox:
@@ -125,7 +125,7 @@ async def test_a_broken_server_costs_a_call(
 async def test_a_server_that_does_not_list_its_tools_gives_none(
     prepared: str, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
 ) -> None:
-    monkeypatch.setattr("harness.relay.mcp_servers.sandbox_process.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("harness.models.relay.mcp_servers.sandbox_process.GRACE_SECONDS", 0.1)
     limit = {"startup_timeout_ms": 5000} if how == "hang-at-start" else {}
     async with open_sandbox(prepared) as sandbox:
         with pytest.raises(ServerError, match=reason):

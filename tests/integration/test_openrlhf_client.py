@@ -13,7 +13,7 @@ from failing_backend import FailingBackend
 from readers import OPENRLHF
 from service_fixtures import TOKEN, Served, serve
 
-from harness.evaluation import faults
+from harness.runs import faults
 
 # The packages `openrlhf` and `openrlhf.utils` import torch, which their file with the client does not need.
 PROGRAM = """

@@ -7,11 +7,11 @@ from contexts import environment_context
 from docker import APIClient
 
 from harness.benchmarks.agentbench.os_rehearsal import find_unsound
+from harness.core.types import Reference, Task
 from harness.environments.os.environment import OsSetup
 from harness.environments.os.grader import StateChecks
 from harness.environments.os.scripts import Script
-from harness.machine.images import build_images
-from harness.types import Reference, Task
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
 

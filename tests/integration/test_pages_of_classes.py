@@ -14,9 +14,9 @@ import pytest
 
 from harness.benchmarks import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench, definitions
 from harness.benchmarks.classes import BenchmarkClass
-from harness.data.cached_rows import write_cached_rows
-from harness.data.formats import read_file
-from harness.errors import UsageError
+from harness.benchmarks.data.cache import write_cached_rows
+from harness.benchmarks.data.formats import read_file
+from harness.core.errors import UsageError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from hub_server import HubServer

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import definitions, load_benchmark
-from harness.data.source import BUNDLED
-from harness.errors import DataError, UsageError
+from harness.benchmarks.data.source import BUNDLED
+from harness.core.errors import DataError, UsageError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from hub_server import HubServer

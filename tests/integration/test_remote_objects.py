@@ -10,8 +10,7 @@ import pytest_asyncio
 
 from harness import Sandbox
 from harness.benchmarks.source import class_attributes, top_level_names
-from harness.environments.python.client import run_tests
-from harness.environments.python.results import TestReport
+from harness.environments.python.client import TestReport, run_tests
 from harness.sandbox.limits import Limits
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

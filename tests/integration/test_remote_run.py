@@ -33,9 +33,9 @@ from harness import (
 )
 from harness.benchmarks import Benchmark
 from harness.client import Remote, connect
+from harness.core.types import AttemptRecord
 from harness.environments.python import spec as python
-from harness.evaluation import faults
-from harness.types import AttemptRecord
+from harness.runs import faults
 
 _FIND_JUDGE = environments._find_judge.__wrapped__
 MBPP = load_benchmark("mbpp", data="bundled")

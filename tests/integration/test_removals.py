@@ -15,10 +15,10 @@ import pytest
 from docker import APIClient
 from docker.errors import APIError, NotFound
 
-from harness.machine.images import build_images
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
+from harness.sandbox.machine.images import build_images
 
 SLOW_SECONDS = 1.0
 

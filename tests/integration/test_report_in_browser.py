@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from browsers import BROWSER, needs_browser
 
+from harness.core.types import AttemptRecord, MetricSummary, Status, Summary
 from harness.reports.html import render_html
-from harness.types import AttemptRecord, MetricSummary, Status, Summary
 
 pytestmark = needs_browser
 

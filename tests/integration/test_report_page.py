@@ -15,10 +15,10 @@ from browsers import needs_browser
 from effort import THOROUGH
 from playwright.sync_api import Browser, Locator, Page
 
-from harness.evaluation.store import TRANSCRIPTS
-from harness.evaluation.transcript_file import transcript_name
+from harness.core.types import AttemptRecord, Status, Summary
 from harness.reports.html import render_html
-from harness.types import AttemptRecord, Status, Summary
+from harness.runs.store import TRANSCRIPTS
+from harness.runs.transcript_file import transcript_name
 
 pytestmark = needs_browser
 

@@ -16,13 +16,13 @@ from failing_backend import FailingBackend
 from service_fixtures import TOKEN, Served, serve
 
 from harness import UsageError, load_benchmark
-from harness.client.errors import ServiceUnreachableError
-from harness.errors import HarnessError
-from harness.evaluation import faults
+from harness.client.connection import ServiceUnreachableError
+from harness.core.errors import HarnessError
 from harness.rl.held import HeldGrading
 from harness.rl.remote import open_remote
 from harness.rl.samples import RewardSample, RewardUnavailableError
 from harness.rl.trl import VerdictReward
+from harness.runs import faults
 
 MBPP = load_benchmark("mbpp", data="bundled")
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]}

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from harness.config import RunConfig
-from harness.data.source import BUNDLED
-from harness.evaluation.executors.inputs import describe_config, hash_code, hash_inputs
-from harness.evaluation.executors.messages import ImageContent, Lease, NodeFacts, NodeSpec, Refusal, Report
-from harness.evaluation.executors.node import Node
-from harness.evaluation.selection import select
+from harness.benchmarks.data.source import BUNDLED
+from harness.runs.config import RunConfig
+from harness.runs.executors.inputs import describe_config, hash_code, hash_inputs
+from harness.runs.executors.messages import ImageContent, Lease, NodeFacts, NodeSpec, Refusal, Report
+from harness.runs.executors.node import Node
+from harness.runs.selection import select
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.backends.docker.image_sources import image_tag
+from harness.sandbox.backends.docker.images import image_tag
 
 RUN_ID = "run-of-node-test"
 DATA = (BUNDLED / "mbpp.json").read_bytes()

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from harness import Sandbox
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxClosed
+from harness.sandbox.machine.images import build_images
 
 # Seconds, less than a call on a lost sandbox waits for an answer.
 pytestmark = pytest.mark.timeout(30)

@@ -10,11 +10,11 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.errors import UsageError
-from harness.machine.images import build_images
+from harness.core.errors import UsageError
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

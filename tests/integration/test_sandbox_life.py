@@ -13,9 +13,8 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
+from harness.core.errors import HarnessError, SandboxError, UsageError
 from harness.environments.python.client import run_tests
-from harness.errors import HarnessError, SandboxError, UsageError
-from harness.machine.images import build_images
 from harness.sandbox import reaper
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.base import SandboxSpec
@@ -24,6 +23,7 @@ from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.container import hold_container
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -11,12 +11,12 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
+from harness.core.errors import SandboxError
 from harness.environments.python.client import run_on_inputs, run_tests
-from harness.errors import SandboxError
-from harness.machine.images import build_images
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.results import ExecResult
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

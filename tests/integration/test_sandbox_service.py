@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from harness import Sandbox
+from harness.core.errors import UsageError
 from harness.environments.maths.client import ServiceAnswer
 from harness.environments.maths.client import ask as ask_service
-from harness.errors import UsageError
 from harness.sandbox.backends.docker.backend import DockerBackend
 
 PYTHON = ("/usr/bin/python3", "-S", "-c")

@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from docker import APIClient
 
-from harness.errors import SandboxError, UsageError
-from harness.machine.images import build_images
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.output import WINDOW_BYTES
+from harness.sandbox.machine.images import build_images
+from harness.sandbox.results import WINDOW_BYTES
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.selfcheck.cases import OTHERS
 from harness.sandbox.streaming import OutputChunk

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import pytest
 
 from harness import Sandbox
-from harness.errors import UsageError
-from harness.machine.images import build_images
+from harness.core.errors import UsageError
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxClosed
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.streaming import OutputChunk
 
 pytestmark = pytest.mark.timeout(180)

@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 from docker import APIClient
 
-from harness.errors import SandboxError
-from harness.machine.images import build_images
+from harness.core.errors import SandboxError
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.sandbox import Sandbox
-from harness.sandbox.terminal import Terminal
+from harness.sandbox.streaming import Terminal
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 SECONDS = 30.0

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from service_fixtures import TOKEN, Served, serve
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 SLEEP = {"code": "import time; time.sleep(60)", "language": "python", "run_timeout": 60}
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from service_fixtures import TOKEN, Served, serve
 
-from harness.service import connections, half_closed
+from harness.service import connections, request_parser
 
 OTHER = "127.0.0.2"
 MIB = 1024 * 1024
@@ -285,7 +285,7 @@ async def test_a_client_that_closes_after_its_request_frees_its_sandbox(
     monkeypatch: pytest.MonkeyPatch, waiting: int
 ) -> None:
     # The write of a second interim reply would notice it, too.
-    monkeypatch.setattr(half_closed, "INTERIM_SECONDS", math.inf)
+    monkeypatch.setattr(request_parser, "INTERIM_SECONDS", math.inf)
     async with serve() as served:
         async with connect(served) as (_, writer):
             writer.write(encode_program("import time; time.sleep(600)") * (1 + waiting))
@@ -305,7 +305,7 @@ async def test_a_client_that_ends_its_side_and_goes_later_frees_its_sandbox() ->
 async def test_a_client_that_reads_the_interim_reply_and_goes_frees_its_sandbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(half_closed, "INTERIM_SECONDS", 0.1)
+    monkeypatch.setattr(request_parser, "INTERIM_SECONDS", 0.1)
     async with serve() as served:
         async with connect(served) as (reader, writer):
             writer.write(encode_program("import time; time.sleep(600)"))

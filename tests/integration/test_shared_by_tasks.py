@@ -14,10 +14,10 @@ from effort import THOROUGH
 
 import harness
 from harness import load_benchmark
-from harness.config import Isolation
-from harness.machine.images import build_images
+from harness.core.types import Status
 from harness.sandbox.limits import Limits
-from harness.types import Status
+from harness.sandbox.machine.images import build_images
+from harness.sandbox.pool import Isolation
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -11,10 +11,9 @@ import pytest
 from docker import APIClient
 
 import harness
-from harness.config import Isolation
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.pool import SandboxPool, SandboxSettings
+from harness.sandbox.machine.images import build_images
+from harness.sandbox.pool import Isolation, SandboxPool, SandboxSettings
 
 pytestmark = pytest.mark.timeout(240)
 

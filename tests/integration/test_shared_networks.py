@@ -13,16 +13,16 @@ import pytest
 from docker import APIClient
 
 from harness import Sandbox
+from harness.core.errors import UsageError
+from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.python.client import run_tests
 from harness.environments.python.spec import SPEC
-from harness.errors import UsageError
-from harness.machine.images import build_images
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker import shared_network
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool
-from harness.types import ProgramTests, Status, Submission
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

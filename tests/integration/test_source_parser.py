@@ -13,7 +13,7 @@ import pytest
 from service_fixtures import TOKEN, serve
 
 from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.service.verdicts.samples import MOST_SOURCE_BYTES
 from harness.service.verdicts.source_parser import SMALL_BYTES, SourceParser, open_source_parser
 

@@ -15,7 +15,7 @@ from exported_runs import NATIVE, make_folder, store
 
 from harness.reports.run_folder import read_run
 from harness.reports.trajectories.attempts import ExportedRun, read_exported_run
-from harness.reports.trajectories.span_sender import SendError, send_spans
+from harness.reports.trajectories.spans import SendError, send_spans
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.benchmarks.livecodebench.preamble import PREAMBLE
-from harness.environments.python.client import run_on_inputs
-from harness.environments.python.results import InputRun
+from harness.benchmarks.livecodebench.generation import PREAMBLE
+from harness.core.types import Status, Submission, Verdict
+from harness.environments.python.client import InputRun, run_on_inputs
 from harness.environments.python.stdin_programs import Compatibility, StdinTest, StdinTests, grade_stdin
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import Status, Submission, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

@@ -11,12 +11,12 @@ from contexts import environment_context
 from docker import APIClient
 
 from harness import AttemptContext, run
+from harness.core.tools import TextCall
+from harness.core.types import Status, Task
 from harness.environments import environment_spec
 from harness.environments.base import Environment
 from harness.environments.db.environment import DatabaseSetup, make_table
-from harness.environments.text_protocol import TextCall
-from harness.machine.images import build_images
-from harness.types import Status, Task
+from harness.sandbox.machine.images import build_images
 
 PAGE = (Path(__file__).parents[2] / "docs" / "text-protocol.md").read_text()
 CITIES = make_table("cities", ["name"], [["Oslo"], ["Lima"]])

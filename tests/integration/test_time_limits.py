@@ -13,13 +13,12 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.environments.python.client import run_calls, run_on_inputs, run_tests
+from harness.environments.python.client import InputRun, run_calls, run_on_inputs, run_tests
 from harness.environments.python.guest.testing_job import TestJob
-from harness.environments.python.results import InputRun
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

@@ -19,14 +19,14 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.benchmarks.livecodebench.generation import PREAMBLE
 from harness.benchmarks.source import class_attributes, top_level_names
+from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.python.call_programs import CallTest, CallTests, grade_calls
 from harness.environments.python.programs import grade_program
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import ProgramTests, Status, Submission
+from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(120)
 in_one_loop = pytest.mark.asyncio(loop_scope="module")

@@ -11,13 +11,13 @@ from effort import one_in_four
 from unusual_stdin_programs import PROGRAMS, Program
 
 from harness import Sandbox
-from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.benchmarks.livecodebench.generation import PREAMBLE
+from harness.core.types import Status, Submission
 from harness.environments.python.client import run_on_inputs
 from harness.environments.python.stdin_programs import StdinTest, StdinTests, grade_stdin
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import Status, Submission
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -28,11 +28,11 @@ from viewer_fixtures import (
     write_run,
 )
 
-from harness.evaluation.progress import ActiveAttempt, Stage
-from harness.evaluation.run_files import replace_run_file
-from harness.evaluation.stage_file import format_stages
-from harness.evaluation.store import STAGES, RunStore
-from harness.types import Status
+from harness.core.types import Status
+from harness.runs.progress import ActiveAttempt, Stage
+from harness.runs.run_files import replace_run_file
+from harness.runs.store import STAGES, RunStore
+from harness.runs.transcripts import format_stages
 
 pytestmark = needs_browser
 

@@ -7,7 +7,11 @@ CLIENTS, BOUNDS = f"{UNIT}/test_relay_clients.py", f"{UNIT}/test_relay_bounds.py
 CREDITS, REWRITING = f"{UNIT}/test_relay_credits.py", f"{UNIT}/test_relay_rewriting.py"
 SERVERS, TOOLS = f"{UNIT}/test_mcp_servers.py", f"{UNIT}/test_mcp_server.py"
 PROGRAMS = f"{UNIT}/test_command_program.py"
-RULES, APP, TUNNEL = "harness/relay/rules.py", "harness/relay/app.py", "harness/sandbox/relay.py"
+RULES, APP, TUNNEL = (
+    "harness/models/relay/rules.py",
+    "harness/models/relay/app.py",
+    "harness/sandbox/relay.py",
+)
 
 # The file, the old text, the new text and the test.
 RELAY = (
@@ -30,13 +34,13 @@ RELAY = (
         f"{CLIENTS}::test_a_wrong_token_is_refused_in_the_form_of_the_api",
     ),
     (
-        "harness/relay/serving.py",
+        "harness/models/relay/serving.py",
         "            connection.transport.abort()\n",
         "            pass\n",
         f"{BOUNDS}::test_nothing_answers_after_the_end_of_the_block",
     ),
     (
-        "harness/relay/serving.py",
+        "harness/models/relay/serving.py",
         "len(self._state.connections) + len(self._starting) >= self._most",
         "len(self._state.connections) >= self._most",
         f"{BOUNDS}::test_connections_beyond_the_bound_are_closed",
@@ -66,7 +70,7 @@ RELAY = (
         f"{UNIT}/test_model_client.py::test_a_request_says_nothing_about_this_machine",
     ),
     (
-        "harness/inputs/json_size.py",
+        "harness/core/inputs/json_text.py",
         "        self._is_inside ^= len(parts) % 2 == 0\n",
         "        self._is_inside = False\n",
         f"{UNIT}/test_json_size.py::test_the_count_is_the_same_however_a_text_is_cut",
@@ -78,26 +82,26 @@ RELAY = (
         f"{BOUNDS}::test_the_tools_get_no_message_with_many_values",
     ),
     (
-        "harness/models/whole_replies.py",
+        "harness/models/streamed_replies.py",
         "        if values.total > MAX_REPLY_VALUES:\n",
         "        if False:\n",
         f"{UNIT}/test_model_client.py::test_a_reply_with_too_many_values_is_not_parsed",
     ),
     (
-        "harness/relay/mcp_streams.py",
+        "harness/models/relay/mcp_streams.py",
         "    if count_values(line) > MAX_MESSAGE_VALUES:\n",
         "    if False:\n",
         f"{SERVERS}::test_a_broken_call_is_an_error",
     ),
     (
-        "harness/relay/mcp_servers/http_bounds.py",
+        "harness/models/relay/mcp_servers/host_process.py",
         '            response.headers["content-type"] = _EVENTS\n',
         "            pass\n",
         f"{UNIT}/test_mcp_http_bounds.py"
         "::test_the_encoding_of_events_is_that_in_which_their_values_are_counted",
     ),
     (
-        "harness/relay/mcp_servers/tool_names.py",
+        "harness/models/relay/mcp_servers/tool_names.py",
         "if counts[alias] == 1 and alias not in used",
         "if alias not in used",
         f"{UNIT}/test_mcp_tool_names.py::test_a_long_name_that_two_tools_share_leads_to_neither",

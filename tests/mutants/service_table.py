@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ACCESS, BUDGETS = "tests/unit/test_service_access.py", "tests/unit/test_service_session_budget.py"
-BUDGET, SESSIONS = "harness/service/sandboxes/budget.py", "harness/service/sandboxes/sessions.py"
+BUDGET, SESSIONS = "harness/service/sandboxes/sessions.py", "harness/service/sandboxes/sessions.py"
 BODIES = "tests/unit/test_service_body.py"
 SANDBOXES = "tests/integration/test_service_sandboxes.py"
 TERMINALS = "tests/integration/test_service_terminals.py"

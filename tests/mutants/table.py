@@ -25,9 +25,9 @@ class Mutant:
 
 
 SPEC, SECCOMP = "harness/sandbox/backends/docker/spec.py", "harness/sandbox/backends/docker/seccomp"
-ATTEMPT, POOL = "harness/evaluation/attempt.py", "harness/sandbox/pool.py"
+ATTEMPT, POOL = "harness/runs/attempt.py", "harness/sandbox/pool.py"
 GRADING = "harness/environments/grading.py"
-SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/environments/python/results.py"
+SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/environments/python/client.py"
 JUDGES = "harness/environments/os/grader.py"
 GUEST = "harness/sandbox/guest"
 PYTHON_CLIENT = "harness/environments/python/client.py"
@@ -166,13 +166,13 @@ OTHERS = (
         f"{POOLS}::test_memory_bounds_how_many_sandboxes_live",
     ),
     (
-        "harness/evaluation/attempt_settings.py",
+        "harness/runs/attempt_settings.py",
         "return planned.key if self.is_isolated else planned.task.id",
         "return planned.task.id",
         f"{LEASES}::test_tasks_share_no_key_and_isolated_attempts_share_none",
     ),
     (
-        "harness/evaluation/attempt_settings.py",
+        "harness/runs/attempt_settings.py",
         "return planned.key if self.is_isolated else planned.task.id",
         'return planned.key if self.is_isolated else ""',
         f"{LEASES}::test_tasks_share_no_key_and_isolated_attempts_share_none",
@@ -290,19 +290,19 @@ OTHERS = (
     ),
     # The numbers of a run and its exit code.
     (
-        "harness/evaluation/summary.py",
+        "harness/runs/summary.py",
         "if planned.number == 0:",
         "if True:",
         f"{UNIT}/test_summary.py::test_the_rate_is_the_mean_over_tasks_of_the_share_of_attempts_that_passed",
     ),
     (
-        "harness/evaluation/summary.py",
+        "harness/runs/summary.py",
         "is_resolved = found is not None and found.resolved",
         "is_resolved = found is None or found.resolved",
         f"{UNIT}/test_summary.py::test_the_rate_is_the_mean_over_tasks_of_the_share_of_attempts_that_passed",
     ),
     (
-        "harness/evaluation/summary.py",
+        "harness/runs/summary.py",
         "passed + (status is Status.PASSED)",
         "passed + (status is Status.PASSED and planned.number == 0)",
         f"{UNIT}/test_summary.py::test_the_rate_is_the_mean_over_tasks_of_the_share_of_attempts_that_passed",
@@ -544,7 +544,7 @@ OTHERS = (
                 "test_a_check_that_believes_an_agent_is_trusting",
             ),
             (
-                "shell_tests",
+                "shell_values",
                 "argument.many and argument.value.kind >= Kind.LINE",
                 "False",
                 "test_a_check_that_believes_an_agent_is_trusting",
@@ -588,119 +588,119 @@ OTHERS = (
         f"{UNIT}/test_machine_files.py::test_a_new_command_is_copied_and_one_that_hides_another_is_not",
     ),
     (
-        "harness/environments/os/comparisons.py",
+        "harness/environments/os/scripts.py",
         'and not name.startswith("_")',
         "",
         f"{UNIT}/test_comparisons.py::test_a_script_that_may_reach_further_is_no_comparison",
     ),
     (
-        "harness/evaluation/attempt_ends.py",
+        "harness/runs/attempt_ends.py",
         "return environment.agent_acted and not error.outside and error.acted_in is not False",
         "return False",
         f"{OUTAGES}::test_a_sandbox_that_fails_after_the_agent_acted_is_the_agents_failure_at_once",
     ),
     # Replays of recorded runs.
     (
-        "harness/agents/attempt_access.py",
+        "harness/runs/agents/attempt_access.py",
         '"by": "agent"}',
         "}",
         f"{UNIT}/test_agent_faults.py::test_an_entry_that_json_cannot_hold_is_written_as_text",
     ),
     (
-        "harness/agents/replay.py",
+        "harness/runs/agents/replay.py",
         "if (step.observation, refused) == (observation.text, observation.refused):",
         "if step.observation.strip() == observation.text.strip():",
         f"{UNIT}/test_replay.py::test_an_observation_is_compared_exactly",
     ),
     (
-        "harness/evaluation/recorded_run.py",
+        "harness/runs/recorded_run.py",
         'if _names_file(config.benchmark) and "benchmark" not in values and not is_own:',
         "if False:",
         f"{UNIT}/test_replay.py::test_no_code_that_a_run_folder_names_is_run",
     ),
     (
-        "harness/evaluation/recorded_run.py",
+        "harness/runs/recorded_run.py",
         "        config = drop_excess(config, find_excess(config))",
         "        config = drop_excess(config, {})",
         f"{UNIT}/test_run_trust.py::test_a_replay_of_an_unknown_run_takes_no_limit_beyond_the_defaults",
     ),
     (
-        "harness/evaluation/trust.py",
+        "harness/runs/trust.py",
         "    refuse_effects(folder, list_effects(config, takes_limits=takes_limits))",
         "",
         f"{UNIT}/test_run_trust.py::test_an_unknown_folder_is_refused_with_all_effects_whole_and_escaped",
     ),
     (
-        "harness/evaluation/run_signature.py",
+        "harness/runs/trust.py",
         "status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077",
         "status.st_uid == os.geteuid()",
         f"{UNIT}/test_run_signature.py::test_a_secret_that_others_can_read_or_write_is_not_used",
     ),
     (
-        "harness/evaluation/selection.py",
+        "harness/runs/selection.py",
         "    refuse_keys(config, [endpoint, judge])\n",
         "",
         f"{UNIT}/test_key_search.py::test_a_run_with_such_a_setting_is_refused",
     ),
     # Comparisons.
     (
-        "harness/evaluation/comparison.py",
+        "harness/runs/comparison.py",
         "return fall > Fraction(repr(float(threshold)))",
         "return fall >= Fraction(repr(float(threshold)))",
         f"{COMPARISONS}::test_a_fall_by_exactly_the_threshold_is_no_regression",
     ),
     (
-        "harness/evaluation/comparison.py",
+        "harness/runs/comparison.py",
         "_MISSING = TaskOutcome(1, 0, False, 0.0)",
         "_MISSING = TaskOutcome(1, 1, True, 1.0)",
         f"{COMPARISONS}::test_a_task_that_is_missing_on_one_side_counts_as_failed_there",
     ),
     (
-        "harness/evaluation/compared_run.py",
+        "harness/runs/compared_run.py",
         "max(attempts, expected),",
         "attempts,",
         f"{COMPARISONS}::test_the_attempts_that_a_stopped_run_lacks_count_as_failed",
     ),
     # Writes to the disk.
     (
-        "harness/evaluation/storage.py",
+        "harness/runs/run_files.py",
         "os.fsync(file.fileno())",
         "pass",
         f"{UNIT}/test_store.py::test_a_file_is_on_the_disk_whole_before_it_takes_its_place",
     ),
     (
-        "harness/evaluation/storage.py",
+        "harness/runs/run_files.py",
         "file.flush()\n            os.fsync",
         "os.fsync",
         f"{UNIT}/test_store.py::test_a_file_is_on_the_disk_whole_before_it_takes_its_place",
     ),
     (
-        "harness/evaluation/store.py",
+        "harness/runs/store.py",
         "os.fsync(self._file.fileno())",
         "pass",
         f"{UNIT}/test_store.py::test_a_record_is_on_the_disk_when_append_returns",
     ),
     # Programs of the user on the host.
     (
-        "harness/inputs/files.py",
+        "harness/core/inputs/files.py",
         "os.open(name, os.O_NOFOLLOW | _FLAGS, dir_fd=parent)",
         "os.open(name, _FLAGS, dir_fd=parent)",
         f"{UNIT}/test_inputs.py::test_no_link_and_no_pipe_below_a_folder_is_opened",
     ),
     (
-        "harness/host_programs/orphans.py",
+        "harness/sandbox/host_programs/program.py",
         "return list_descendants(is_marked)",
         "return list_descendants(lambda _: False)",
         f"{HOST_PROGRAMS}::test_a_program_that_kills_its_supervisor_leaves_no_process_and_ends_no_other",
     ),
     (
-        "harness/agents/command/host.py",
+        "harness/runs/agents/command/host.py",
         "tampering=KILLED_SUPERVISOR",
         "tampering=None",
         f"{HOST_PROGRAMS}::test_a_program_that_kills_its_supervisor_has_tampered",
     ),
     (
-        "harness/relay/mcp_servers/sandbox_process.py",
+        "harness/models/relay/mcp_servers/sandbox_process.py",
         "hmac.compare_digest(line, expected)",
         "line[:1] == expected[:1]",
         f"{UNIT}/test_mcp_sandbox_process.py"

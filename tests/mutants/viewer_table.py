@@ -5,8 +5,8 @@ from __future__ import annotations
 UNIT = "tests/unit"
 SERVER, INDEX = f"{UNIT}/test_viewer_app.py", f"{UNIT}/test_viewer_index.py"
 TRANSCRIPTS = f"{UNIT}/test_viewer_transcripts.py"
-ACCESS, INDEXING = "harness/viewer/access.py", "harness/viewer/attempt_index.py"
-COLUMNS = "harness/viewer/record_columns.py"
+ACCESS, INDEXING = "harness/reports/viewer/app.py", "harness/reports/viewer/attempt_index.py"
+COLUMNS = "harness/reports/viewer/attempt_index.py"
 
 # The file, the old text, the new text and the test.
 VIEWER = (
@@ -65,7 +65,7 @@ VIEWER = (
         f"{SERVER}::test_the_token_opens_the_page_and_sets_a_cookie",
     ),
     (
-        "harness/viewer/catalogue.py",
+        "harness/reports/viewer/catalogue.py",
         '            raise UnknownRunError("the list has no such run")',
         "            folder = self.output_dir / key",
         f"{SERVER}::test_only_runs_of_the_list_can_be_named",
@@ -89,7 +89,7 @@ VIEWER = (
         f"{INDEX}::test_the_last_record_of_a_repeated_attempt_counts",
     ),
     (
-        "harness/viewer/transcript_follower.py",
+        "harness/reports/viewer/transcript_follower.py",
         "escape_text(text[:_TEXT_CHARACTERS], multiline=True)",
         "text[:_TEXT_CHARACTERS]",
         f"{TRANSCRIPTS}::test_invisible_characters_are_shown_as_escapes",
@@ -113,7 +113,7 @@ VIEWER = (
         f"{INDEX}::test_the_viewer_shows_exactly_the_records_that_other_commands_read",
     ),
     (
-        "harness/relay/serving.py",
+        "harness/models/relay/serving.py",
         "(is_full and not self._make_room())",
         "is_full",
         f"{UNIT}/test_relay_bounds.py::test_a_full_server_closes_the_connection_that_has_waited_longest",

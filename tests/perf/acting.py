@@ -16,6 +16,7 @@ from session import Session
 from unwritten import Unwritten
 
 from harness import Sandbox
+from harness.core.types import Task
 from harness.environments import environment_spec
 from harness.environments.base import EnvironmentContext
 from harness.environments.db.environment import DatabaseSetup, make_table
@@ -25,7 +26,6 @@ from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.backends.docker.spec import container_config
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.types import Task
 
 SETUPS: dict[str, OsSetup | DatabaseSetup] = {
     "os": OsSetup(),

@@ -19,9 +19,9 @@ from machine_clock import NAMES, MachineClock, differ, foreign_containers, watch
 from session import Session
 
 from harness import Sandbox, load_benchmark
+from harness.core.types import ProgramTests
 from harness.environments.python.programs import grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.types import ProgramTests
 
 PHASES = ("create", "attach", "start", "hello", "grade", "further grade", "remove", "settle")
 # The requests to the engine that end these phases.

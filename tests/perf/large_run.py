@@ -20,7 +20,7 @@ from many_attempts import read_peak
 from session import Session
 from viewed_attempts import NUMBER, TASKS, write_run
 
-from harness.evaluation.store import REPORT, RunStore
+from harness.runs.store import REPORT, RunStore
 
 LIST = Figure("harness runs with 1,000,000 attempts, processor time", "s", mark=5, judged="ours")
 TABLE = Figure("harness report of them as a table, processor time", "s", mark=60, judged="ours")

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 from docker import APIClient
 
-from harness.evaluation.manifest import read_git_revision
-from harness.version import __version__
+from harness.core.version import __version__
+from harness.runs.manifest import read_git_revision
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import run
-from harness.types import AttemptRecord
+from harness.core.types import AttemptRecord
 
 ATTEMPTS = 100_000
 TASKS = 10

@@ -11,7 +11,7 @@ from figure import CannotMeasure, Figure, Measurement, Reading
 from session import Session
 
 from harness import run
-from harness.types import AttemptRecord
+from harness.core.types import AttemptRecord
 
 STEP = 100
 GROWTH = Figure("memory of the host process, at the end of many tasks", "MiB", "after 100 tasks", mark=1.1)

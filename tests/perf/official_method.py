@@ -38,7 +38,7 @@ from unittest.mock import mock_open, patch
 with contextlib.suppress(ImportError):
     import numpy  # noqa: F401
 
-from harness.benchmarks.livecodebench.private_tests import decode_private_tests
+from harness.benchmarks.livecodebench.problem import decode_private_tests
 from harness.environments.python.guest.mocked_stdin import TAKEN
 
 STAR_IMPORTS = (

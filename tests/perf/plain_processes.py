@@ -15,10 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.benchmarks.livecodebench.generation import PREAMBLE
 from harness.environments.python.call_programs import CallTests
-from harness.environments.python.stdin_programs import StdinTests
-from harness.environments.python.stdout_lines import stdout_difference
+from harness.environments.python.stdin_programs import StdinTests, stdout_difference
 
 # A function is imported from a module, so its main guard does not run.
 MODULE = "sys.modules['candidate'] = sys.modules['__main__']\n__name__ = 'candidate'\n"

@@ -20,9 +20,9 @@ from session import Session
 
 from harness import Sandbox, load_benchmark
 from harness.benchmarks import Benchmark
+from harness.core.types import ProgramTests
 from harness.environments.python.programs import grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.types import ProgramTests
 
 SAMPLE = Figure(
     "a HumanEval sample, processor time inside the container",

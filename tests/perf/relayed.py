@@ -20,12 +20,12 @@ from session import Session
 from waiting_server import serve_waiting
 
 from harness import Sandbox
-from harness.evaluation.transcript_file import TranscriptFile
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
-from harness.relay.app import make_relay_app
-from harness.relay.serving import serve_app
+from harness.models.relay.app import make_relay_app
+from harness.models.relay.serving import serve_app
+from harness.runs.transcript_file import TranscriptFile
 from harness.sandbox.backends.docker.backend import DockerBackend
 
 REQUEST_BYTES, ANSWER_BYTES = 500, 2000

@@ -14,7 +14,7 @@ from pathlib import Path
 from docker import APIClient
 
 from harness.benchmarks import load_benchmark
-from harness.evaluation.concurrency import default_concurrency
+from harness.runs.faults import default_concurrency
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect

@@ -13,9 +13,9 @@ from figure import CannotMeasure, Figure, Measurement, Reading
 from many_attempts import read_peak
 from session import Session
 
-from harness.evaluation.store import ATTEMPTS, RunStore, read_records
-from harness.evaluation.summary import summarize_records
-from harness.types import AttemptRecord, Status
+from harness.core.types import AttemptRecord, Status
+from harness.runs.store import ATTEMPTS, RunStore, read_records
+from harness.runs.summary import summarize_records
 
 NUMBER = 1_000_000
 AT_A_TASK = 10

@@ -17,12 +17,12 @@ from figure import CannotMeasure, Figure, Measurement, Reading
 from many_attempts import read_peak
 from session import Session
 
-from harness.evaluation.records import to_json
-from harness.evaluation.store import ATTEMPTS, MANIFEST
-from harness.types import AttemptRecord, Status
-from harness.viewer.attempt_query import Query, describe_rows, find_attempts
-from harness.viewer.catalogue import Catalogue
-from harness.viewer.run_view import describe_run
+from harness.core.types import AttemptRecord, Status
+from harness.reports.viewer.attempt_query import Query, describe_rows, find_attempts
+from harness.reports.viewer.catalogue import Catalogue
+from harness.reports.viewer.run_view import describe_run
+from harness.runs.records import to_json
+from harness.runs.store import ATTEMPTS, MANIFEST
 
 NUMBER, TASKS, ROWS = 1_000_000, 100_000, 100
 

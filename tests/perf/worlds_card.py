@@ -10,14 +10,13 @@ from typing import Any
 
 from unwritten import Unwritten
 
+from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
-from harness.environments.card.baselines import BASELINES
-from harness.environments.card.duel import CardGame, begin_duel
+from harness.environments.card.duel import BASELINES, CardGame, begin_duel
+from harness.environments.card.engine import FIELDED
 from harness.environments.card.environment import GUESS, open_environment
-from harness.environments.card.fish import FIELDED
-from harness.environments.card.oracle import choose_guess, choose_move
+from harness.environments.card.grader import choose_guess, choose_move
 from harness.sandbox.pool import SandboxSettings
-from harness.types import Task
 
 GAMES = 1000
 ORACLE_GAMES = 100

@@ -18,16 +18,16 @@ from typing import Any
 import psutil
 from unwritten import Unwritten
 
+from harness.core.inputs.files import hash_file
+from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.house.environment import open_environment
 from harness.environments.house.files import HouseGame
 from harness.environments.house.game import read_game
 from harness.environments.house.generator import GRAMMARS, KINDS, generate_game
-from harness.environments.house.oracle import solve
+from harness.environments.house.grader import solve
 from harness.environments.house.play import Play
-from harness.inputs.files import hash_file
 from harness.sandbox.pool import SandboxSettings
-from harness.types import Task
 
 GAMES = 1000
 # The caches of the interpreter and of the engine are full after these.

@@ -10,15 +10,14 @@ from typing import Any
 
 from unwritten import Unwritten
 
+from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.web.catalogue import load_catalogue
 from harness.environments.web.environment import CLICK, SEARCH, open_environment
 from harness.environments.web.grader import ShopGoal
 from harness.environments.web.oracle import solve
-from harness.environments.web.products import Goal
-from harness.environments.web.source import GeneratedShop
+from harness.environments.web.products import GeneratedShop, Goal
 from harness.sandbox.pool import SandboxSettings
-from harness.types import Task
 
 PRODUCTS = 10_000
 SESSIONS = 100

@@ -9,20 +9,20 @@ from pathlib import Path
 
 from docker import APIClient
 
-from harness.agents import AttemptContext
 from harness.benchmarks import load_benchmark
+from harness.core.types import AttemptRecord, Submission
 from harness.environments import environment_spec
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.evaluation.attempt_settings import AttemptSettings
-from harness.evaluation.execute import execute
-from harness.evaluation.faults import Faults
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore
-from harness.machine.images import build_images
 from harness.reports.progress import NotesOnly
+from harness.runs.agents import AttemptContext
+from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.execute import execute
+from harness.runs.faults import Faults
+from harness.runs.plan import PlannedAttempt
+from harness.runs.store import RunStore
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool
-from harness.types import AttemptRecord, Submission
 
 Act = Callable[[SandboxEnvironment], Awaitable[object]]
 

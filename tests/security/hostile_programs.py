@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from harness.core.types import Status
 from harness.sandbox.limits import Limits
-from harness.types import Status
 
 LIMITS = Limits(
     # Programs that attack the network may have sockets.

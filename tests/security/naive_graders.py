@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import Sandbox
+from harness.core.types import Task
 from harness.sandbox.results import ExecResult
-from harness.types import Task
 
 # A busy machine needs seconds to fill the memory of a sandbox. Only a program that hangs waits as long.
 SECONDS = 4.0

@@ -11,8 +11,8 @@ from docker import APIClient
 from docker.errors import NotFound
 from security.acting import attempted, bash
 
+from harness.core.types import Status
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.types import Status
 
 pytestmark = pytest.mark.timeout(120)
 

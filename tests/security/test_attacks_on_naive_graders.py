@@ -36,14 +36,14 @@ from security.naive_graders import (
 
 from harness import Sandbox
 from harness.audit.attack import Kind
-from harness.audit.program_attack import ProgramAttack
+from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.suite import list_attacks_on
+from harness.core.errors import SandboxError
+from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.python.programs import BROKE_PROTOCOL, grade_program
-from harness.errors import SandboxError
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import ProgramTests, Status, Submission
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

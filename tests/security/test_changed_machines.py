@@ -9,12 +9,12 @@ from contexts import environment_context
 from docker import APIClient
 from security.shell_attacks import COMPARE
 
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.os.environment import OsSetup, open_machine
 from harness.environments.os.grader import CHANGED_WORLD, StateChecks, grade_state
 from harness.environments.os.scripts import Script
-from harness.machine.images import build_images
-from harness.types import Status, Submission, Task, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 

@@ -12,9 +12,9 @@ import pytest_asyncio
 from contexts import environment_context
 from docker import APIClient
 
-from harness.audit.answer_attack import AnswerAttack
-from harness.audit.environment_attack import SqlAttack
+from harness.audit.attack_kinds import AnswerAttack, SqlAttack
 from harness.audit.suite import list_attacks_on
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.db.client import read_table
 from harness.environments.db.environment import Database, DatabaseSetup, make_table, open_environment
@@ -24,10 +24,9 @@ from harness.environments.db.grader import (
     DatabaseState,
     grade_answer,
     grade_state,
+    table_hash,
 )
-from harness.environments.db.table_hash import table_hash
-from harness.machine.images import build_images
-from harness.types import Status, Submission, Task, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

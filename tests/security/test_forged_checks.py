@@ -9,14 +9,14 @@ from contexts import environment_context
 from docker import APIClient
 from security.forged_checks import FORGERIES
 
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.os.checks import shell_tools
 from harness.environments.os.checks.judgement import judge_check
 from harness.environments.os.environment import OsSetup, open_machine
 from harness.environments.os.grader import StateChecks, grade_state
 from harness.environments.os.scripts import Script, run_script
-from harness.machine.images import build_images
-from harness.types import Status, Submission, Task, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
 

@@ -16,14 +16,14 @@ import pytest_asyncio
 import yaml
 from docker import APIClient
 
+from harness.core.types import ProgramTests, Submission
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.python.client import run_on_inputs, run_tests
 from harness.environments.python.steering import find_steering
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
-from harness.types import ProgramTests, Submission
 
 # The tests of `f`, whose right answers are 3, 1, 4, 1 and 5 for 0 to 4.
 CASES = "CASES = [(0, 3), (1, 1), (2, 4), (3, 1), (4, 5)]\n"

@@ -10,11 +10,10 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.environments.python.client import run_tests
-from harness.environments.python.results import TestReport
-from harness.machine.images import build_images
+from harness.environments.python.client import TestReport, run_tests
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

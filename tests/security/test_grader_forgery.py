@@ -9,11 +9,11 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
+from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_program
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import ProgramTests, Status, Submission, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

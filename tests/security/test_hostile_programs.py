@@ -16,18 +16,18 @@ from docker import APIClient
 from security.hostile_programs import BOOTY, CANDIDATES, COMMANDS, LIMITS, SHIMS, TOOLS
 
 from harness import Sandbox
+from harness.core.errors import UsageError
+from harness.core.text import escape_bytes, escape_terminal
+from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.programs import grade_program
-from harness.errors import UsageError
-from harness.machine.images import build_images
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.seccomp import ProfileName
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import FILE_SECONDS, GRACE_SECONDS
-from harness.text import escape_bytes, escape_terminal
-from harness.types import ProgramTests, Status, Submission, Verdict
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

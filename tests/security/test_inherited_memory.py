@@ -13,10 +13,9 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.environments.python.client import run_on_inputs
-from harness.environments.python.results import InputRun
-from harness.machine.images import build_images
+from harness.environments.python.client import InputRun, run_on_inputs
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

@@ -19,9 +19,9 @@ from docker import APIClient
 
 from harness import Limits, Sandbox
 from harness.environments.python.client import run_on_inputs
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker import backend as docker_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

@@ -15,17 +15,16 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox, load_benchmark
-from harness.audit.attack_file import AttackFile, include_parts, list_parts
-from harness.audit.program_attack import read_prelude
+from harness.audit.attack import AttackFile, include_parts, list_parts
+from harness.audit.attack_kinds import read_prelude
 from harness.audit.suite import choose_attacks, list_attacks
 from harness.benchmarks import Benchmark
-from harness.environments.python.client import run_tests
+from harness.core.types import ProgramTests, Task
+from harness.environments.python.client import TestReport, run_tests
 from harness.environments.python.programs import grade_program
-from harness.environments.python.results import TestReport
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import ProgramTests, Task
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -11,15 +11,15 @@ from docker import APIClient
 from security.acting import attempted, bash
 
 from harness.audit.attack import Kind
-from harness.audit.environment_attack import ShellAttack
+from harness.audit.attack_kinds import ShellAttack
 from harness.audit.suite import list_attacks
+from harness.core.types import Status
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.evaluation import faults
-from harness.evaluation.attempt_ends import LOST_SANDBOX
+from harness.runs import faults
+from harness.runs.attempt_ends import LOST_SANDBOX
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.connection import Connection
-from harness.types import Status
 
 pytestmark = pytest.mark.timeout(120)
 ATTACKS = [attack for attack in list_attacks() if attack.kind in (Kind.STEERING, Kind.LOSING)]

@@ -13,10 +13,10 @@ from docker import APIClient
 from harness import Sandbox
 from harness.environments.maths.client import ask
 from harness.environments.os.root_sandbox import RootSandbox
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.layout import SHARED_COUNTS
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 from harness.sandbox.selfcheck import probe
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

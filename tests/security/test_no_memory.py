@@ -12,8 +12,8 @@ from security.memory_channels import CLOSED, MARKS, NUMBERS, PRELUDE, Channel
 
 from harness import Sandbox
 from harness.environments.python.client import run_on_inputs, run_tests
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

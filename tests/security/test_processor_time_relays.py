@@ -12,15 +12,15 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.audit.attack_file import AttackFile, list_parts, read_part
-from harness.audit.program_attack import read_prelude
+from harness.audit.attack import AttackFile, list_parts, read_part
+from harness.audit.attack_kinds import read_prelude
+from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.python.call_programs import CallTest, CallTests, grade_calls
 from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import StdinTest, StdinTests, grade_stdin
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.types import ProgramTests, Status, Submission
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

@@ -18,19 +18,18 @@ from relay_fixtures import TOKEN, Relay, exchange, open_relay
 from streamed_events import message, stream_completion
 
 from harness.environments.host_environment import open_without_world
-from harness.evaluation import transcript_file
-from harness.evaluation.transcript_file import TranscriptFile
-from harness.evaluation.transcripts import read_entries
+from harness.models.concurrency import SharedPause
 from harness.models.endpoint import Api, Prices
-from harness.models.failures import ModelError
 from harness.models.messages import Generation
-from harness.models.pauses import SharedPause
+from harness.models.relay.app import make_relay_app
+from harness.models.relay.exchange import MAX_BODY_BYTES, rewrite_request
+from harness.models.relay.mcp_server import make_mcp_app
+from harness.models.relay.serving import serve_app
+from harness.models.server_errors import ModelError
 from harness.models.spending import Budget, BudgetReached
-from harness.relay.app import make_relay_app
-from harness.relay.exchange import MAX_BODY_BYTES
-from harness.relay.mcp_server import make_mcp_app
-from harness.relay.rewriting import rewrite_request
-from harness.relay.serving import serve_app
+from harness.runs import transcript_file
+from harness.runs.transcript_file import TranscriptFile
+from harness.runs.transcripts import read_entries
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
 # Values that no table looks into, by path.
@@ -183,7 +182,7 @@ async def test_the_memory_of_parsed_values_counts_as_bytes_of_bodies(relay: Rela
 async def test_bodies_for_tools_count_among_the_bodies_under_way(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.relay.app.MOST_BODY_BYTES", 10_000)
+    monkeypatch.setattr("harness.models.relay.app.MOST_BODY_BYTES", 10_000)
     call = {
         "jsonrpc": "2.0",
         "id": 1,

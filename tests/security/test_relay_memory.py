@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 from relay_fixtures import TOKEN
 
-from harness.evaluation.transcript_file import TranscriptFile
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.concurrency import ConcurrencyBounds
 from harness.models.endpoint import Endpoint
-from harness.relay.app import make_relay_app
-from harness.relay.serving import serve_app
+from harness.models.relay.app import make_relay_app
+from harness.models.relay.serving import serve_app
+from harness.runs.transcript_file import TranscriptFile
 
 STREAMS = 200
 # A relay that read ahead without a bound would hold 3.2 GB.

@@ -12,11 +12,11 @@ from typing import Any, get_args
 import pytest
 from docker import APIClient
 
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker import seccomp
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.backends.docker.seccomp import ProfileName, Sockets
+from harness.sandbox.machine.images import build_images
 
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
 

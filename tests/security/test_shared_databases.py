@@ -12,13 +12,13 @@ import pytest_asyncio
 from contexts import environment_context
 from docker import APIClient
 
+from harness.core.errors import SandboxError
+from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.db.client import Table
 from harness.environments.db.environment import Database, DatabaseSetup, make_table, open_environment, play
 from harness.environments.db.grader import DatabaseState, grade_state
-from harness.errors import SandboxError
-from harness.machine.images import build_images
-from harness.types import Submission, Task
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

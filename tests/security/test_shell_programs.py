@@ -11,11 +11,11 @@ import pytest_asyncio
 from docker import APIClient
 from security.hostile_programs import COMMANDS, LIMITS, TOOLS
 
+from harness.core.errors import SandboxError
 from harness.environments.os.root_sandbox import RootSandbox
-from harness.errors import SandboxError
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxLimitReached
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -12,12 +12,12 @@ from docker import APIClient
 from effort import THOROUGH
 from security.shell_attacks import ATTACKS, CHAINS, COMMANDS, COMPARE, EXAMPLE, INIT, LIBRARY_THAT_LEAVES
 
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.os.environment import Machine, OsSetup, open_machine
 from harness.environments.os.grader import PASS_UNTOUCHED, StateChecks, grade_state
 from harness.environments.os.scripts import Script, run_script
-from harness.machine.images import build_images
-from harness.types import Status, Submission, Task, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 

@@ -9,14 +9,14 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.audit.program_attack import ProgramAttack
+from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.run import LIMITS
 from harness.audit.suite import list_attacks_on
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.python.client import run_on_inputs
 from harness.environments.python.stdin_programs import StdinTest, StdinTests, grade_stdin
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.types import Status, Submission, Task, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

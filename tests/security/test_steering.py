@@ -11,13 +11,13 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness.audit.attack import Kind
-from harness.audit.environment_attack import ShellAttack
+from harness.audit.attack_kinds import ShellAttack
 from harness.audit.suite import list_attacks
 from harness.environments.os.root_sandbox import RootSandbox
-from harness.machine.images import build_images
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.guest.apart import RESERVED
 from harness.sandbox.limits import Limits
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 

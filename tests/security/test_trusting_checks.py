@@ -6,12 +6,12 @@ import pytest
 from contexts import environment_context
 from docker import APIClient
 
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.os.environment import OsSetup, open_machine
 from harness.environments.os.grader import NO_ANSWER, UNREADABLE_FILES, StateChecks, grade_state
 from harness.environments.os.scripts import Script
-from harness.machine.images import build_images
-from harness.types import Status, Submission, Task, Verdict
+from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 

@@ -19,26 +19,26 @@ import pytest
 from contexts import ListTranscript, no_context
 
 from harness import StorageError
-from harness.agents import AgentError, AttemptContext, agent_thread, settings_for
-from harness.agents.attempt_access import open_access
-from harness.agents.outside import OutsideAgent, wrap_outside_agent
 from harness.benchmarks import load_benchmark
+from harness.core.errors import SandboxError
+from harness.core.tools import Arguments, Tool
+from harness.core.types import AttemptRecord, Status, Submission, Task
 from harness.environments import EnvironmentSpec, environment_specs
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.tool import Arguments, Tool
-from harness.errors import SandboxError
-from harness.evaluation import faults
-from harness.evaluation.attempt_settings import AttemptSettings
-from harness.evaluation.execute import execute
-from harness.evaluation.faults import Faults
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore
-from harness.evaluation.transcript_file import TranscriptFile
 from harness.reports.progress import NotesOnly
+from harness.runs import faults
+from harness.runs.agents import AgentError, AttemptContext, attempt_access, settings_for
+from harness.runs.agents.attempt_access import open_access
+from harness.runs.agents.outside import OutsideAgent, wrap_outside_agent
+from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.execute import execute
+from harness.runs.faults import Faults
+from harness.runs.plan import PlannedAttempt
+from harness.runs.store import RunStore
+from harness.runs.transcript_file import TranscriptFile
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.pool import SandboxPool
-from harness.types import AttemptRecord, Status, Submission, Task
 
 BENCHMARK = load_benchmark("gsm8k", data="bundled", notify=print)
 ANSWER = BENCHMARK.references[BENCHMARK.tasks[0].id].solution
@@ -60,7 +60,7 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 
 @pytest.fixture(autouse=True)
 def _short_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_thread, "END_SECONDS", 0.2)
+    monkeypatch.setattr(attempt_access, "END_SECONDS", 0.2)
 
 
 async def end_nothing() -> None:
@@ -401,8 +401,8 @@ async def test_an_agent_can_no_longer_act_once_its_attempt_is_over(store: RunSto
     context = AttemptContext(BENCHMARK.tasks[0], 0, 7, None, environment, ListTranscript())
     with open_access(context) as access:
         pass
-    with closing(agent_thread.AgentThread()) as thread:
-        assert await thread.run(act_late(access.context), access.find_failure) == agent_thread.Returned(0)
+    with closing(attempt_access.AgentThread()) as thread:
+        assert await thread.run(act_late(access.context), access.find_failure) == attempt_access.Returned(0)
 
 
 async def test_a_tool_call_under_way_is_cancelled_with_the_attempt(

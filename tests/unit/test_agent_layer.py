@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.machine.agent_layer import hash_folder, pack_archive, pack_folder, require_agent_name
+from harness.core.errors import UsageError
+from harness.sandbox.machine.agent_layer import hash_folder, pack_archive, pack_folder, require_agent_name
 
 
 def list_members(file: io.BytesIO) -> list[tarfile.TarInfo]:

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from harness.agents.agent import AgentError, AgentNotStarted
-from harness.errors import SandboxError
-from harness.evaluation.faults import Faults
+from harness.core.errors import SandboxError
 from harness.reports.progress import NotesOnly
+from harness.runs.agents.agent import AgentError, AgentNotStarted
+from harness.runs.faults import Faults
 
 MISSING = AgentNotStarted("exit code 127: agent: not found")
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.records import OsRecord, parse
-from harness.errors import DataError
+from harness.core.errors import DataError
 
 CHECKED = {
     "description": "count",

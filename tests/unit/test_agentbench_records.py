@@ -15,8 +15,8 @@ from harness.benchmarks.agentbench.records import (
     Script,
     parse,
 )
-from harness.data.rows import Row
-from harness.errors import DataError
+from harness.benchmarks.data.rows import Row
+from harness.core.errors import DataError
 
 SHELL: dict[str, Any] = {"description": "d", "evaluation": {"match": "x"}}
 TABLE: dict[str, Any] = {

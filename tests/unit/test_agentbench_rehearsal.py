@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.benchmarks.agentbench.rehearsal import why_unsound
+from harness.benchmarks.agentbench.quarantine import why_unsound
 from harness.environments.db.client import Table, TableUnreadable
 from harness.environments.db.environment import make_table
-from harness.environments.db.grader import DatabaseState
-from harness.environments.db.table_hash import table_hash
+from harness.environments.db.grader import DatabaseState, table_hash
 
 BEFORE = make_table("t", ["a"], [["1"], ["2"]])
 MADE = make_table("t", ["a"], [["1"], ["3"]])

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.categories import CATEGORIES, category_of
+from harness.benchmarks.agentbench.category import CATEGORIES, category_of
 from harness.benchmarks.agentbench.quarantine import QUARANTINE, why_quarantined
-from harness.benchmarks.agentbench.scores import WEIGHTS, Outcome, scores
-from harness.benchmarks.agentbench.statuses import status_metrics, upstream_status
+from harness.benchmarks.agentbench.scores import WEIGHTS, Outcome, scores, status_metrics, upstream_status
 from harness.benchmarks.benchmark import TaskResult
-from harness.types import Status, Verdict
+from harness.core.types import Status, Verdict
 
 
 def outcome(category: str, resolved: bool, kind: str | None = None) -> Outcome:

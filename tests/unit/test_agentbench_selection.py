@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.categories import category_of
+from harness.benchmarks.agentbench.category import category_of
 from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.loading import load_recipe
-from harness.data.source import BUNDLED
-from harness.errors import DataError, UsageError
-from harness.evaluation.filters import TaskFilters
-from harness.evaluation.plan import select_tasks
+from harness.core.errors import DataError, UsageError
+from harness.runs.filters import TaskFilters
+from harness.runs.plan import select_tasks
 
 SAMPLE = BUNDLED / "agentbench"
 """The bundled sample, whose folders have upstream's names."""
@@ -120,8 +120,10 @@ def test_a_catalogue_is_known_by_its_files(catalogue: Path, tmp_path: Path) -> N
 
 
 def test_a_large_catalogue_is_not_read_as_rows(catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.data.tree.MAX_BYTES", 10)
-    monkeypatch.setattr("harness.data.tree.read_tree.__kwdefaults__", {"max_files": 100, "max_bytes": 10})
+    monkeypatch.setattr("harness.benchmarks.data.tree.MAX_BYTES", 10)
+    monkeypatch.setattr(
+        "harness.benchmarks.data.tree.read_tree.__kwdefaults__", {"max_files": 100, "max_bytes": 10}
+    )
     index = {"index": str(catalogue.parent / "index")}
     assert load(catalogue, web=index).tasks
     named = catalogue.rename(catalogue.with_name("webshop"))

@@ -10,15 +10,15 @@ import pytest
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.benchmark import TaskResult
+from harness.core.errors import UsageError
 from harness.environments import grader_of
 from harness.environments.db.environment import DatabaseSetup
 from harness.environments.db.grader import DatabaseAnswer, DatabaseState
 from harness.environments.os.environment import OsSetup
 from harness.environments.os.grader import AnswerMatch, StateChecks
 from harness.environments.text.expected_text import ExpectedText
-from harness.errors import UsageError
-from harness.evaluation.filters import TaskFilters
-from harness.evaluation.plan import select_tasks
+from harness.runs.filters import TaskFilters
+from harness.runs.plan import select_tasks
 
 SAMPLE = load_benchmark("agentbench", data="bundled")
 FLAT: list[dict[str, Any]] = [

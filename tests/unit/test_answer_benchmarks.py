@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import harness.data
+import harness.benchmarks.data
 from harness.benchmarks import Benchmark, definitions, load_benchmark
+from harness.core.errors import DataError, UsageError
 from harness.environments.maths.grader import MathsAnswer
 from harness.environments.text.number_answers import NumberAnswer
 from harness.environments.text.short_answers import ShortAnswer
-from harness.errors import DataError, UsageError
 
 NAMES = ("gsm8k", "math", "nq", "hotpotqa")
 BUNDLED = {name: load_benchmark(name, data="bundled") for name in NAMES}
@@ -167,7 +167,7 @@ def test_options_choose_problems_of_a_level_and_a_type() -> None:
 
 
 def test_table_of_dpr_is_the_same_questions(tmp_path: Path) -> None:
-    table = Path(harness.data.__file__).parent / "bundled/nq.csv"
+    table = Path(harness.benchmarks.data.__file__).parent / "bundled/nq.csv"
     assert load_benchmark("nq", data=str(table)).references == BUNDLED["nq"].references
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from answer_collection import Case, cases
 
+from harness.core.types import Verdict
 from harness.environments import grader_of
 from harness.environments.grader import TextGrader
-from harness.types import Verdict
 
 DOCS = Path(__file__).parents[2] / "docs" / "answers.md"
 

@@ -10,7 +10,7 @@ from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scoring.answers import exact_match, f1, has_answer, normalised, plain_characters
+from harness.core.scoring.answers import exact_match, f1, has_answer, normalised, plain_characters
 
 # Texts with the characters that the rules treat specially, both plain and combining ones.
 TEXTS = st.text(st.sampled_from("ab the THE.,-!'1 \n\té\u0301\u0323İß你"), max_size=40)

@@ -10,24 +10,30 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from harness.audit.answer_attack import AnswerAttack, ForEach, Numbers, Repeat
-from harness.audit.attack import Kind
-from harness.audit.attack_file import (
+from harness.audit.attack import (
     ATTACKS,
     PARTS,
+    Kind,
     include_parts,
     list_parts,
     name_folder,
     read_attack_file,
 )
-from harness.audit.environment_attack import ShellAttack, SqlAttack
-from harness.audit.program_attack import ProgramAttack
+from harness.audit.attack_kinds import (
+    AnswerAttack,
+    ForEach,
+    Numbers,
+    ProgramAttack,
+    Repeat,
+    ShellAttack,
+    SqlAttack,
+)
 from harness.audit.relay.attack import BEGINNING
 from harness.audit.suite import ORDER, list_attacks, read_attacks, require_known_folders
 from harness.benchmarks import definitions, load_benchmark
+from harness.core.errors import DataError
+from harness.core.types import Task
 from harness.environments.db.environment import DatabaseSetup, make_table
-from harness.errors import DataError
-from harness.types import Task
 
 FILES = [path for path in sorted(ATTACKS.glob("*/*.*")) if path.parent != PARTS]
 PART_FILES = [path for path in sorted(PARTS.rglob("*.*")) if path.is_file()]

@@ -15,21 +15,20 @@ from typing import Any
 import pytest
 from contexts import ListTranscript
 
-from harness.agents.agent import AttemptContext, settings_for
 from harness.audit.agent import CONSTANT, NULL, ORACLE, Suite, build_attacker, build_controls
 from harness.audit.attack import Attack
-from harness.audit.program_attack import ProgramAttack
-from harness.audit.shown_answers import choose_answers, choose_outputs
+from harness.audit.attack_kinds import ProgramAttack, choose_answers, choose_outputs
 from harness.audit.suite import list_attacks, list_attacks_on, list_fitting_attacks, name_target
 from harness.benchmarks import Benchmark, definitions, load_benchmark
+from harness.core.errors import UsageError
+from harness.core.types import ProgramTests, Reference, Task
 from harness.environments.text.expected_text import ExpectedText
 from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
 from harness.environments.text.number_answers import NumberAnswer
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 from harness.environments.text.short_answers import ShortAnswer
 from harness.environments.text.spec import SPEC as TEXT
-from harness.errors import UsageError
-from harness.types import ProgramTests, Reference, Task
+from harness.runs.agents.agent import AttemptContext, settings_for
 
 ON_PROGRAMS = [attack for attack in list_attacks_on("ProgramTests") if isinstance(attack, ProgramAttack)]
 ALL = {attack.name: attack for attack in ON_PROGRAMS}

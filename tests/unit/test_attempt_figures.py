@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from harness.core.types import AttemptRecord, Status
 from harness.reports.attempt_figures import MOST_BARS, MOST_POINTS, AttemptFigures
-from harness.types import AttemptRecord, Status
 
 RECORD = AttemptRecord("t", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 1.0, None)
 BEGAN = datetime(2026, 8, 1, 9, 30, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.evaluation.attempt_order import AttemptOrder
+from harness.runs.result_table import AttemptOrder
 
 KEYS = [("b", 1), ("b", 0), ("a", 0), ("a", 2), ("b", 2)]
 

@@ -8,10 +8,10 @@ import pytest
 
 from harness.audit.run import LIMITS, AuditPlan, plan_audit, sample_every_kind
 from harness.benchmarks import load_benchmark
-from harness.config import RunConfig
+from harness.core.errors import UsageError
 from harness.environments import environment_spec
-from harness.errors import UsageError
-from harness.evaluation.plan import select_tasks
+from harness.runs.config import RunConfig
+from harness.runs.plan import select_tasks
 
 AGENTBENCH = load_benchmark("agentbench", data="bundled")
 MBPP = load_benchmark("mbpp", data="bundled")

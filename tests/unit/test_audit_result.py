@@ -12,11 +12,11 @@ import pytest
 
 from harness.audit.agent import CONSTANT, NULL, ORACLE, Step
 from harness.audit.attack import Attack, Kind
-from harness.audit.program_attack import ProgramAttack
+from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.run import Audit, AuditedAttempt, count_statuses, write_audit
-from harness.evaluation.storage import StorageError
+from harness.core.types import AttemptRecord, DataSource, Status
 from harness.reports.audit import print_audit
-from harness.types import AttemptRecord, DataSource, Status
+from harness.runs.run_files import StorageError
 
 P, F, T, I = Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR  # noqa: E741
 SOURCE = DataSource(kind="path", location="data.json", sha256="ab" * 32, rows=3)

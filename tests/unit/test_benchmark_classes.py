@@ -12,7 +12,7 @@ import pytest
 from harness import benchmarks
 from harness.benchmarks import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench
 from harness.benchmarks.classes import BenchmarkClass
-from harness.errors import DataError, UsageError
+from harness.core.errors import DataError, UsageError
 
 CLASSES: dict[type[BenchmarkClass], str] = {
     NQ: "test",

@@ -10,7 +10,7 @@ from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scoring.boxed import last_boxed
+from harness.core.scoring.answers import last_boxed
 
 
 @pytest.mark.parametrize(

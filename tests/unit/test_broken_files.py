@@ -17,21 +17,20 @@ from effort import one_in_four, text_of_length
 
 from harness.audit.run import plan_resumed_audit
 from harness.benchmarks import load_benchmark
-from harness.config import load_config
-from harness.data.cache import list_cached_files
-from harness.data.cached_rows import read_cached_rows
-from harness.data.download import read_note
-from harness.data.tree import read_tree
-from harness.errors import DataError, HarnessError, UsageError
-from harness.evaluation.records import from_json, to_json
-from harness.evaluation.resume import read_resumed_config
-from harness.evaluation.selection import select
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, RunStore, read_records
+from harness.benchmarks.data.cache import list_cached_files, read_cached_rows
+from harness.benchmarks.data.download import read_note
+from harness.benchmarks.data.tree import read_tree
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.types import AttemptRecord, Status
 from harness.reports.remarks import list_model_remarks
 from harness.reports.run_folder import read_attempts, read_run, rewrite_report
 from harness.reports.table import print_record_details, print_summary
-from harness.reports.transcript import print_transcript
-from harness.types import AttemptRecord, Status
+from harness.reports.transcript_entries import print_transcript
+from harness.runs.config import load_config
+from harness.runs.records import from_json, to_json
+from harness.runs.resume import read_resumed_config
+from harness.runs.selection import select
+from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY, RunStore, read_records
 
 
 def refusal(read: Callable[[], object]) -> HarnessError | None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.prompts import database_prompt, shell_prompt
 from harness.benchmarks.agentbench.quarantine import why_quarantined
 from harness.benchmarks.agentbench.records import Cell, DatabaseRecord, OsRecord, Record, parse
+from harness.benchmarks.agentbench.tasks import database_prompt, shell_prompt
 from harness.benchmarks.agentbench.worlds import worlds
-from harness.data import source
+from harness.benchmarks.data import source
 
 SAMPLE = Path(source.__file__).parent / "bundled" / "agentbench"
 # The categories whose worlds live on the host have tests of their own samples.

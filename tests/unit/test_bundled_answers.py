@@ -17,18 +17,16 @@ from typing import Any
 
 import pytest
 
-import harness.data
-from harness.benchmarks.livecodebench.execution import read_execution
+import harness.benchmarks.data
+from harness.benchmarks.data.local import read_rows
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.livecodebench.prediction import read_execution, read_test_output
 from harness.benchmarks.livecodebench.problem import DIFFICULTIES, Problem, read_problem
-from harness.benchmarks.livecodebench.test_output import read_test_output
-from harness.data.local import read_rows
-from harness.data.rows import Row
-from harness.environments.python.stdout_lines import stdout_difference
-from harness.scoring.answers import exact_match, f1, has_answer
-from harness.scoring.boxed import last_boxed
-from harness.scoring.numbers import gold_number, same_number
+from harness.core.scoring.answers import exact_match, f1, has_answer, last_boxed
+from harness.core.scoring.numbers import gold_number, same_number
+from harness.environments.python.stdin_programs import stdout_difference
 
-BUNDLED = Path(harness.data.__file__).parent / "bundled"
+BUNDLED = Path(harness.benchmarks.data.__file__).parent / "bundled"
 
 
 def rows(name: str) -> list[Row]:

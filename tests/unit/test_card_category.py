@@ -12,13 +12,13 @@ from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.scores import Outcome, scores
 from harness.benchmarks.benchmark import TaskResult
+from harness.core.errors import DataError, UsageError
+from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.environments import environment_spec
 from harness.environments.card.duel import CardGame
 from harness.environments.card.environment import ACT, GUESS, LOOK
 from harness.environments.card.text_protocol import CardProtocol
-from harness.environments.text_protocol import ONLY_FIRST, TextCall, TextFault
-from harness.environments.tool import SUBMIT
-from harness.errors import DataError, UsageError
+from harness.environments.text_protocol import ONLY_FIRST
 
 GAME = {"split": "mine", "baseline": "baseline2", "agent": "second", "game": 7}
 PROTOCOL = CardProtocol({tool.name: tool for tool in (LOOK, GUESS, ACT, SUBMIT)})

@@ -9,9 +9,21 @@ from effort import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.environments.card.engine import FIRST_PHASE, LAST_PHASE, Event, Fish, Game, IllegalMove, Move
-from harness.environments.card.fish import FIELDED, HEALTH, KINDS, TEAM, Kind
-from harness.environments.card.oracle import list_moves
+from harness.environments.card.engine import (
+    FIELDED,
+    FIRST_PHASE,
+    HEALTH,
+    KINDS,
+    LAST_PHASE,
+    TEAM,
+    Event,
+    Fish,
+    Game,
+    IllegalMove,
+    Kind,
+    Move,
+)
+from harness.environments.card.grader import list_moves
 
 ATTACK, ACTIVE = False, True
 

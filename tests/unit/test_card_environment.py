@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from contexts import no_context
 
-from harness.agents import AttemptContext
 from harness.api import run
+from harness.core.tools import TurnLimitReached
+from harness.core.types import PlainData, Status, Submission, Task, Verdict
 from harness.environments import environment_spec, grader_of
-from harness.environments.base import TurnLimitReached
 from harness.environments.card.duel import ALL_HEALTH, CardGame, Duel, begin_duel
+from harness.environments.card.engine import FIELDED
 from harness.environments.card.environment import (
     ACT,
     GUESS,
@@ -26,11 +27,10 @@ from harness.environments.card.environment import (
     open_environment,
     solve,
 )
-from harness.environments.card.fish import FIELDED
 from harness.environments.card.grader import card_score, grade_game
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.text.expected_text import ExpectedText
-from harness.types import PlainData, Status, Submission, Task, Verdict
+from harness.runs.agents import AttemptContext
 
 FIRST, SECOND = CardGame("baseline1", 0), CardGame("baseline2", 1)
 TASK = Task("card/dev/baseline1/first/0", "agentbench", "card", "")

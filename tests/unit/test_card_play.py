@@ -8,10 +8,9 @@ from random import Random
 
 import pytest
 
-from harness.environments.card.baselines import BASELINES, Baseline
-from harness.environments.card.engine import Game, Move
-from harness.environments.card.fish import FIELDED, KINDS, Kind
-from harness.environments.card.oracle import choose_guess, choose_move
+from harness.environments.card.duel import BASELINES, Baseline
+from harness.environments.card.engine import FIELDED, KINDS, Game, Kind, Move
+from harness.environments.card.grader import choose_guess, choose_move
 
 PAIRINGS = [(name, side) for name in BASELINES for side in (0, 1)]
 Guess = Callable[[Game, Random], tuple[int, Kind] | None]

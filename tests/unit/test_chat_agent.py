@@ -13,16 +13,15 @@ import pytest
 from contexts import ListTranscript, no_context
 from model_server import Asked, ModelServer, RawReply, completion, error
 
-from harness.agents import AgentError, AttemptContext, settings_for
-from harness.agents.chat.agent import Chat
 from harness.benchmarks import load_benchmark
-from harness.environments.base import TurnLimitReached
+from harness.core.tools import Arguments, Tool, TurnLimitReached
+from harness.core.types import Submission
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.tool import Arguments, Tool
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
-from harness.types import Submission
+from harness.runs.agents import AgentError, AttemptContext, settings_for
+from harness.runs.agents.chat.agent import Chat
 
 BENCHMARK = load_benchmark("gsm8k", data="bundled", notify=print)
 TASK = BENCHMARK.tasks[0]

@@ -10,9 +10,8 @@ import pytest
 from harness import SandboxClosed, SandboxError, SandboxOutOfDisk, UsageError
 from harness.client import ServiceBusyError, ServiceUnreachableError, connect
 from harness.client import connection as client_connection
-from harness.client.connection import Connection, read_address
-from harness.client.errors import Refusal, build_error
-from harness.errors import HarnessError
+from harness.client.connection import Connection, Refusal, build_error, read_address
+from harness.core.errors import HarnessError
 
 TOKEN = "a-token-of-the-tests"
 

@@ -15,17 +15,17 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.agents.agent import AgentError, settings_for
-from harness.agents.command.agent import CommandAgent, override
-from harness.agents.command.host import HostPlace, open_host_place
-from harness.agents.command.place import KEEP_BYTES
-from harness.agents.command.profiles import PROFILES
-from harness.agents.command.program import MAX_ARGUMENT_BYTES, fill_arguments, split_command
 from harness.benchmarks import load_benchmark
-from harness.command_settings import CommandSettings
-from harness.config import RunConfig, load_config
-from harness.errors import UsageError
-from harness.machine.agent_images import read_agent_source
+from harness.core.errors import UsageError
+from harness.runs.agents.agent import AgentError, settings_for
+from harness.runs.agents.command.agent import CommandAgent, override
+from harness.runs.agents.command.host import HostPlace, open_host_place
+from harness.runs.agents.command.place import KEEP_BYTES
+from harness.runs.agents.command.profiles import PROFILES
+from harness.runs.agents.command.program import MAX_ARGUMENT_BYTES, fill_arguments, split_command
+from harness.runs.command_settings import CommandSettings
+from harness.runs.config import RunConfig, load_config
+from harness.sandbox.machine.agent_images import read_agent_source
 
 WAIT_SECONDS = 30.0
 
@@ -174,7 +174,7 @@ async def test_a_cancelled_program_leaves_no_process(pid_file: Path) -> None:
 def test_a_killed_harness_leaves_no_process_of_a_program(tmp_path: Path, pid_file: Path) -> None:
     source = f"""
 import asyncio
-from harness.agents.command.host import open_host_place
+from harness.runs.agents.command.host import open_host_place
 
 async def main():
     async with open_host_place([]) as place:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.evaluation.commits import Commits
-from harness.evaluation.storage import StorageError
-from harness.evaluation.store import ATTEMPTS, RunStore
-from harness.types import AttemptRecord, Status
+from harness.core.types import AttemptRecord, Status
+from harness.runs.commits import Commits
+from harness.runs.run_files import StorageError
+from harness.runs.store import ATTEMPTS, RunStore
 
 RECORD = AttemptRecord(
     task_id="t",

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import harness
-from harness.errors import UsageError
-from harness.evaluation.comparison import ChangedTask, Comparison, compare_runs
-from harness.evaluation.records import to_json
-from harness.evaluation.run_signature import describe_resume
-from harness.evaluation.store import RunStore, read_manifest
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status
 from harness.reports.run_folder import read_run
-from harness.types import AttemptRecord, Status
+from harness.runs.comparison import ChangedTask, Comparison, compare_runs
+from harness.runs.records import to_json
+from harness.runs.store import RunStore, read_manifest
+from harness.runs.trust import describe_resume
 
 RECORD = AttemptRecord("t", 0, None, None, True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
 MANIFEST: dict[str, Any] = {

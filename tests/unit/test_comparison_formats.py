@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from unit.test_comparison import record, write_run
 
-from harness.errors import UsageError
-from harness.evaluation.comparison import Comparison, compare_runs
+from harness.core.errors import UsageError
+from harness.core.text import quote_markdown
 from harness.reports.comparison import list_figures, points
 from harness.reports.comparison_formats import comparison_format_names, load_comparison_format
-from harness.text import quote_markdown
+from harness.runs.comparison import Comparison, compare_runs
 
 HOSTILE = "t|`@team #1 <img src=x> [a](http://b)\x1b[2J\u202e\n| x |"
 # The comment of a pull request may have this many characters.

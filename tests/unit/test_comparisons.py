@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.environments.os.comparisons import is_comparison
-from harness.environments.os.scripts import Script
+from harness.environments.os.scripts import Script, is_comparison
 
 HEAD = "from sys import argv\n"
 

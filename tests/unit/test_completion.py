@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from harness.shield import complete
+from harness.core.shield import complete
 
 
 async def test_the_result_of_the_work_is_returned() -> None:

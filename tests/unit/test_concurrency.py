@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.agents import agents
-from harness.evaluation.concurrency import (
+from harness.runs.agents import agents
+from harness.runs.faults import (
     MOST_ATTEMPTS,
     WITHOUT_SANDBOX,
     choose_concurrency,

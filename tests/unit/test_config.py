@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.config import RunConfig, load_config
-from harness.errors import UsageError
-from harness.mcp_settings import McpServer
+from harness.core.errors import UsageError
 from harness.models.endpoint import Endpoint
+from harness.models.relay.mcp_servers.settings import McpServer
 from harness.models.settings import GenerationSettings
 from harness.models.spending import Budget
+from harness.runs.config import RunConfig, load_config
 
 
 def load(tmp_path: Path, text: str, **overrides: Any) -> RunConfig:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.evaluation.config_check import CheckedConfig, check_config
+from harness.runs.config_check import CheckedConfig, check_config
 
 
 def checked(tmp_path: Path, text: str, **overrides: str) -> CheckedConfig:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import RunConfig, load_config, read_config, read_section
-from harness.config_file import MAX_FILES
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.runs.config import RunConfig, load_config, read_config, read_section
+from harness.runs.config_file import MAX_FILES
 
 Write = Callable[[str, str], Path]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.config import RunConfig
-from harness.config_schema import build_config_schema
+from harness.runs.config import RunConfig
+from harness.runs.config_schema import build_config_schema
 
 SCHEMA = build_config_schema()
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from harness.models.codecs import decode_reply
-from harness.models.counts import Counts
 from harness.models.endpoint import Api
-from harness.models.messages import Finish
+from harness.models.messages import Counts, Finish
 from harness.models.streamed_replies import begin_streamed_reply
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.data.hub_probe import hub_endpoint, offline_switch, why_unreachable
+from harness.benchmarks.data.hub_probe import hub_endpoint, offline_switch, why_unreachable
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.data.local import data_suffix, read_rows
-from harness.errors import DataError
+from harness.benchmarks.data.local import data_suffix, read_rows
+from harness.core.errors import DataError
 
 ROWS = [{"id": 1, "text": "naïve 🦊 \u2028 end"}, {"id": 2, "text": "\x0b\x0c\x85"}]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()

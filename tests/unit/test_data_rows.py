@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.data.rows import Row, describe
-from harness.errors import DataError
+from harness.benchmarks.data.rows import Row, describe
+from harness.core.errors import DataError
 
 ROW = Row(
     {"name": "é", "empty": "", "n": 7, "yes": True, "list": ["a", "b"], "null": None}, "f.jsonl", line=3

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from harness.data.cached_rows import read_cached_rows, write_cached_rows
-from harness.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
-from harness.data.rows import Row
-from harness.data.source import load_rows
-from harness.data.splits import SplitFiles
-from harness.errors import DataError, UsageError
-from harness.types import DataSource
+from harness.benchmarks.data.cache import read_cached_rows, write_cached_rows
+from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.source import load_rows
+from harness.benchmarks.data.splits import SplitFiles
+from harness.core.errors import DataError, UsageError
+from harness.core.types import DataSource
 
 HUB = HubDataset("owner/name", "config", "test+train")
 ROWS: list[dict[str, Any]] = [{"id": 1, "text": "é\u2028"}, {"id": 2, "text": None}]
@@ -97,7 +97,7 @@ def test_a_wrong_word_is_distinguished_from_a_wrong_path(tmp_path: Path) -> None
 
 def test_bundled_by_name_is_quiet(tmp_path: Path) -> None:
     rows, source = load("bundled", tmp_path)
-    assert (source.kind, source.location) == ("bundled", "harness/data/bundled/mbpp.json")
+    assert (source.kind, source.location) == ("bundled", "harness/benchmarks/data/bundled/mbpp.json")
     assert source.rows == len(rows) >= 14
     assert len(source.sha256) == 64
 

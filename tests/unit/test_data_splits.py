@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
-from harness.data.cached_rows import write_cached_rows
-from harness.data.hub import HubDataset
-from harness.data.source import BUNDLED
-from harness.data.splits import SplitFiles
-from harness.errors import DataError, UsageError
+from harness.benchmarks.data.cache import write_cached_rows
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.source import BUNDLED
+from harness.benchmarks.data.splits import SplitFiles
+from harness.core.errors import DataError, UsageError
 
 WORDS = {"train": "train", "dev": "dev", "validation": "dev", "val": "dev", "test": "test"}
 NQ = SplitFiles("nq", "test", "test", ("train", "dev"), ("nq-test.qa.csv", "NQ-open.dev.jsonl"))

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data.formats import file_suffix, read_file
-from harness.data.table import Table
-from harness.errors import DataError
+from harness.benchmarks.data.formats import Table, file_suffix, read_file
+from harness.core.errors import DataError
 
 DPR = Table(columns=("question", "answer"), delimiter="\t", literals=("answer",))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.data.tree import Tree, read_tree
-from harness.errors import DataError
+from harness.benchmarks.data.tree import Tree, read_tree
+from harness.core.errors import DataError
 
 FILES = {"a.json": b"[1]", "b/c.json": b"[2]", "b/d.txt": b"text"}
 

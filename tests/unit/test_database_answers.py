@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from harness.environments.db.answers import answer_values, same_values
-from harness.environments.db.grader import DatabaseAnswer, grade_answer
-from harness.types import Submission
+from harness.core.types import Submission
+from harness.environments.db.grader import DatabaseAnswer, answer_values, grade_answer, same_values
 
 SAME = [
     (["7"], ["7.0"]),

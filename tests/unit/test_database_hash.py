@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from harness.environments.db.table_hash import is_hash_of, table_hash
+from harness.environments.db.grader import is_hash_of, table_hash
 
 ROWS = (("1", "a"), ("2", None), (None, "é"))
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.core.types import Verdict
 from harness.environments.db.client import Table
 from harness.environments.db.environment import distinct_names, make_table
-from harness.environments.db.grader import DatabaseState, grade_table
-from harness.environments.db.table_hash import table_hash
-from harness.types import Verdict
+from harness.environments.db.grader import DatabaseState, grade_table, table_hash
 
 BEFORE = make_table("t", ["a", "b"], [["1", "x"], ["2", "y"]])
 WANTED = make_table("t", ["a", "b"], [["1", "x"], ["2", "z"]])

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents import agents
 from harness.benchmarks import definitions
-from harness.discovery import list_declared
+from harness.core.discovery import list_declared
+from harness.core.errors import UsageError
 from harness.environments import environment_spec, environment_specs
-from harness.errors import UsageError
+from harness.runs.agents import agents
 
 
 def test_a_new_file_in_a_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.durations import describe_unknown, order_by_duration
-from harness.evaluation.plan import PlannedAttempt
-from harness.types import Task
+from harness.core.errors import UsageError
+from harness.core.types import Task
+from harness.runs.durations import describe_unknown, order_by_duration
+from harness.runs.plan import PlannedAttempt
 
 PLAN = [
     PlannedAttempt(Task(name, "b", "text", "?"), number, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.models.endpoint import ANTHROPIC_URL, OPENAI_URL, Api, Endpoint, read_key
 from harness.models.settings import choose_endpoint
 

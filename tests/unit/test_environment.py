@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from contexts import ListTranscript, no_context
 
-from harness.environments.base import TurnLimitReached
+from harness.core.tools import Arguments, Tool, TurnLimitReached
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.tool import Arguments, Tool
 from harness.sandbox.failures import SandboxClosed
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, load_config
 from harness.environments import EnvironmentSpec, environment_specs
-from harness.evaluation.selection import select
+from harness.runs.config import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, load_config
+from harness.runs.selection import select
 from harness.sandbox.limits import Limits
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.models import event_stream
-from harness.models.event_stream import Event, EventReader, RawEvent, decode_event
-from harness.models.whole_replies import ReplyTooLongError
+from harness.models import streamed_replies
+from harness.models.streamed_replies import Event, EventReader, RawEvent, ReplyTooLongError, decode_event
 
 
 def hide(text: str) -> str:
@@ -34,14 +33,14 @@ def test_events_are_the_same_however_the_stream_is_cut(size: int) -> None:
 
 
 def test_an_event_with_many_lines_fails_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "MAX_EVENT_LINES", 3)
+    monkeypatch.setattr(streamed_replies, "MAX_EVENT_LINES", 3)
     assert len(read_all(b"data: 1\n\n" * 10)) == 10
     with pytest.raises(ReplyTooLongError, match="more than 3 lines"):
         list(EventReader().read(b"a\n" * 4))
 
 
 def test_an_event_with_many_values_fails_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "MAX_REPLY_VALUES", 10)
+    monkeypatch.setattr(streamed_replies, "MAX_REPLY_VALUES", 10)
     assert len(read_all(b'data: ["[,,,", 2, 3, 4]\n\n' * 10)) == 10
     for content in (b"data: [" + b"[]," * 6 + b"\n", b'id: "\ndata: [1,2,3,4,5\ndata: ,6,7,8,9,10,11]\n'):
         with pytest.raises(ReplyTooLongError, match="more than 10 values"):
@@ -49,7 +48,7 @@ def test_an_event_with_many_values_fails_before_its_end(monkeypatch: pytest.Monk
 
 
 def test_a_last_event_without_an_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "MAX_REPLY_VALUES", 10)
+    monkeypatch.setattr(streamed_replies, "MAX_REPLY_VALUES", 10)
     reader = EventReader()
     assert list(reader.read(b"data: [" + b"[]," * 6)) == []
     with pytest.raises(ReplyTooLongError, match="more than 10 values"):
@@ -57,7 +56,7 @@ def test_a_last_event_without_an_end_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_large_event_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "THREAD_BYTES", 20)
+    monkeypatch.setattr(streamed_replies, "THREAD_BYTES", 20)
     threads: list[int] = []
 
     def note_thread(text: str) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents import agents
 from harness.benchmarks import definitions
-from harness.config import RunConfig, read_config
+from harness.core.errors import UsageError
+from harness.core.inputs.yaml_text import parse_yaml
 from harness.environments import environment_spec
-from harness.errors import UsageError
-from harness.evaluation.example_config import write_example_config
-from harness.evaluation.unread import list_unread
-from harness.inputs.yaml_text import parse_yaml
+from harness.runs.agents import agents
+from harness.runs.config import RunConfig, read_config
+from harness.runs.example_config import write_example_config
+from harness.runs.unread import list_unread
 
 AGENTS = sorted(agents())
 

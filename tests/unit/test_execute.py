@@ -16,25 +16,25 @@ from typing import Any
 import pytest
 from contexts import no_context
 
-from harness.agents import AgentError, AttemptContext
 from harness.benchmarks import load_benchmark
+from harness.core.errors import SandboxError
+from harness.core.types import AttemptRecord, Phase, Status, Submission, Task, Verdict
 from harness.environments import EnvironmentSpec, environment_specs, grading
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.errors import SandboxError
-from harness.evaluation import faults
-from harness.evaluation.attempt_ends import LOST_SANDBOX
-from harness.evaluation.attempt_settings import AttemptSettings
-from harness.evaluation.execute import execute
-from harness.evaluation.faults import Faults
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore
 from harness.reports.progress import NotesOnly
+from harness.runs import faults
+from harness.runs.agents import AgentError, AttemptContext
+from harness.runs.attempt_ends import LOST_SANDBOX
+from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.execute import execute
+from harness.runs.faults import Faults
+from harness.runs.plan import PlannedAttempt
+from harness.runs.store import RunStore
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxUnresponsive
 from harness.sandbox.pool import SandboxPool
-from harness.types import AttemptRecord, Phase, Status, Submission, Task, Verdict
 
 BENCHMARK = load_benchmark("mbpp", data="bundled", notify=print)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.cli.carry_out import OutputOptions, _exit_code
-from harness.types import Status, Summary
+from harness.core.types import Status, Summary
 
 
 def exit_code(rate: float, fail_under: float | None, **statuses: int) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.core.types import Status, Submission
 from harness.environments.text.expected_text import ExpectedText, holds, holds_strictly, judge
-from harness.types import Status, Submission
 
 BOTH = [
     ("The answer is 7.", "7"),

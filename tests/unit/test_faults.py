@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.faults import WAIT_VARIABLE, read_wait_seconds
+from harness.core.errors import UsageError
+from harness.runs.faults import WAIT_VARIABLE, read_wait_seconds
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 60.0), ("0", 0.0), ("2.5", 2.5), ("86400", 86_400.0)])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import RunConfig, load_config, read_config
-from harness.evaluation.config_check import check_config
-from harness.foreign_keys import explain_foreign_key
+from harness.runs.config import RunConfig, load_config, read_config
+from harness.runs.config_check import check_config
+from harness.runs.config_file import explain_foreign_key
 
 # The keys and values of the quick start and of the prompt on mcpbr's page of AgentBench.
 QUICK_START = """

@@ -12,24 +12,23 @@ from typing import Any
 
 import pytest
 
-from harness.agents import AttemptContext
 from harness.benchmarks import load_benchmark
-from harness.config import Isolation
+from harness.core.errors import SandboxError
+from harness.core.types import AttemptRecord, Status, Submission
 from harness.environments.python import programs
-from harness.environments.python.results import TestReport
-from harness.errors import SandboxError
-from harness.evaluation import faults
-from harness.evaluation.attempt_settings import AttemptSettings
-from harness.evaluation.execute import execute
-from harness.evaluation.faults import Faults
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore
+from harness.environments.python.client import TestReport
 from harness.reports.progress import NotesOnly
+from harness.runs import faults
+from harness.runs.agents import AttemptContext
+from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.execute import execute
+from harness.runs.faults import Faults
+from harness.runs.plan import PlannedAttempt
+from harness.runs.store import RunStore
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxOutOfMemory, SandboxUnresponsive
-from harness.sandbox.pool import SandboxPool
+from harness.sandbox.pool import Isolation, SandboxPool
 from harness.sandbox.results import Stream
 from harness.sandbox.sandbox import Sandbox
-from harness.types import AttemptRecord, Status, Submission
 
 BENCHMARK = load_benchmark("mbpp", data="bundled", notify=print)
 # Samples of these tasks may share a sandbox.

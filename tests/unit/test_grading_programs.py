@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from harness.core.types import Status
+from harness.environments.python.client import TestReport, read_report
 from harness.environments.python.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_report
-from harness.environments.python.results import TestReport, read_report
 from harness.sandbox.results import LIMIT_NAMES, Stream
-from harness.types import Status
 
 NOTHING = Stream(b"", b"", 0)
 

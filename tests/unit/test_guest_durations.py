@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.core.errors import UsageError
 from harness.environments.python.guest.clock import Clock
-from harness.errors import UsageError
 from harness.sandbox.guest import durations, processes
 from harness.sandbox.guest.durations import (
     MOST_PROCESSOR_SECONDS,

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.errors import SandboxError
-from harness.machine.gvisor import DEFAULT_CONFIG_FILE, add_runtime, config_file_of, read_config
+from harness.core.errors import SandboxError
+from harness.sandbox.machine.gvisor import DEFAULT_CONFIG_FILE, add_runtime, config_file_of, read_config
 
 ENTRY = {"path": "/usr/bin/runsc", "runtimeArgs": ["--network=none"]}
 

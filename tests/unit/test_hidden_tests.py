@@ -9,11 +9,11 @@ import pytest
 
 from harness import build_assert_tests, build_call_tests, build_stdin_tests, read_hidden_tests
 from harness.benchmarks.hidden_tests import MAX_SOURCE_BYTES, MAX_TEST_BYTES, MAX_TESTS
-from harness.benchmarks.program_tests import find_missing_names
+from harness.benchmarks.programs import find_missing_names
+from harness.core.errors import UsageError
+from harness.core.types import ProgramTests
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.stdin_programs import StdinTest, StdinTests
-from harness.errors import UsageError
-from harness.types import ProgramTests
 
 
 def test_pairs_of_texts_become_tests_of_stdin() -> None:

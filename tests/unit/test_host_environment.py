@@ -10,14 +10,13 @@ import pytest
 from contexts import no_context
 from pydantic import Field
 
-from harness.agents.human import read_arguments
-from harness.environments.base import LastObservation, TurnLimitReached
+from harness.core.tools import Arguments, LastObservation, Tool, TurnLimitReached
 from harness.environments.host_environment import (
     MAX_ARGUMENT_CHARACTERS,
     HostEnvironment,
     open_without_world,
 )
-from harness.environments.tool import Arguments, Tool
+from harness.runs.agents.human import read_arguments
 
 
 class Step(Arguments):

@@ -6,9 +6,9 @@ import pytest
 from answer_collection import Case
 from effort import QUICK_CHARACTERS, THOROUGH
 
+from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
 from harness.environments import grader_of
 from harness.environments.grader import TextGrader
-from harness.scoring.bounds import MAX_REPLY_CHARACTERS
 
 GOLDS = {
     "gsm8k": "987654321",

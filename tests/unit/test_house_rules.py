@@ -11,14 +11,12 @@ from house_games import FACTS, IN_THE_FRIDGE, make_file, make_game, play_command
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.errors import DataError
 from harness.environments.house.files import load_game
-from harness.environments.house.game import GameError, read_game
+from harness.environments.house.game import GameError, find_nearest, name_objects, read_game, score
 from harness.environments.house.generator import GRAMMARS, KINDS, generate_game
 from harness.environments.house.goal import GoalError, read_goal
-from harness.environments.house.names import name_objects
-from harness.environments.house.nearest import find_nearest, score
 from harness.environments.house.play import NOTHING_HAPPENS, Play
-from harness.errors import DataError
 
 
 def test_objects_are_numbered_from_the_last_id_down() -> None:

@@ -12,25 +12,23 @@ import pytest
 from contexts import no_context
 from house_games import FACTS, IN_THE_FRIDGE, make_file
 
-from harness.audit.environment_attack import ToolAttack
+from harness.audit.attack_kinds import ToolAttack
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.data.source import BUNDLED
+from harness.benchmarks.data.source import BUNDLED
+from harness.core.errors import DataError, UsageError
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.house.environment import MOST_CHARACTERS, TAKE_ACTION, Household, show_start
 from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.game import read_game
 from harness.environments.house.generator import GRAMMARS, KINDS, generate_game, write_games
-from harness.environments.house.grader import grade_game
-from harness.environments.house.oracle import NoPlan, find_plan, solve
+from harness.environments.house.grader import NoPlan, find_plan, grade_game, solve
 from harness.environments.house.play import NOTHING_HAPPENS, Play
 from harness.environments.house.spec import SPEC
 from harness.environments.house.text_protocol import HouseProtocol
-from harness.environments.text_protocol import TextCall, TextFault
-from harness.environments.tool import SUBMIT, Tool
-from harness.errors import DataError, UsageError
-from harness.types import Status, Submission, Task, Verdict
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"
 SECRET = "take secretmark 7 from walkthrough 1"

@@ -11,7 +11,7 @@ import pytest
 from text_world_replays import find_walks, replay_walks
 
 from harness.environments.house.game import read_game
-from harness.environments.house.oracle import find_plan
+from harness.environments.house.grader import find_plan
 from harness.environments.house.play import Play
 
 

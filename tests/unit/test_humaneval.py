@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.humaneval import read, submit
-from harness.data.rows import Row
-from harness.errors import DataError
+from harness.core.errors import DataError
 
 PROMPT = '''import math
 

@@ -12,12 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.data.local import read_rows
-from harness.errors import DataError, UsageError
-from harness.inputs import files
-from harness.inputs.files import hash_file, open_input, open_input_below, read_input, read_whole_lines, unpack
-from harness.inputs.json_text import MAX_DEPTH, BrokenJSONError, parse_json
-from harness.inputs.yaml_text import parse_yaml, read_yaml
+from harness.benchmarks.data.local import read_rows
+from harness.core.errors import DataError, UsageError
+from harness.core.inputs import files
+from harness.core.inputs.files import (
+    hash_file,
+    open_input,
+    open_input_below,
+    read_input,
+    read_whole_lines,
+    unpack,
+)
+from harness.core.inputs.json_text import MAX_DEPTH, BrokenJSONError, parse_json
+from harness.core.inputs.yaml_text import parse_yaml, read_yaml
 
 
 def make_fifo(path: Path) -> Path:
@@ -264,7 +271,7 @@ def test_yaml_outside_of_the_plain_part_is_refused_with_its_line(text: str, line
 
 
 def test_more_values_than_allowed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.inputs.yaml_text.MAX_NODES", 100)
+    monkeypatch.setattr("harness.core.inputs.yaml_text.MAX_NODES", 100)
     assert len(parse_yaml("- 1\n" * 99)) == 99
     with pytest.raises(UsageError, match=r"line 100: .*more than 100 values"):
         parse_yaml("- 1\n" * 100)

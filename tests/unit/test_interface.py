@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents.null import Null
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
 from harness.benchmarks.benchmark import read_all
-from harness.config import RunConfig
-from harness.data.rows import Row
-from harness.errors import DataError, UsageError
-from harness.evaluation.plan import replace_prompts
-from harness.evaluation.selection import select
-from harness.types import DataSource
+from harness.benchmarks.data.rows import Row
+from harness.core.errors import DataError, UsageError
+from harness.core.types import DataSource
+from harness.runs.agents.null import Null
+from harness.runs.config import RunConfig
+from harness.runs.plan import replace_prompts
+from harness.runs.selection import select
 
 BUNDLED = {name: load_benchmark(name, data="bundled") for name in definitions()}
 MBPP = BUNDLED["mbpp"]

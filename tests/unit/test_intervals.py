@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scoring.intervals import bootstrap_interval, wilson_interval
+from harness.core.scoring.metrics import bootstrap_interval, wilson_interval
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from harness.inputs.json_size import OBJECT_BYTES, VALUE_BYTES, ValueCounter, count_values
+from harness.core.inputs.json_text import OBJECT_BYTES, VALUE_BYTES, ValueCounter, count_values
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 from model_server import Asked, ModelServer, RawReply, completion, error
 
 from harness.models.client import open_client
-from harness.models.codecs import decode_reply, encode_request
-from harness.models.dialect import Dialect
+from harness.models.codecs import Dialect, decode_reply, encode_request
 from harness.models.endpoint import Api, Endpoint
 from harness.models.messages import Message, ModelRequest, Role
 

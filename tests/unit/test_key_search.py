@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.config import RunConfig
-from harness.errors import UsageError
-from harness.evaluation.config_check import check_config
-from harness.evaluation.key_search import find_keys, refuse_keys
-from harness.evaluation.selection import select
+from harness.core.errors import UsageError
 from harness.models.endpoint import Endpoint
+from harness.runs.config import RunConfig
+from harness.runs.config_check import check_config
+from harness.runs.run_secrets import find_keys, refuse_keys
+from harness.runs.selection import select
 
 KEY = "sk-0123456789"
 MODEL = Endpoint(model="m", base_url="http://localhost:1/v1")

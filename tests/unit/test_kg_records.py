@@ -16,9 +16,10 @@ from contexts import no_context
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.agentbench.category import CategoryOptions
 from harness.benchmarks.agentbench.worlds.kg import CATEGORY, KnowledgeOptions, read_record
-from harness.config import RunConfig
-from harness.data import source
-from harness.data.rows import Row
+from harness.benchmarks.data import source
+from harness.benchmarks.data.rows import Row
+from harness.core.errors import DataError, UsageError
+from harness.core.types import Status, Submission
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.kg.environment import TOOLS, KnowledgeAnswer, open_environment
 from harness.environments.kg.grader import f1_score, grade_answer
@@ -27,9 +28,8 @@ from harness.environments.kg.program import FUNCTIONS
 from harness.environments.kg.questions import make_ontology_files, make_questions
 from harness.environments.kg.session import Session
 from harness.environments.text.expected_text import ExpectedText
-from harness.errors import DataError, UsageError
-from harness.evaluation.selection import select
-from harness.types import Status, Submission
+from harness.runs.config import RunConfig
+from harness.runs.selection import select
 
 BUNDLED = Path(source.__file__).parent / "bundled" / "agentbench" / "knowledgegraph"
 RECORD: dict[str, Any] = {

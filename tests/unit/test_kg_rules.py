@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.environments.kg.environment import run_blocking
-from harness.environments.kg.graph import Graph, Literal, find_nodes, make_graph, parse_node, parse_triple
-from harness.environments.kg.ontology import Ontology, parse_ranges, parse_vocabulary
+from harness.environments.kg.graph import (
+    Graph,
+    Literal,
+    Ontology,
+    find_nodes,
+    make_graph,
+    parse_node,
+    parse_ranges,
+    parse_triple,
+    parse_vocabulary,
+)
 from harness.environments.kg.program import (
     MAX_STEPS,
     Action,

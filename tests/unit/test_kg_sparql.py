@@ -17,15 +17,15 @@ import pytest
 import requests
 from kg_questions import SCHEMA, plan_of
 
+from harness.core.errors import SandboxError
+from harness.core.http_session import open_session
 from harness.environments.kg.generator import make_task_graph
-from harness.environments.kg.gold import Plan
+from harness.environments.kg.grader import Plan
 from harness.environments.kg.graph import Graph, Literal, Node, make_graph
 from harness.environments.kg.program import Count, Entity, Extreme, Intersection, Neighbors, Program
 from harness.environments.kg.questions import make_questions
 from harness.environments.kg.session import ActionError
 from harness.environments.kg.sparql import NAMESPACE, Endpoint, answers_query
-from harness.errors import SandboxError
-from harness.http_session import open_session
 
 SERVER = shutil.which("oxigraph", path=str(Path(sys.executable).parent)) or shutil.which("oxigraph")
 START_SECONDS = 30.0

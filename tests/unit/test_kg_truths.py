@@ -10,12 +10,11 @@ from contexts import no_context
 from world_replays import replay_sequences
 
 from harness.benchmarks import Benchmark, load_benchmark
+from harness.core.types import Submission, Verdict
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.kg.environment import KnowledgeAnswer, open_environment
-from harness.environments.kg.grader import grade_answer
-from harness.environments.kg.oracle import solve
+from harness.environments.kg.grader import grade_answer, solve
 from harness.environments.kg.session import Session
-from harness.types import Submission, Verdict
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from harness.benchmarks import load_benchmark
 from harness.environments.lateral.decoys import LEAST_DECOYS, LEAST_STORIES, draw_decoys
 from harness.environments.lateral.environment import TURNS
 from harness.environments.lateral.game import LateralGame
-from harness.environments.lateral.model_host import ModelHost
+from harness.environments.lateral.hosts import ModelHost
 from harness.environments.lateral.puzzle import LateralPuzzle
 
 SEEDS = 10

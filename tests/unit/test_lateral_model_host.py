@@ -13,24 +13,24 @@ import pytest
 from model_server import Asked, ModelServer, RawReply, completion, error, response, text_item
 from streamed_events import message
 
-from harness.agents import AttemptContext
 from harness.api import run
 from harness.benchmarks import load_benchmark
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status
 from harness.environments.lateral.decoys import LEAST_STORIES
 from harness.environments.lateral.grader import VOID_ROUNDS
-from harness.environments.lateral.model_host import read_answer, read_contained
+from harness.environments.lateral.hosts import read_answer, read_contained
 from harness.environments.lateral.phrases import TEXTS, Answer
 from harness.environments.lateral.puzzle import LateralPuzzle
-from harness.errors import UsageError
-from harness.evaluation import attempt
-from harness.evaluation.faults import RunStoppedError
-from harness.evaluation.resume import read_resumed_config
-from harness.evaluation.run import open_run
-from harness.evaluation.selection import select
-from harness.evaluation.working_time import limit_working_time
 from harness.models.judge import MOST_REPLIES
 from harness.reports.progress import progress_display
-from harness.types import AttemptRecord, Status
+from harness.runs import attempt
+from harness.runs.agents import AttemptContext
+from harness.runs.attempt_ends import limit_working_time
+from harness.runs.faults import RunStoppedError
+from harness.runs.resume import read_resumed_config
+from harness.runs.run import open_run
+from harness.runs.selection import select
 
 TASK = "lateral/sample/0"
 KEYS = (

@@ -12,21 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.audit.environment_attack import ToolAttack
+from harness.audit.attack_kinds import ToolAttack
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
+from harness.core.types import Task
 from harness.environments.lateral.environment import TURNS, Question
-from harness.environments.lateral.game import LateralGame
+from harness.environments.lateral.game import LateralGame, list_terms
+from harness.environments.lateral.grader import phrase_question
 from harness.environments.lateral.hosts import OfflineHost
-from harness.environments.lateral.oracle import phrase_question
 from harness.environments.lateral.puzzle import (
     MAX_QUESTION_CHARACTERS,
     Language,
     LateralPuzzle,
     normalize,
 )
-from harness.environments.lateral.words import list_terms
-from harness.types import Task
 
 MOST_FOR_THE_STORY = 0.017
 BUNDLED, REAL = "bundled", "real"

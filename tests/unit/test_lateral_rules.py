@@ -10,21 +10,18 @@ from contexts import no_context
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.base import TurnLimitReached
+from harness.core.errors import UsageError
+from harness.core.tools import SUBMIT, TextCall, TextFault, TurnLimitReached
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.lateral.environment import ASK, TURNS
 from harness.environments.lateral.game import HostVerdict, LateralGame, compute_bleu
-from harness.environments.lateral.grader import VOID_ROUNDS, grade_game
+from harness.environments.lateral.grader import VOID_ROUNDS, grade_game, phrase_question
+from harness.environments.lateral.grader import solve as solve_as_oracle
 from harness.environments.lateral.hosts import OfflineHost
-from harness.environments.lateral.oracle import phrase_question
-from harness.environments.lateral.oracle import solve as solve_as_oracle
 from harness.environments.lateral.phrases import REFUSED, TEXTS, Answer
 from harness.environments.lateral.puzzle import LateralPuzzle, find_language, normalize, parse_keys
 from harness.environments.lateral.spec import SPEC
 from harness.environments.lateral.text_protocol import LateralProtocol
-from harness.environments.text_protocol import TextCall, TextFault
-from harness.environments.tool import SUBMIT
-from harness.errors import UsageError
-from harness.types import Status, Submission, Task, Verdict
 
 PUZZLE = LateralPuzzle(
     "en",

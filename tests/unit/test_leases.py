@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from harness.evaluation.executors.base import group_attempts
-from harness.evaluation.executors.leases import LeaseBook
-from harness.evaluation.plan import PlannedAttempt
-from harness.types import Task
+from harness.core.types import Task
+from harness.runs.executors.base import group_attempts
+from harness.runs.executors.messages import LeaseBook
+from harness.runs.plan import PlannedAttempt
 
 
 def plan(*keys: tuple[str, int]) -> list[PlannedAttempt]:

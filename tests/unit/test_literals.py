@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scoring.bounds import MAX_ANSWER_CHARACTERS
-from harness.scoring.literals import LiteralRefused, equal_literals, read_equated, read_literal
+from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS
+from harness.core.scoring.literals import LiteralRefused, equal_literals, read_equated, read_literal
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 KEYS = st.integers() | st.text() | st.booleans()

@@ -14,14 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.benchmarks.livecodebench.execution import ExecutionProblem, read_execution
-from harness.benchmarks.livecodebench.private_tests import decode_private_tests
-from harness.benchmarks.livecodebench.problem import Filters, Problem, Test, read_problem
+from harness.benchmarks.data.local import read_rows
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.livecodebench.prediction import (
+    ExecutionProblem,
+    TestOutputProblem,
+    read_execution,
+    read_test_output,
+)
+from harness.benchmarks.livecodebench.problem import (
+    Filters,
+    Problem,
+    Test,
+    decode_private_tests,
+    read_problem,
+)
 from harness.benchmarks.livecodebench.releases import files_of, problems_of, release_names
-from harness.benchmarks.livecodebench.test_output import TestOutputProblem, read_test_output
-from harness.data.local import read_rows
-from harness.data.rows import Row
-from harness.errors import DataError, UsageError
+from harness.core.errors import DataError, UsageError
 
 
 def packed(value: object, protocol: int = 4) -> str:

@@ -13,23 +13,23 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import definitions, load_benchmark
-from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.benchmarks.data.rows import OnDisk
+from harness.benchmarks.livecodebench.generation import PREAMBLE
 from harness.benchmarks.livecodebench.releases import FILES, ReleaseFile, name_release
 from harness.benchmarks.options import parse_options
-from harness.config import RunConfig
-from harness.data.rows import OnDisk
+from harness.core.errors import DataError, UsageError
+from harness.core.types import DataSource, Status, Task, Verdict
 from harness.environments import grader_of
 from harness.environments.grader import SandboxGrader, TextGrader
-from harness.environments.python.batches import batches
 from harness.environments.python.call_programs import CallTests
+from harness.environments.python.client import batches
 from harness.environments.python.stdin_programs import Compatibility, StdinTests
-from harness.errors import DataError, UsageError
-from harness.evaluation.selection import select
-from harness.reports.run_conditions import list_conditions
-from harness.types import DataSource, Status, Task, Verdict
+from harness.reports.remarks import list_conditions
+from harness.runs.config import RunConfig
+from harness.runs.selection import select
 
 NAMES = ("livecodebench", "livecodebench-execution", "livecodebench-test-output")
-BUNDLED = Path(__file__).parents[2] / "harness/data/bundled"
+BUNDLED = Path(__file__).parents[2] / "harness/benchmarks/data/bundled"
 
 
 def tasks(name: str = "livecodebench", **options: Any) -> list[str]:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.lock import exclusive
+from harness.core.errors import UsageError
+from harness.core.lock import exclusive
 
 HOLD = """
 import sys, time
-from harness.lock import exclusive
+from harness.core.lock import exclusive
 with exclusive("work", notify=print):
     print("held", flush=True)
     time.sleep(60)

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from harness.evaluation.log_format import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, SafeFormatter
-from harness.evaluation.run_secrets import SecretFilter
+from harness.runs.run_log import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, SafeFormatter
+from harness.runs.run_secrets import SecretFilter
 
 KEY = "correct-horse-battery-staple"
 

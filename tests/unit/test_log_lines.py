@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli.log_lines import show_log
-from harness.evaluation.run_log import LOG, open_run_log
-from harness.evaluation.run_secrets import SecretFilter
+from harness.runs.run_log import LOG, open_run_log
+from harness.runs.run_secrets import SecretFilter
 
 KEY = "correct-horse-battery-staple"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.environments.os.file_entries import FileEntry, file_entries
+from harness.core.errors import SandboxError
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
     SHELLS,
@@ -19,7 +19,7 @@ from harness.environments.os.machine_files import (
     plan_copy,
     plan_tools,
 )
-from harness.errors import SandboxError
+from harness.environments.os.root_sandbox import FileEntry, file_entries
 
 BEGAN = 100
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import RunResult, Status, Submission, Verdict, run
-from harness.evaluation.attempt import Outcome
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore
+from harness.core.types import AttemptRecord, Task
 from harness.reports.failures import choose_unresolved, find_first_failure, rank_failure
-from harness.types import AttemptRecord, Task
+from harness.runs.attempt import Outcome
+from harness.runs.plan import PlannedAttempt
+from harness.runs.store import RunStore
 
 SAMPLES = 40
 RECORD = AttemptRecord("t", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 0.0, None)

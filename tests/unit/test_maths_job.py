@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.scoring.boxed import last_boxed
+from harness.core.scoring.answers import last_boxed
 
 pytest.importorskip("math_verify", reason="math-verify is in the image of the grader alone")
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.mbpp import humaneval_shape, read, read_humaneval_shape, submit
-from harness.data.rows import Row
-from harness.errors import DataError
-from harness.types import ProgramTests
+from harness.core.errors import DataError
+from harness.core.types import ProgramTests
 
 SANITIZED = {
     "task_id": 11,

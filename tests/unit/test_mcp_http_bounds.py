@@ -9,10 +9,10 @@ import httpx2
 import pytest
 from mcp_http import EVENTS, RawServer, serve
 
-from harness.mcp_settings import McpServer
-from harness.relay.mcp_servers import http_bounds
-from harness.relay.mcp_servers.connection import connect
-from harness.relay.mcp_servers.http_bounds import BoundedTransport, ResponseBounds
+from harness.models.relay.mcp_servers import host_process
+from harness.models.relay.mcp_servers.connection import connect
+from harness.models.relay.mcp_servers.host_process import BoundedTransport, ResponseBounds
+from harness.models.relay.mcp_servers.settings import McpServer
 
 BOUNDS = ResponseBounds(most_bytes=1000, most_values=10, most_events=3)
 RESULT = b'{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "found"}]}}'
@@ -108,8 +108,8 @@ async def test_a_result_with_many_values_costs_its_call_alone(before: bytes, con
 async def test_a_server_cannot_make_harness_reconnect_without_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_bounds, "FREE_RECONNECTIONS", 3)
-    monkeypatch.setattr(http_bounds, "RECONNECTION_SECONDS", 3600.0)
+    monkeypatch.setattr(host_process, "FREE_RECONNECTIONS", 3)
+    monkeypatch.setattr(host_process, "RECONNECTION_SECONDS", 3600.0)
     server = RawServer(b"retry: 0\nid: 1\ndata: \n\n")
     server.stream = server.content
     with serve(server) as url:
@@ -126,7 +126,7 @@ async def test_reconnections_have_a_pause_only_after_many(monkeypatch: pytest.Mo
         waits.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", note)
-    pace = http_bounds._Pace(2, 100.0)
+    pace = host_process._Pace(2, 100.0)
     for _ in range(4):
         await pace.wait()
     assert [round(each, -1) for each in waits] == [100, 200]

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from harness.relay.mcp_servers.sandbox_process import _Doors
+from harness.models.relay.mcp_servers.sandbox_process import _Doors
 
 TOKEN = "0" * 64
 HANG_SECONDS = 5.0

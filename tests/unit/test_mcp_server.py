@@ -13,11 +13,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from harness.environments.base import TurnLimitReached
+from harness.core.errors import SandboxError
+from harness.core.tools import Arguments, Tool, TurnLimitReached
 from harness.environments.host_environment import HostEnvironment
-from harness.environments.tool import Arguments, Tool
-from harness.errors import SandboxError
-from harness.relay.mcp_server import MAX_CALLS, McpApp, make_mcp_app
+from harness.models.relay.mcp_server import MAX_CALLS, McpApp, make_mcp_app
 from harness.sandbox.failures import SandboxClosed
 
 URL = "http://127.0.0.1:8000/mcp"

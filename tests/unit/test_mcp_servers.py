@@ -17,11 +17,15 @@ from mcp.server import MCPServer
 from mcp_http import serve, take_lifespan
 from starlette.responses import Response
 
-from harness.mcp_settings import McpServer
-from harness.relay.mcp_servers import connection
-from harness.relay.mcp_servers.connection import ServerConnection, ServerError, connect
-from harness.relay.mcp_servers.content import MAX_RESULT_CHARACTERS
-from harness.relay.mcp_servers.tool_names import name_tools
+from harness.models.relay.mcp_servers import connection
+from harness.models.relay.mcp_servers.connection import (
+    MAX_RESULT_CHARACTERS,
+    ServerConnection,
+    ServerError,
+    connect,
+)
+from harness.models.relay.mcp_servers.settings import McpServer
+from harness.models.relay.mcp_servers.tool_names import name_tools
 
 SERVERS = Path(__file__).parents[1] / "mcp_servers"
 
@@ -29,7 +33,7 @@ SERVERS = Path(__file__).parents[1] / "mcp_servers"
 @pytest.fixture(autouse=True)
 def shorten_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait hardly for a program to exit by itself, because most broken servers here never do."""
-    monkeypatch.setattr("harness.relay.mcp_servers.host_process.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("harness.models.relay.mcp_servers.host_process.GRACE_SECONDS", 0.05)
 
 
 def settings(file: str, *arguments: str, **changes: Any) -> McpServer:
@@ -184,8 +188,8 @@ async def test_a_cancelled_block_ends_the_server() -> None:
 
 CALLER = """
 import asyncio, sys
-from harness.mcp_settings import McpServer
-from harness.relay.mcp_servers.connection import connect
+from harness.models.relay.mcp_servers.settings import McpServer
+from harness.models.relay.mcp_servers.connection import connect
 
 async def main():
     server = McpServer(name="test", command=sys.executable, args=sys.argv[1:])

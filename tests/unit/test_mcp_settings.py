@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import RunConfig, load_config
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.runs.config import RunConfig, load_config
 
 # As mcpbr writes a server.
 OTHER_TOOL = """

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from harness.relay.mcp_servers import tool_schemas
-from harness.relay.mcp_servers.tool_names import name_aliases, name_tools, prefix_name
-from harness.relay.mcp_servers.tool_schemas import ListedTool, clean_schema, read_tools
+from harness.models.relay.mcp_servers import tool_names
+from harness.models.relay.mcp_servers.tool_names import (
+    ListedTool,
+    clean_schema,
+    name_aliases,
+    name_tools,
+    prefix_name,
+    read_tools,
+)
 
 
 def list_tools(*names: str) -> list[ListedTool]:
@@ -98,12 +104,12 @@ async def test_a_schema_that_many_attempts_list_is_checked_once(monkeypatch: pyt
 
     checked: list[Any] = []
     monkeypatch.setattr(Draft202012Validator, "check_schema", checked.append)
-    tool_schemas._find_fault.cache_clear()
+    tool_names._find_fault.cache_clear()
     tools = [Tool(name=name, input_schema={"type": "object", "title": "listed"}) for name in ("a", "b")]
     first, second = await read_tools(tools), await read_tools(tools)
     assert first == second
     assert checked == [{"type": "object", "title": "listed"}]
-    tool_schemas._find_fault.cache_clear()
+    tool_names._find_fault.cache_clear()
 
 
 async def test_attempts_share_no_schema_that_one_of_them_could_change() -> None:
@@ -124,7 +130,7 @@ async def test_a_cancelled_check_ends_after_the_schema_at_which_it_is(
         goes_on.wait()
 
     monkeypatch.setattr("jsonschema.Draft202012Validator.check_schema", check)
-    tool_schemas._find_fault.cache_clear()
+    tool_names._find_fault.cache_clear()
     tools = [Tool(name=name, input_schema={"title": name}) for name in ("a", "b")]
     reading = asyncio.create_task(read_tools(tools))
     await asyncio.to_thread(began.wait)
@@ -135,4 +141,4 @@ async def test_a_cancelled_check_ends_after_the_schema_at_which_it_is(
     goes_on.set()
     await asyncio.get_running_loop().shutdown_default_executor()
     assert checked == [{"title": "a"}]
-    tool_schemas._find_fault.cache_clear()
+    tool_names._find_fault.cache_clear()

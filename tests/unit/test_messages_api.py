@@ -16,7 +16,6 @@ from harness.models.access import ModelAccess
 from harness.models.anthropic_messages import DEFAULT_MAX_TOKENS, NO_CONTENT
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint, Prices
-from harness.models.failures import ContextTooLongError, InvalidRequestError, ModelRefusedError
 from harness.models.messages import (
     Finish,
     Generation,
@@ -32,6 +31,7 @@ from harness.models.messages import (
 )
 from harness.models.probe import probe_model
 from harness.models.reply_cache import ReplyCache
+from harness.models.server_errors import ContextTooLongError, InvalidRequestError, ModelRefusedError
 from harness.models.spending import Budget
 
 HELLO = Message(Role.USER, "hello")

@@ -17,8 +17,8 @@ from harness.models import outages
 from harness.models.addresses import describe_page, describe_proxy, list_likely_urls
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
-from harness.models.failures import ModelError, ModelRefusedError
 from harness.models.messages import Message, ModelReply, ModelRequest, Role
+from harness.models.server_errors import ModelError, ModelRefusedError
 
 HELLO = ModelRequest((Message(Role.USER, "hello"),))
 PAGE = "<!DOCTYPE html>\n<html><head><title>Open WebUI</title></head><body></body></html>"

@@ -16,19 +16,12 @@ import pytest
 from model_fixtures import MODEL_KEY
 from model_server import Asked, ModelServer, RawReply, completion, error
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.models import client as client_module
-from harness.models import codecs, whole_replies
+from harness.models import codecs, streamed_replies
 from harness.models.client import MOST_MALFORMED_REPLIES, MOST_TOO_LONG_REPLIES, open_client
 from harness.models.connection import SENT_HEADERS
 from harness.models.endpoint import Endpoint
-from harness.models.failures import (
-    ContextTooLongError,
-    InvalidRequestError,
-    MalformedReplyError,
-    ModelError,
-    ModelRefusedError,
-)
 from harness.models.messages import (
     Finish,
     Generation,
@@ -39,6 +32,13 @@ from harness.models.messages import (
     ToolCall,
     ToolSchema,
     Usage,
+)
+from harness.models.server_errors import (
+    ContextTooLongError,
+    InvalidRequestError,
+    MalformedReplyError,
+    ModelError,
+    ModelRefusedError,
 )
 
 HELLO = ModelRequest((Message(Role.USER, "hello"),))
@@ -263,7 +263,7 @@ async def test_a_server_that_was_reached_may_be_away_for_a_while(
 async def test_a_reply_that_is_too_long_is_not_retried_for_ever(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole_replies, "MAX_REPLY_BYTES", 10_000)
+    monkeypatch.setattr(streamed_replies, "MAX_REPLY_BYTES", 10_000)
     server.script = lambda asked: completion("x" * 20_000)
     with pytest.raises(ModelError, match="longer than 10,000 bytes"):
         await ask(server)
@@ -273,7 +273,7 @@ async def test_a_reply_that_is_too_long_is_not_retried_for_ever(
 async def test_a_reply_with_too_many_values_is_not_parsed(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole_replies, "MAX_REPLY_VALUES", 1000)
+    monkeypatch.setattr(streamed_replies, "MAX_REPLY_VALUES", 1000)
     monkeypatch.setattr("harness.models.connection.read_reply", None)
     server.script = lambda asked: RawReply(200, json.dumps({"junk": [[]] * 1000}).encode())
     with pytest.raises(ModelError, match="more than 1,000 values"):
@@ -294,7 +294,7 @@ def test_json_in_the_texts_of_a_reply_is_bounded_by_its_characters(monkeypatch: 
 async def test_a_compressed_body_is_bounded_by_its_size_when_unpacked(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    monkeypatch.setattr(whole_replies, "MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr(streamed_replies, "MAX_REPLY_BYTES", 100_000)
     bomb = gzip.compress(b" " * 50_000_000)
     server.script = lambda asked: RawReply(status, bomb, {"content-encoding": "gzip"})
     expected = ModelError if status == 200 else InvalidRequestError

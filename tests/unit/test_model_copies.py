@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from harness.models.copies import copy_messages
 from harness.models.messages import Message, Reasoning, Role, ToolCall
+from harness.models.reply_cache import copy_messages
 
 
 class OwnText(str):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.evaluation.manifest import read_model_name
+from harness.runs.manifest import read_model_name
 
 LOCAL = {"local": {"model": "qwen2.5-coder", "base_url": "http://localhost/v1"}}
 

@@ -16,9 +16,9 @@ from harness.cli.app import main
 from harness.models import client
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
-from harness.models.failures import ModelError, ModelRefusedError
 from harness.models.findings import describe_facts
 from harness.models.probe import ModelFacts, probe_model, probe_tools
+from harness.models.server_errors import ModelError, ModelRefusedError
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,18 @@ from model_server import Asked, ModelServer, completion, error
 from harness.models import sampling
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
+from harness.models.codecs import MOST_REFUSED_VALUES
 from harness.models.concurrency import ConcurrencyBounds
-from harness.models.dialect import MOST_REFUSED_VALUES
 from harness.models.endpoint import Endpoint, Prices
-from harness.models.failures import InvalidRequestError, ModelError, ModelRefusedError, UnknownSpendingError
 from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
-from harness.models.raw_request import RawRequest
+from harness.models.raw_conversation import RawRequest
 from harness.models.reply_cache import ReplyCache
+from harness.models.server_errors import (
+    InvalidRequestError,
+    ModelError,
+    ModelRefusedError,
+    UnknownSpendingError,
+)
 from harness.models.session import ModelSession
 from harness.models.spending import Budget, BudgetReached, Spending
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.store import RunStore
-from harness.evaluation.summary import summarize, summarize_records, summary_json
-from harness.evaluation.usage import USAGE, read_usage, sum_usage
+from harness.core.types import AttemptRecord, DataSource, Status, Summary, Task
+from harness.reports.attempt_figures import describe_cost, describe_usage
 from harness.reports.html import render_html
 from harness.reports.table import print_record_details, print_summary
-from harness.reports.usage import describe_cost, describe_usage
-from harness.types import AttemptRecord, DataSource, Status, Summary, Task
+from harness.runs.plan import PlannedAttempt
+from harness.runs.store import RunStore
+from harness.runs.summary import summarize, summarize_records, summary_json
+from harness.runs.usage import USAGE, read_usage, sum_usage
 
 METRICS: dict[str, Any] = {
     "model_requests": 6,

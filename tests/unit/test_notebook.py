@@ -16,12 +16,12 @@ import pytest
 import tqdm
 
 from harness import RunResult, UsageError, run
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.progress import RunProgress, ShowsProgress
+from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Task
 from harness.reports import notebook
 from harness.reports.notebook import NotebookProgress, choose_display, is_notebook
 from harness.reports.progress import NotesOnly, PlainProgress
-from harness.types import AttemptRecord, RateInterval, Status, Summary, Task
+from harness.runs.plan import PlannedAttempt
+from harness.runs.progress import RunProgress, ShowsProgress
 
 RECORD = AttemptRecord(
     "t", 0, None, "c", True, Status.PASSED, 1.0, {"cpu_seconds": 0.5}, "out", "out", 0.25, None

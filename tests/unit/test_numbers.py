@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scoring.bounds import MAX_NUMBER_CHARACTERS
-from harness.scoring.numbers import gold_number, last_number, same_number
+from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS
+from harness.core.scoring.numbers import gold_number, last_number, same_number
 
 
 @pytest.mark.parametrize(

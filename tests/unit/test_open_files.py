@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from harness.service.open_files import is_exhausted, raise_limit
+from harness.service.server import is_exhausted, raise_limit
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from contexts import ListTranscript
 
-import harness.agents
-from harness.agents import AgentError, AgentSettings, AttemptContext, build_agent, settings_for
-from harness.agents.outside import OutsideAgent, name_agent, wrap_outside_agent
+import harness.runs.agents
 from harness.benchmarks import load_benchmark
-from harness.config import load_config
-from harness.errors import UsageError
-from harness.evaluation.plan import plan_attempts
+from harness.core.errors import UsageError
+from harness.core.types import Submission
 from harness.models.messages import NO_USAGE, ModelReply
-from harness.types import Submission
+from harness.runs.agents import AgentError, AgentSettings, AttemptContext, build_agent, settings_for
+from harness.runs.agents.outside import OutsideAgent, name_agent, wrap_outside_agent
+from harness.runs.config import load_config
+from harness.runs.plan import plan_attempts
 
 GSM8K = load_benchmark("gsm8k", data="bundled", notify=print)
 TASK = GSM8K.tasks[0]
@@ -66,7 +66,7 @@ async def test_an_edit_within_the_same_second_takes_effect(tmp_path: Path) -> No
 
 
 async def test_a_class_that_the_file_only_imports_is_not_its_agent(tmp_path: Path) -> None:
-    text = f"from harness.agents.null import Null\n\n{CLASS}"
+    text = f"from harness.runs.agents.null import Null\n\n{CLASS}"
     assert "42" in await answer(written(tmp_path, text))
 
 
@@ -157,7 +157,7 @@ class WithoutBenchmark:
 def test_a_class_of_the_package_that_cannot_be_built_is_refused(
     monkeypatch: pytest.MonkeyPatch, agent: type, message: str
 ) -> None:
-    monkeypatch.setattr(harness.agents, "agents", lambda: {"mine": agent})
+    monkeypatch.setattr(harness.runs.agents, "agents", lambda: {"mine": agent})
     with pytest.raises(UsageError) as refused:
         build_agent("mine", settings_for(GSM8K), GSM8K)
     assert refused.value.message == message

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.errors import DataError, HarnessError, UsageError
-from harness.types import ProgramTests
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.types import ProgramTests
 
 QUESTIONS: list[dict[str, Any]] = [
     {"key": "norway", "country": "Norway", "capital": ["Oslo"], "part": "Europe"},

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.scoring.intervals import bootstrap_interval
-from harness.scoring.paired import mcnemar_p_value
+from harness.core.scoring.metrics import bootstrap_interval, mcnemar_p_value
 
 
 @pytest.fixture(scope="module")
@@ -105,5 +104,5 @@ def test_the_resamples_do_not_depend_on_how_many_are_drawn_at_once(monkeypatch: 
     few = [generator.choice([-1.0, 0.0, 0.5, 1.0]) for _ in range(300)]
     many = [generator.random() for _ in range(1500)]
     whole = [bootstrap_interval(values, seed=1, resamples=300) for values in (few, many)]
-    monkeypatch.setattr("harness.scoring.intervals._DRAWN_AT_ONCE", 7000)
+    monkeypatch.setattr("harness.core.scoring.metrics._DRAWN_AT_ONCE", 7000)
     assert [bootstrap_interval(values, seed=1, resamples=300) for values in (few, many)] == whole

@@ -8,7 +8,7 @@ import typer
 
 from harness.benchmarks.options import parse_options
 from harness.cli.app import app
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 
 def test_an_option_that_has_taken_the_next_option_as_its_value_is_named() -> None:

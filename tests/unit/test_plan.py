@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.agents import ChoosesSamples, build_agent, settings_for
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.errors import UsageError
-from harness.evaluation.filters import TaskFilters
-from harness.evaluation.plan import describe_unused_samples, list_quarantined, plan_attempts, select_tasks
+from harness.core.errors import UsageError
+from harness.runs.agents import ChoosesSamples, build_agent, settings_for
+from harness.runs.filters import TaskFilters
+from harness.runs.plan import describe_unused_samples, list_quarantined, plan_attempts, select_tasks
 
 MBPP = load_benchmark("mbpp", data="bundled")
 IDS = [task.id for task in MBPP.tasks]

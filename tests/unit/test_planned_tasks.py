@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.planned_tasks import MAX_LISTED_BYTES, describe_planned, has_same_tasks
-from harness.types import Task
+from harness.core.types import Task
+from harness.runs.plan import MAX_LISTED_BYTES, PlannedAttempt, describe_planned, has_same_tasks
 
 LONG = "x" * (MAX_LISTED_BYTES // 2)
 

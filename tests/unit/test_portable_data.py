@@ -22,11 +22,11 @@ from harness.benchmarks import (
     load_recipe,
     rebuild_task,
 )
+from harness.core.errors import DataError, UsageError
+from harness.core.types import Reference, Task
 from harness.environments.python.call_programs import CallTests
 from harness.environments.python.stdin_programs import StdinTests
-from harness.errors import DataError, UsageError
-from harness.evaluation.plan import PlannedAttempt
-from harness.types import Reference, Task
+from harness.runs.plan import PlannedAttempt
 
 BUNDLED = sorted(name for name, definition in definitions().items() if definition.bundled is not None)
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -13,15 +13,15 @@ from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.agents import settings_for
-from harness.agents.predictions import Predictions
 from harness.benchmarks import definitions, load_benchmark
 from harness.benchmarks.programs import SubmitProgram, continue_prompt
 from harness.benchmarks.replies import CodeRule
-from harness.config import ExtractRule
-from harness.errors import UsageError
-from harness.evaluation.samples import describe_samples
-from harness.types import Task
+from harness.core.errors import UsageError
+from harness.core.types import Task
+from harness.runs.agents import settings_for
+from harness.runs.agents.predictions import Predictions
+from harness.runs.config import ExtractRule
+from harness.runs.samples import describe_samples
 
 PROMPT = 'def add(a, b):\n    """Return the sum."""\n'
 WHOLE = "def add(a, b):\n    return a + b"

@@ -8,7 +8,7 @@ import sys
 
 import harness
 from harness import api, errors
-from harness.config import RunConfig
+from harness.runs.config import RunConfig
 
 
 def test_every_public_name_can_be_imported() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.executors.ray_cluster import _require_answer
+from harness.core.errors import UsageError
+from harness.runs.executors.ray_cluster import _require_answer
 
 # An empty frame of settings, as a server of HTTP/2 begins.
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"

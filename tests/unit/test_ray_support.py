@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from harness.config import RunConfig
-from harness.data.source import BUNDLED
-from harness.errors import UsageError
-from harness.evaluation.executors.inputs import describe_config, find_difference, hash_inputs, read_config
-from harness.evaluation.executors.messages import ImageContent, Lease, NodeSpec, Report
-from harness.evaluation.executors.node_transcripts import PART_BYTES, NodeTranscripts
-from harness.evaluation.executors.ray_cluster import divert_messages
-from harness.evaluation.executors.ray_executor import read_record
-from harness.evaluation.executors.ray_nodes import NodeLost, shorten
-from harness.evaluation.progress import Stage
-from harness.evaluation.records import build_record, to_json
-from harness.evaluation.selection import Selection, select
-from harness.types import Status, Verdict
+from harness.benchmarks.data.source import BUNDLED
+from harness.core.errors import UsageError
+from harness.core.types import Status, Verdict
+from harness.runs.config import RunConfig
+from harness.runs.executors.inputs import describe_config, find_difference, hash_inputs, read_config
+from harness.runs.executors.messages import ImageContent, Lease, NodeSpec, Report
+from harness.runs.executors.node import PART_BYTES, NodeTranscripts
+from harness.runs.executors.ray_cluster import divert_messages
+from harness.runs.executors.ray_executor import read_record
+from harness.runs.executors.ray_nodes import NodeLost, shorten
+from harness.runs.progress import Stage
+from harness.runs.records import build_record, to_json
+from harness.runs.selection import Selection, select
 
 
 def make_selection(**settings: Any) -> Selection:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.sandbox.failures import raise_refusal
 from harness.service.body import read_json
 from harness.service.errors import InvalidRequestError

@@ -15,11 +15,11 @@ from relay_fixtures import TOKEN, Relay, exchange, open_relay
 from starlette.types import Receive, Scope, Send
 from streamed_events import stream_completion
 
-from harness.relay import exchange as exchange_module
-from harness.relay import http_protocol, serving
-from harness.relay.app import make_relay_app
-from harness.relay.exchange import Answer
-from harness.relay.serving import serve_app
+from harness.models.relay import app, serving
+from harness.models.relay import exchange as exchange_module
+from harness.models.relay.app import make_relay_app
+from harness.models.relay.exchange import Answer
+from harness.models.relay.serving import serve_app
 
 BODY = json.dumps({"model": "x", "messages": [{"role": "user", "content": "hello"}]}).encode()
 KEY = f"Authorization: Bearer {TOKEN}\r\n"
@@ -117,7 +117,7 @@ async def test_a_body_without_an_end_is_cut(
 async def test_bytes_of_all_bodies_together_are_bounded(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.relay.app.MOST_BODY_BYTES", 1000)
+    monkeypatch.setattr("harness.models.relay.app.MOST_BODY_BYTES", 1000)
     app = make_relay_app(TOKEN, model=relay.session, mcp=None)
     async with serve_app(app) as server:
         ours, theirs = socket.socketpair()
@@ -130,7 +130,7 @@ async def test_bytes_of_all_bodies_together_are_bounded(
 async def test_a_body_with_many_values_is_refused_before_its_end(
     relay: Relay, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.relay.app.MOST_BODY_BYTES", 100_000)
+    monkeypatch.setattr("harness.models.relay.app.MOST_BODY_BYTES", 100_000)
     app = make_relay_app(TOKEN, model=relay.session, mcp=None)
     async with serve_app(app) as served:
         ours, theirs = socket.socketpair()
@@ -147,14 +147,14 @@ async def test_a_body_with_many_values_is_refused_before_its_end(
 async def test_a_head_that_does_not_end_is_cut_off(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(app, "HEAD_SECONDS", 0.05)
     assert await exchange(relay.connect(), begun) == b""
 
 
 async def test_the_second_head_of_a_connection_must_end_too(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(app, "HEAD_SECONDS", 0.05)
     first = request().replace(b"Connection: close\r\n", b"")
     answer = await exchange(relay.connect(), first + b"POST /v1")
     assert answer.count(b"HTTP/1.1") == 1
@@ -248,7 +248,7 @@ async def test_a_defect_of_harness_shows_the_client_nothing_of_the_host(
 async def test_the_tools_get_no_message_with_many_values(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.relay.app.MAX_CALL_VALUES", 100)
+    monkeypatch.setattr("harness.models.relay.app.MAX_CALL_VALUES", 100)
 
     async def tools(scope: Scope, receive: Receive, send: Send) -> None:
         await Answer(send).send_whole(200, b"{}")

@@ -23,9 +23,9 @@ from streamed_events import (
 )
 
 from harness.models.endpoint import Prices
-from harness.models.failures import ModelError, ModelRefusedError
 from harness.models.messages import Generation
 from harness.models.reply_cache import ReplyCache
+from harness.models.server_errors import ModelError, ModelRefusedError
 from harness.models.spending import Budget, BudgetReached
 
 AT_ONCE = 200 if THOROUGH else 50

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from harness.models.endpoint import Api
 from harness.models.messages import ToolSchema
-from harness.relay.errors import RelayError
-from harness.relay.rewriting import rewrite_request
+from harness.models.relay.errors import RelayError
+from harness.models.relay.exchange import rewrite_request
 
 FIELDS = [
     *(

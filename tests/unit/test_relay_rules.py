@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from harness.audit.attack import Kind
-from harness.audit.relay.attack import choose_relay_attacks, list_relay_attacks
+from harness.audit.relay.attack import (
+    check_end,
+    check_received,
+    check_requests,
+    choose_relay_attacks,
+    list_relay_attacks,
+)
 from harness.audit.relay.canary import ReceivedRequest
-from harness.audit.relay.rules import check_end, check_received, check_requests
 from harness.audit.suite import list_attacks
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 KEY, MARK, MODEL = "sk-of-the-test", "mark-of-the-test", "model-of-the-test"
 BODY: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": MARK}]}

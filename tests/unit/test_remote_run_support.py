@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from harness.client import connect
-from harness.client.run_support import refuse_unsupported
-from harness.config import RunConfig
-from harness.errors import UsageError
-from harness.evaluation.grading_service import SERVICE
-from harness.evaluation.manifest_differences import list_differences
-from harness.evaluation.selection import Selection, select
-from harness.reports.run_conditions import list_conditions
+from harness.client.remote import refuse_unsupported
+from harness.core.errors import UsageError
+from harness.reports.remarks import list_conditions
+from harness.runs.config import RunConfig
+from harness.runs.manifest import list_differences
+from harness.runs.selection import Selection, select
+from harness.runs.sync_grader import SERVICE
 
 # No service is there, so a refusal that needed one would be another error.
 REMOTE = connect("http://127.0.0.1:1/token")

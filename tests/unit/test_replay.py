@@ -19,30 +19,30 @@ from model_server import ModelServer
 from unit.test_lateral_model_host import KEYS, judge_by_text
 
 from harness import RunResult, run
-from harness.agents import AttemptContext
-from harness.agents.agent import AgentError, RepeatedEnd, settings_for
-from harness.agents.recording import (
+from harness.benchmarks import load_benchmark
+from harness.core.errors import UsageError
+from harness.core.tools import Observation
+from harness.core.types import Phase, Status, Submission
+from harness.reports.progress import NotesOnly
+from harness.reports.remarks import list_remarks
+from harness.reports.run_folder import read_run
+from harness.runs.agents import AttemptContext
+from harness.runs.agents.agent import AgentError, RepeatedEnd, settings_for
+from harness.runs.agents.recording import (
     SHOWN_DIFFERENCE,
     RecordedAttempt,
     RecordedCall,
     RecordedJudgement,
     RecordedStep,
 )
-from harness.agents.replay import Replay, describe_difference, find_parting
-from harness.benchmarks import load_benchmark
-from harness.config import load_config
-from harness.environments.base import Observation
-from harness.errors import UsageError
-from harness.evaluation.recorded_run import add_recorded_settings
-from harness.evaluation.resume import read_resumed_config
-from harness.evaluation.run import open_run
-from harness.evaluation.selection import select
-from harness.evaluation.transcript_file import transcript_name
-from harness.reports.progress import NotesOnly
-from harness.reports.remarks import list_remarks
-from harness.reports.run_folder import read_run
+from harness.runs.agents.replay import Replay, describe_difference, find_parting
+from harness.runs.config import load_config
+from harness.runs.recorded_run import add_recorded_settings
+from harness.runs.resume import read_resumed_config
+from harness.runs.run import open_run
+from harness.runs.selection import select
+from harness.runs.transcript_file import transcript_name
 from harness.sandbox.failures import SandboxOutOfMemory
-from harness.types import Phase, Status, Submission
 
 CARD = "card/dev/baseline1/first/0"
 HOUSE = "house/dev/0"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.benchmarks.replies import CodeRule, extract_answer, extract_assert, extract_code
-from harness.scoring.thoughts import drop_thoughts
+from harness.core.scoring.answers import drop_thoughts
 
 TWO_BLOCKS = """Let me think. A first try:
 

@@ -7,7 +7,7 @@ from effort import text_of_length
 
 from harness.benchmarks.fences import read_blocks
 from harness.benchmarks.replies import CodeRule, extract_code, remark_on_code
-from harness.scoring.thoughts import drop_thoughts
+from harness.core.scoring.answers import drop_thoughts
 
 F = "def f(x):\n    return x + 1"
 FENCED = f"```python\n{F}\n```"

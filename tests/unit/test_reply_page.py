@@ -11,8 +11,8 @@ import pytest
 from harness.benchmarks import Definition, definitions, load_benchmark
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule
-from harness.scoring.bounds import MAX_REPLY_CHARACTERS
-from harness.types import Task
+from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
+from harness.core.types import Task
 
 PAGE = (Path(__file__).parents[2] / "docs" / "replies.md").read_text()
 SAMPLES = {name: load_benchmark(name, data="bundled") for name in definitions()}

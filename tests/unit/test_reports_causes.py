@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.reports.causes import Cause, Causes
+from harness.core.types import AttemptRecord, Status
 from harness.reports.charts import draw_curve
-from harness.types import AttemptRecord, Status
+from harness.reports.failures import Cause, Causes
 
 FAILED = AttemptRecord("a", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 1.0, None)
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from harness.reports.downloads import show_downloads
+from harness.reports.data import show_downloads
 
 
 class Terminal(io.StringIO):

@@ -13,12 +13,12 @@ import junitparser
 import pytest
 from pyarrow import parquet
 
-from harness.errors import UsageError
-from harness.evaluation.records import to_json
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status
 from harness.reports.formats import choose_format, load_format
 from harness.reports.run_folder import read_run
-from harness.types import AttemptRecord, Status
+from harness.runs.records import to_json
+from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY
 
 HOSTILE = "]]></failure><x/> =1+1 | `a` <script>alert(1)</script> \x00\x1b[31m\u202e\ufffe\ud800 \U0001f600"
 PASSED = AttemptRecord(

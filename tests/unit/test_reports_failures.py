@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.text import quote_argument
+from harness.core.types import AttemptRecord, Status
 from harness.reports.failures import find_first_failure, write_show_command
-from harness.text import quote_argument
-from harness.types import AttemptRecord, Status
 
 FAILED = AttemptRecord("failed", 0, 3, None, False, Status.FAILED, 0.0, {}, "", "", 0.1, None)
 TIMEOUT = replace(FAILED, task_id="timeout", status=Status.TIMEOUT)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from harness.reports.fitting import FittingAttempts, fit_attempts, fit_table
-from harness.types import AttemptRecord, Status
+from harness.core.types import AttemptRecord, Status
+from harness.reports.console import FittingAttempts, fit_attempts, fit_table
 
 ATTEMPT = AttemptRecord("", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 0.0, None)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.records import to_json
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY, RunStore
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status
 from harness.reports.formats import format_names, load_format
 from harness.reports.run_folder import read_attempt, read_run
-from harness.types import AttemptRecord, Status
+from harness.runs.records import to_json
+from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY, RunStore
 
 RECORD = AttemptRecord("t", 0, None, "c", True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
 MANIFEST_VALUES = {

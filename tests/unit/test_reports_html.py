@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from harness.core.types import AttemptRecord, RateInterval, Status, Summary
 from harness.reports.html import render_html
-from harness.types import AttemptRecord, RateInterval, Status, Summary
 
 MANIFEST = {
     "harness_version": "0.1.0",

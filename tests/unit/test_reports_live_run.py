@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.evaluation.records import to_json
-from harness.evaluation.store import ATTEMPTS, MANIFEST, RunStore
+from harness.core.types import AttemptRecord, Status
 from harness.reports.formats import load_format
 from harness.reports.recorded_attempts import WallTime
 from harness.reports.run_folder import read_run
-from harness.types import AttemptRecord, Status
+from harness.runs.records import to_json
+from harness.runs.store import ATTEMPTS, MANIFEST, RunStore
 
 RECORD = AttemptRecord("c", 0, None, None, True, Status.PASSED, 1.0, {}, "out", "out", 40.0, None)
 RECORDS = [

@@ -17,14 +17,14 @@ from typing import Protocol
 import pytest
 from rich.console import Console
 
-from harness.evaluation.observer import RunObserver
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.progress import RunProgress, Stage, measure_categories
+from harness.core.types import AttemptRecord, Status, Task
 from harness.reports.console import is_live, is_terminal
-from harness.reports.live import LiveProgress
+from harness.reports.figures import Tally
+from harness.reports.notebook import LiveProgress
 from harness.reports.progress import NotesOnly, PlainProgress, progress_display
-from harness.reports.tally import Tally
-from harness.types import AttemptRecord, Status, Task
+from harness.runs.observer import RunObserver
+from harness.runs.plan import PlannedAttempt
+from harness.runs.progress import RunProgress, Stage, measure_categories
 
 REPO = Path(__file__).parents[2]
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
@@ -294,7 +294,7 @@ def test_a_tally_never_promises_a_negative_time() -> None:
 # Imports once, and forks for each run: each request has its code, its terminal and its variables.
 FORKS = """
 import json, os, signal, sys, time
-from harness.types import AttemptRecord, Status
+from harness.core.types import AttemptRecord, Status
 from harness.reports.progress import progress_display
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

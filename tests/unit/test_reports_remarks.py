@@ -6,14 +6,14 @@ import io
 from dataclasses import replace
 from typing import Any
 
-from harness.benchmarks.agentbench.categories import CATEGORIES
+from harness.benchmarks.agentbench.category import CATEGORIES
 from harness.benchmarks.agentbench.scores import Outcome, scores
 from harness.benchmarks.benchmark import TaskResult
-from harness.evaluation.server_use import add_server_use, sum_server_use
+from harness.core.types import DataSource, Status, Summary
 from harness.reports.html import render_html
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.table import print_summary
-from harness.types import DataSource, Status, Summary
+from harness.runs.server_use import add_server_use, sum_server_use
 
 PLAIN = Summary(1, 1, 1, 1.0, {1: 1.0}, {Status.PASSED: 1}, {})
 

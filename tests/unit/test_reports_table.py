@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.core.types import AttemptRecord, DataSource, RateInterval, Status, Summary
 from harness.reports.table import print_record_details, print_summary
-from harness.types import AttemptRecord, DataSource, RateInterval, Status, Summary
 
 HUB = DataSource(kind="hub", location="google-research-datasets/mbpp", sha256="ab" * 32, rows=974)
 SUMMARY = Summary(

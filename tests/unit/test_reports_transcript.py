@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError
-from harness.evaluation.store import RunStore
+from harness.core.errors import DataError
+from harness.core.types import AttemptRecord, Status, Summary
 from harness.reports.html import render_html
-from harness.reports.transcript import print_transcript
-from harness.types import AttemptRecord, Status, Summary
+from harness.reports.transcript_entries import print_transcript
+from harness.runs.store import RunStore
 
 PROMPT = {"prompt": "How many files are there?"}
 CALL: dict[str, Any] = {

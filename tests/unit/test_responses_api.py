@@ -19,7 +19,6 @@ from model_server import (
 
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
-from harness.models.failures import InvalidRequestError
 from harness.models.messages import (
     Finish,
     Generation,
@@ -33,6 +32,7 @@ from harness.models.messages import (
     Usage,
 )
 from harness.models.reply_cache import ReplyCache
+from harness.models.server_errors import InvalidRequestError
 
 HELLO = Message(Role.USER, "hello")
 BASH = ToolSchema("bash", "Run.", {"type": "object", "properties": {}})

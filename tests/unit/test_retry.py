@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import RunConfig
-from harness.errors import UsageError
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.resumed_config import change_resumed_config
-from harness.evaluation.retry import Retry, list_remaining
-from harness.evaluation.stored_results import StoredResult, count_superseded, reduce_record
-from harness.evaluation.summary import summarize_records, summary_json
-from harness.types import AttemptRecord, Status, Task
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status, Task
+from harness.runs.config import RunConfig
+from harness.runs.plan import PlannedAttempt
+from harness.runs.result_table import StoredResult, count_superseded, reduce_record
+from harness.runs.resume import change_resumed_config
+from harness.runs.retry import Retry, list_remaining
+from harness.runs.summary import summarize_records, summary_json
 
 RECORD = AttemptRecord("t/1", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 0.5, None)
 SUPERSEDING = replace(RECORD, status=Status.CANCELLED, score=None, metrics={"superseded": "failed"})

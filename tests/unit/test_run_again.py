@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.grader import SandboxGrader
 from harness.environments.grading import RUN_AGAIN, GradingContext, _grade_in_sandbox
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.types import Status, Submission, Verdict
 
 RIGHT, LATE = Verdict(Status.PASSED, 1.0), Verdict(Status.TIMEOUT, 0.0)
 WRONG = Verdict(Status.FAILED, 0.0)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.evaluation.records import to_json
-from harness.evaluation.store import ATTEMPTS, MANIFEST, SUMMARY
+from harness.core.types import AttemptRecord, Status
 from harness.reports.formats import load_format
-from harness.reports.run_conditions import list_conditions
+from harness.reports.remarks import list_conditions
 from harness.reports.run_folder import read_run
-from harness.types import AttemptRecord, Status
+from harness.runs.records import to_json
+from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY
 
 CHANGE = {"field": "image_tags.python", "before": "sha-old", "after": "sha-new", "accepted_at": "2026-01-01"}
 CONFIG = {"sample_size": 50, "sampling": "random", "seed": 7, "shard": "2/8", "filter_category": ["db"]}

@@ -24,10 +24,10 @@ from exported_runs import (
     store,
 )
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status
 from harness.reports.exports import export_names, load_export
-from harness.reports.trajectories.portable import Portable, list_secrets
-from harness.types import AttemptRecord, Status
+from harness.reports.trajectories.attempts import Portable, list_secrets
 
 
 @pytest.fixture

@@ -13,13 +13,18 @@ from typing import Any
 import pytest
 
 import harness
-from harness.config import RunConfig
-from harness.errors import HarnessError
-from harness.evaluation.compared_run import read_compared_run
-from harness.evaluation.new_folder import store_samples
-from harness.evaluation.recorded_run import open_recording
-from harness.evaluation.resume import read_resumed_config
-from harness.evaluation.run_files import (
+from harness.core.errors import HarnessError
+from harness.models.messages import Usage
+from harness.reports.run_folder import read_attempt, read_attempts, read_run
+from harness.reports.run_list import read_listed_run
+from harness.reports.viewer.attempt_index import AttemptIndex
+from harness.reports.viewer.transcript_follower import TranscriptFollower
+from harness.runs.compared_run import read_compared_run
+from harness.runs.config import RunConfig
+from harness.runs.new_folder import store_samples
+from harness.runs.recorded_run import open_recording
+from harness.runs.resume import read_resumed_config
+from harness.runs.run_files import (
     append_to_run_file,
     create_run_file,
     hash_run_file,
@@ -27,11 +32,11 @@ from harness.evaluation.run_files import (
     open_run_file,
     read_run_file,
 )
-from harness.evaluation.run_log import LOG, open_run_log
-from harness.evaluation.run_names import list_run_folders
-from harness.evaluation.run_secrets import SecretFilter
-from harness.evaluation.spending_log import SPENDING, RunSpending, SpendingLog, copy_spending, read_spending
-from harness.evaluation.store import (
+from harness.runs.run_log import LOG, open_run_log
+from harness.runs.run_names import list_run_folders
+from harness.runs.run_secrets import SecretFilter
+from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog, copy_spending, read_spending
+from harness.runs.store import (
     ATTEMPTS,
     MANIFEST,
     REPORT,
@@ -42,18 +47,13 @@ from harness.evaluation.store import (
     read_manifest,
     read_results,
 )
-from harness.evaluation.transcripts import (
+from harness.runs.transcripts import (
     copy_transcripts,
     find_transcript,
     keep_transcript,
     measure_transcripts,
     read_entries,
 )
-from harness.models.messages import Usage
-from harness.reports.run_folder import read_attempt, read_attempts, read_run
-from harness.reports.run_list import read_listed_run
-from harness.viewer.attempt_index import AttemptIndex
-from harness.viewer.transcript_follower import TranscriptFollower
 
 PRIVATE = "a private key of the user"
 TRANSCRIPT, SUPERSEDED = "transcripts/t-0.jsonl", "superseded/t-0-0.jsonl"
@@ -379,33 +379,31 @@ OPENING = re.compile(
 )
 # These open no file that is in a run folder when they begin.
 OTHERS = {
-    "evaluation/executors/inputs.py": "the files that a config names",
-    "evaluation/executors/node.py": "a copy of those files in a folder of the node",
-    "evaluation/executors/ray_executor.py": "the data that the user names",
-    "evaluation/manifest.py": "the files that the user names",
-    "evaluation/merge_folder.py": "the folder, for its lock",
-    "evaluation/new_folder.py": "the samples that the user names",
-    "evaluation/run_files.py": "the rules themselves",
-    "evaluation/run_lock.py": "the folder, for its lock",
-    "evaluation/run_names.py": "the folder, for its lock",
-    "evaluation/run_signature.py": "the secret of the user",
-    "evaluation/shard_parts.py": "the samples that a config names, by their hash",
-    "evaluation/storage.py": "a new temporary file",
+    "runs/executors/inputs.py": "the files that a config names",
+    "runs/executors/node.py": "a copy of those files in a folder of the node",
+    "runs/executors/ray_executor.py": "the data that the user names",
+    "runs/manifest.py": "the files that the user names",
+    "runs/merge.py": "the folder, for its lock",
+    "runs/new_folder.py": "the samples that the user names",
+    "runs/run_files.py": "the rules themselves; the folder, for its lock; a new temporary file",
+    "runs/run_names.py": "the folder, for its lock",
+    "runs/trust.py": "the secret of the user",
+    "runs/shards.py": "the samples that a config names, by their hash",
     "reports/html.py": "the style sheet",
     "reports/imports/__init__.py": "a file of another project that the user names",
     "reports/imports/evalplus.py": "a program in a folder that the user names",
     "reports/imports/inspect.py": "a log that the user names",
-    "viewer/browser.py": "a new private file",
-    "audit/attack_file.py": "an attack that is a part of harness",
+    "reports/viewer/browser.py": "a new private file",
+    "audit/attack.py": "an attack that is a part of harness",
 }
 
 
 def list_openings(folder: Path) -> Iterator[str]:
-    for part in ("evaluation", "reports", "viewer", "audit"):
+    for part in ("runs", "reports", "audit"):
         for path in (folder / part).rglob("*.py"):
             name = path.relative_to(folder).as_posix()
             calls = re.sub(r"\bdef \w+\(", "", path.read_text(encoding="utf-8"))
-            if OPENING.search(calls) and not name.startswith("audit/attacks/"):
+            if OPENING.search(calls) and not name.startswith(("audit/attacks/", "runs/agents/")):
                 yield name
 
 

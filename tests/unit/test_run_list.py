@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.records import to_json
-from harness.evaluation.store import RunStore
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord, Status
 from harness.reports.run_list import ListedRun, print_runs, read_run_list, write_runs
-from harness.types import AttemptRecord, Status
+from harness.runs.records import to_json
+from harness.runs.store import RunStore
 
 PASSED = AttemptRecord("t", 0, None, None, True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
 FAILED = replace(PASSED, task_id="u", resolved=False, status=Status.FAILED)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from harness import UsageError, run
-from harness.evaluation import run_log
-from harness.evaluation.run_log import LOG, open_run_log
-from harness.evaluation.run_secrets import SecretFilter
-from harness.logger import get_logger
+from harness.core.logger import get_logger
 from harness.reports.progress import NotesOnly
+from harness.runs import run_log
+from harness.runs.run_log import LOG, open_run_log
+from harness.runs.run_secrets import SecretFilter
 
 KEY = "correct-horse-battery-staple"
 SECRETS = SecretFilter([KEY])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.run_names import find_run, is_running, list_run_folders
-from harness.evaluation.store import RunStore
+from harness.core.errors import UsageError
+from harness.runs.run_names import find_run, is_running, list_run_folders
+from harness.runs.store import RunStore
 
 
 def make_run(folder: Path, started_at: str = "2026-08-01T10:00:00Z") -> Path:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from harness import AttemptContext, run
+from harness.core.scoring.numbers import same_number
+from harness.core.types import AttemptRecord, Task
 from harness.environments.text import number_answers
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.progress import (
+from harness.reports.recorded_attempts import describe_oldest, describe_stages
+from harness.runs.plan import PlannedAttempt
+from harness.runs.progress import (
     ActiveAttempt,
     CategorySize,
     RunProgress,
@@ -18,9 +21,6 @@ from harness.evaluation.progress import (
     count_stages,
     measure_categories,
 )
-from harness.reports.active_attempts import describe_oldest, describe_stages
-from harness.scoring.numbers import same_number
-from harness.types import AttemptRecord, Task
 
 
 def planned(name: str, category: str | None = None, number: int = 0) -> PlannedAttempt:

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from harness.config import RunConfig
-from harness.evaluation.run_secrets import SecretFilter, list_environment_secrets, make_log_filter
+from harness.runs.config import RunConfig
+from harness.runs.run_secrets import SecretFilter, list_environment_secrets, make_log_filter
 
 KEY = "kx7-Battery/Staple+9"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.evaluation import run_signature
-from harness.evaluation.run_signature import (
+from harness.runs import trust
+from harness.runs.trust import (
     SIGNATURE,
     describe_resume,
     explain_unknown,
@@ -84,7 +84,7 @@ def test_a_process_that_creates_the_secret_second_takes_that_of_the_first(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = sign_run(MANIFEST)
-    created = run_signature._create_secret()
+    created = trust._create_secret()
     assert created == (state / "signing-secret").read_bytes()
     assert sign_run(MANIFEST) == first
 

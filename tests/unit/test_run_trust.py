@@ -9,13 +9,11 @@ from typing import Any, Literal
 import pytest
 
 from harness.benchmarks import definition_of
-from harness.benchmarks.option_effects import list_option_effects
-from harness.benchmarks.options import Options
-from harness.config import RunConfig, load_config
-from harness.errors import UsageError
-from harness.evaluation.recorded_run import add_recorded_settings
-from harness.evaluation.run_signature import sign_run
-from harness.evaluation.trust import Rerun, bound_rerun, list_effects, require_trust, require_trusted_file
+from harness.benchmarks.options import Options, list_option_effects
+from harness.core.errors import UsageError
+from harness.runs.config import RunConfig, load_config
+from harness.runs.recorded_run import add_recorded_settings
+from harness.runs.trust import Rerun, bound_rerun, list_effects, require_trust, require_trusted_file, sign_run
 
 LIMITS = {"memory_mb": 8192, "cpus": 2.0, "uncounted_sockets": True, "cpu_seconds": 5}
 ENDPOINT = {"model": "m", "base_url": "http://evil.test/v1", "api_key_env": "AWS_SECRET_ACCESS_KEY"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
-from harness.errors import DataError, UsageError
+from harness.core.errors import DataError, UsageError
 from harness.reports.import_tasks import KnownTasks
 from harness.reports.imports import hint_at_format, import_names, import_samples
 

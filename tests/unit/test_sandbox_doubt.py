@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.core.errors import SandboxError
 from harness.environments.python.client import run_tests
-from harness.errors import SandboxError
 from harness.sandbox import sandbox as module
 from harness.sandbox.backends.base import Cause, Fate, SandboxSpec
 from harness.sandbox.connection import ConnectionLost

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from harness.cli.config import _hide_secrets
-from harness.config import load_config
-from harness.errors import UsageError
-from harness.evaluation.run_secrets import list_named_variables, make_log_filter
-from harness.mcp_settings import expand_url
+from harness.core.errors import UsageError
+from harness.core.secret_forms import hide_url_secrets, is_secret_parameter, names_secret
+from harness.models.relay.mcp_servers.settings import expand_url
 from harness.models.settings import choose_endpoint
-from harness.secret_forms import hide_url_secrets, is_secret_parameter, names_secret
+from harness.runs.config import load_config
+from harness.runs.run_secrets import list_named_variables, make_log_filter
 
 SECRET = "Hunter2secret"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.service.access import admit, make_token, require_own_origin, require_usable_token
 from harness.service.errors import ServiceError
 

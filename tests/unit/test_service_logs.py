@@ -66,6 +66,6 @@ def test_requests_are_logged_only_if_wanted(
 
 def test_the_start_and_the_end_of_the_service_are_always_logged(capfd: pytest.CaptureFixture[str]) -> None:
     with log_as_json(0, secret=SECRET):
-        logging.getLogger("harness.service.running").info("listening")
+        logging.getLogger("harness.service.server").info("listening")
     (line,) = read_lines(capfd.readouterr().err)
     assert line["message"] == "listening"

@@ -8,7 +8,7 @@ import pytest
 
 from harness.service.openapi import describe_operations, make_description_operations
 from harness.service.operations import Operation, RawReply
-from harness.service.running import list_operations
+from harness.service.server import list_operations
 
 DOCUMENT = describe_operations(list_operations())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.os import grader as shell_state
 from harness.environments.os.grader import (
     CHANGED_WORLD,
@@ -22,7 +23,6 @@ from harness.environments.os.grader import (
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.os.scripts import Script
 from harness.sandbox.results import ExecResult, Stream
-from harness.types import Status, Submission, Verdict
 
 LOOKS, COMPARES = Script("bash", "[ -e /root/done ]"), Script("python", "exit(0)")
 

@@ -7,12 +7,12 @@ from docker import APIClient
 
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.seccomp import Sockets
-from harness.sandbox.backends.docker.socket_memory import (
+from harness.sandbox.backends.docker.spec import (
     SMALL_BUFFERS,
     choose_sockets,
+    container_config,
     takes_tcp_memory,
 )
-from harness.sandbox.backends.docker.spec import container_config
 from harness.sandbox.layout import TERMINALS
 from harness.sandbox.limits import MIB, Limits
 

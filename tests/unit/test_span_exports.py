@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from exported_runs import CALL, NATIVE, PROMPT, STARTED, TOOL, USER, asked, called, export, make_folder, store
 
-from harness.errors import UsageError
-from harness.evaluation.store import MANIFEST
+from harness.core.errors import UsageError
 from harness.reports.run_folder import read_run
 from harness.reports.trajectories.attempts import read_exported_run
-from harness.reports.trajectories.span_sender import send_spans
+from harness.reports.trajectories.spans import send_spans
+from harness.runs.store import MANIFEST
 
 
 @pytest.fixture

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.evaluation import stage_file
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.progress import ActiveAttempt, RunProgress, Stage
-from harness.evaluation.run_files import replace_run_file
-from harness.evaluation.stage_file import ActiveStage, ActiveStages, format_stages, read_stages, write_stages
-from harness.evaluation.store import STAGES, RunStore
-from harness.types import Task
+from harness.core.types import Task
+from harness.runs import transcripts
+from harness.runs.plan import PlannedAttempt
+from harness.runs.progress import ActiveAttempt, RunProgress, Stage
+from harness.runs.run_files import replace_run_file
+from harness.runs.store import STAGES, RunStore
+from harness.runs.transcripts import ActiveStage, ActiveStages, format_stages, read_stages, write_stages
 
 PLANNED = PlannedAttempt(Task(id="a/1", benchmark="b", prompt="", environment="python"), 0, None)
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_file, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(transcripts, "_PAUSE_SECONDS", 0.0)
 
 
 async def wait_for_stage(folder: Path, stage: Stage) -> ActiveStages:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.agents import agents, command
 from harness.benchmarks import definitions
 from harness.benchmarks.loading import definition_of
-from harness.discovery import find_declared
+from harness.core.discovery import find_declared
 from harness.environments import environment_spec, environment_specs, grader_of, graders
+from harness.runs.agents import agents, command
 
 # Prints the modules that a command has imported when it ends.
 COMMAND = """
@@ -26,7 +26,7 @@ except SystemExit:
 # Modules that only other runs need, or that a run needs after its attempts.
 HEAVY = frozenset(
     {
-        "harness.agents.chat",
+        "harness.runs.agents.chat",
         "harness.benchmarks.agentbench",
         "harness.benchmarks.livecodebench",
         "harness.environments.db.spec",
@@ -62,7 +62,7 @@ def test_a_run_imports_only_its_own_benchmark_agent_and_environment(tmp_path: Pa
 def test_the_help_imports_neither_the_engine_nor_a_benchmark() -> None:
     imported = list_imports("--help")
     assert "harness.cli.app" in imported
-    assert not imported & {"docker", "pydantic", "asyncio", "harness.benchmarks", "harness.evaluation.run"}
+    assert not imported & {"docker", "pydantic", "asyncio", "harness.benchmarks", "harness.runs.run"}
 
 
 @pytest.mark.parametrize("name", sorted(definitions()))
@@ -75,7 +75,7 @@ def test_the_module_for_the_name_of_a_benchmark_declares_it(name: str) -> None:
 def test_the_module_for_the_name_of_an_agent_declares_it() -> None:
     elsewhere = set()
     for name, agent in agents().items():
-        declared = dict(find_declared("harness.agents", "AGENTS", name))
+        declared = dict(find_declared("harness.runs.agents", "AGENTS", name))
         assert declared.get(name, agent) is agent
         if name not in declared:
             elsewhere.add(name)
@@ -84,7 +84,7 @@ def test_the_module_for_the_name_of_an_agent_declares_it() -> None:
 
 
 def test_no_module_is_found_for_an_unknown_name() -> None:
-    assert find_declared("harness.agents", "AGENTS", "nobody-at-all") == ()
+    assert find_declared("harness.runs.agents", "AGENTS", "nobody-at-all") == ()
 
 
 def test_every_environment_has_the_name_of_its_folder() -> None:

@@ -9,7 +9,7 @@ from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.python.stdout_lines import stdout_difference
+from harness.environments.python.stdin_programs import stdout_difference
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from harness.core.errors import UsageError
+from harness.core.inputs.files import MAX_LINE_BYTES
+from harness.core.types import AttemptRecord, Reference, Status, Submission, Task, Verdict
 from harness.environments.text.number_answers import NumberAnswer
-from harness.errors import UsageError
-from harness.evaluation import transcript_file
-from harness.evaluation.plan import PlannedAttempt
-from harness.evaluation.records import MAX_TEXT_CHARACTERS, build_record, from_json, to_json
-from harness.evaluation.storage import StorageError, replace_file
-from harness.evaluation.store import (
+from harness.runs import transcript_file
+from harness.runs.plan import PlannedAttempt
+from harness.runs.records import MAX_TEXT_CHARACTERS, build_record, from_json, to_json
+from harness.runs.run_files import StorageError, replace_file
+from harness.runs.store import (
     ATTEMPTS,
     MANIFEST,
     SUMMARY,
@@ -30,9 +32,7 @@ from harness.evaluation.store import (
     read_manifest,
     read_records,
 )
-from harness.evaluation.transcript_file import transcript_name
-from harness.inputs.files import MAX_LINE_BYTES
-from harness.types import AttemptRecord, Reference, Status, Submission, Task, Verdict
+from harness.runs.transcript_file import transcript_name
 
 RECORD = AttemptRecord(
     task_id="t/1",

@@ -10,13 +10,12 @@ import pytest
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.benchmark import TaskResult
-from harness.errors import UsageError
-from harness.evaluation.plan import PlannedAttempt, name_clusters
-from harness.evaluation.stored_results import StoredResult
-from harness.evaluation.summary import describe_rate, summarize, summary_json
-from harness.scoring.intervals import wilson_interval
-from harness.scoring.metrics import Interval, Metric
-from harness.types import Status, Summary, Task
+from harness.core.errors import UsageError
+from harness.core.scoring.metrics import Interval, Metric, wilson_interval
+from harness.core.types import Status, Summary, Task
+from harness.runs.plan import PlannedAttempt, name_clusters
+from harness.runs.result_table import StoredResult
+from harness.runs.summary import describe_rate, summarize, summary_json
 
 P, F, I, C = Status.PASSED, Status.FAILED, Status.INFRA_ERROR, Status.CANCELLED  # noqa: E741
 

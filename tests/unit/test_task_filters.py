@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.errors import UsageError
-from harness.evaluation.filters import TaskFilters, filter_tasks
+from harness.core.errors import UsageError
+from harness.runs.filters import TaskFilters, filter_tasks
 
 MBPP = load_benchmark("mbpp", data="bundled")
 IDS = [task.id for task in MBPP.tasks[:4]]

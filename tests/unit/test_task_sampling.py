@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.evaluation.sampling import sample_tasks, share_out
-from harness.types import Task
+from harness.core.errors import UsageError
+from harness.core.types import Task
+from harness.runs.plan import sample_tasks, share_out
 
 
 def make_tasks(**sizes: int) -> list[Task]:

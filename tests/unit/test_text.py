@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from harness.text import ByteEscaper, escape_bytes, escape_terminal, escape_text, shorten
+from harness.core.text import ByteEscaper, escape_bytes, escape_terminal, escape_text, shorten
 
 BIDI = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C]
 CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]

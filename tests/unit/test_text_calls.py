@@ -11,13 +11,11 @@ from effort import EXAMPLES, text_of_length
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.agents.chat.actions import Action, FormatError, TextCalls
-from harness.agents.chat.text_calls import find_text_calls
+from harness.core.tools import SUBMIT, TextCall
 from harness.environments.os.environment import BASH
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.text_protocol import TextCall
-from harness.environments.tool import SUBMIT
 from harness.models.messages import Choice, Finish, Message, Role
+from harness.runs.agents.chat.actions import Action, FormatError, TextCalls, find_text_calls
 
 TOOLS = {BASH.name: BASH, SUBMIT.name: SUBMIT}
 LS = '{"name": "bash", "arguments": {"command": "ls"}}'

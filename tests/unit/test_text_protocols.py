@@ -15,26 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
+from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
+from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, TextProtocol, Tool
 from harness.environments import environment_spec
 from harness.environments.card.environment import ACT, GUESS, LOOK
 from harness.environments.card.text_protocol import CardProtocol
-from harness.environments.db.answers import answer_values
 from harness.environments.db.environment import SQL
+from harness.environments.db.grader import answer_values
 from harness.environments.db.text_protocol import DatabaseProtocol
 from harness.environments.house.environment import TAKE_ACTION
 from harness.environments.house.text_protocol import HouseProtocol
 from harness.environments.os.environment import BASH
 from harness.environments.os.text_protocol import ShellProtocol
-from harness.environments.text_protocol import (
-    ONLY_FIRST,
-    UNKNOWN_ACTION,
-    GenericProtocol,
-    TextCall,
-    TextFault,
-    TextProtocol,
-)
-from harness.environments.tool import SUBMIT, Arguments, Tool
-from harness.scoring.bounds import MAX_REPLY_CHARACTERS
+from harness.environments.text_protocol import ONLY_FIRST, UNKNOWN_ACTION, GenericProtocol
 
 PAGE = (Path(__file__).parents[2] / "docs" / "text-protocol.md").read_text()
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.environments.python.results import InputRun, describe_timeout
+from harness.environments.python.client import InputRun, describe_timeout
 from harness.sandbox.results import Stream
 
 

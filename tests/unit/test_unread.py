@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from harness.agents import agents
-from harness.agents.client import CLIENT
 from harness.audit.run import plan_audit
+from harness.benchmarks.data.hub_probe import HubUnreachableError
 from harness.cli.completion import agent_names, complete_agent, complete_benchmark, complete_run
-from harness.config import RunConfig, load_config
-from harness.data.hub_probe import HubUnreachableError
-from harness.errors import UsageError, unknown_task
-from harness.evaluation.resume import read_resumed_config
-from harness.evaluation.selection import Selection, select
+from harness.core.errors import UsageError, unknown_task
+from harness.runs.agents import agents
+from harness.runs.agents.client import CLIENT
+from harness.runs.config import RunConfig, load_config
+from harness.runs.resume import read_resumed_config
+from harness.runs.selection import Selection, select
 
 PROMPT = "Do: {problem_statement}"
 

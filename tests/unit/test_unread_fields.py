@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import DataError, load_benchmark
-from harness.data.rows import names_grading
+from harness.benchmarks.data.rows import names_grading
 
 HUMANEVAL = {
     "task_id": "HumanEval/0",

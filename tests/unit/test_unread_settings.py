@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import load_config
-from harness.errors import UsageError
-from harness.evaluation.selection import select
-from harness.evaluation.unread import locate_unread
+from harness.core.errors import UsageError
+from harness.runs.config import load_config
+from harness.runs.selection import select
+from harness.runs.unread import locate_unread
 
 CONFIG = "benchmark: mbpp\ndata: bundled\nagent: chat\nmodel: m\nbase_url: http://127.0.0.1:1/v1\n"
 FORMS = {"file": CONFIG, "extended file": "extends: base.yaml\n"}

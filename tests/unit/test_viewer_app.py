@@ -14,11 +14,10 @@ import pytest
 from starlette.testclient import TestClient
 from viewer_fixtures import SCRIPT, add_entries, add_records, make_prompt, make_record, write_run
 
-from harness.evaluation.store import ATTEMPTS, STAGES, RunStore
-from harness.types import Status
-from harness.viewer.access import Access
-from harness.viewer.app import make_viewer_app
-from harness.viewer.catalogue import Catalogue
+from harness.core.types import Status
+from harness.reports.viewer.app import Access, make_viewer_app
+from harness.reports.viewer.catalogue import Catalogue
+from harness.runs.store import ATTEMPTS, STAGES, RunStore
 
 ORIGIN = "http://127.0.0.1:8000"
 STATUS_OF = {"b": "failed", "c": "passed"}

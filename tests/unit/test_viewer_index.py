@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from viewer_fixtures import add_records, make_record
 
-from harness.evaluation.records import from_json, to_json
-from harness.evaluation.store import ATTEMPTS
-from harness.types import Status
-from harness.viewer.attempt_index import AttemptIndex, IndexedAttempts
-from harness.viewer.attempt_query import Query, describe_rows, find_attempts
+from harness.core.types import Status
+from harness.reports.viewer.attempt_index import AttemptIndex, IndexedAttempts
+from harness.reports.viewer.attempt_query import Query, describe_rows, find_attempts
+from harness.runs.records import from_json, to_json
+from harness.runs.store import ATTEMPTS
 
 FOREVER = 3600.0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from viewer_fixtures import add_entries, make_call, make_prompt, write_run
 
-from harness.viewer.transcript_follower import MOST_BLOCKS, TranscriptFollower
+from harness.reports.viewer.transcript_follower import MOST_BLOCKS, TranscriptFollower
 
 
 @pytest.fixture

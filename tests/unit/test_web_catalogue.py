@@ -16,18 +16,16 @@ import pytest
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.worlds.web import find_catalogue
+from harness.core.errors import DataError, UsageError
+from harness.core.lock import exclusive
 from harness.environments.web import catalogue as catalogues
-from harness.environments.web import json_stream, search_index
+from harness.environments.web import products, search_index
 from harness.environments.web.catalogue import Catalogue, load_catalogue
 from harness.environments.web.generator import PublishedRecords, generate_records
-from harness.environments.web.json_stream import stream_array, stream_object
-from harness.environments.web.nouns import offline_nouns
 from harness.environments.web.pages import OptionChoice, ProductLink
-from harness.environments.web.reward import reward_purchase
+from harness.environments.web.products import GeneratedShop, PublishedShop, stream_array, stream_object
+from harness.environments.web.reward import offline_nouns, reward_purchase
 from harness.environments.web.session import Session
-from harness.environments.web.source import GeneratedShop, PublishedShop
-from harness.errors import DataError, UsageError
-from harness.lock import exclusive
 
 SMALL = GeneratedShop(3, 1000)
 
@@ -268,7 +266,7 @@ def test_broken_files_are_named(published: PublishedShop, field: str, content: s
 def test_a_stream_has_the_elements_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(json_stream, "_CHUNK", chunk)
+    monkeypatch.setattr(products, "_CHUNK", chunk)
     values: dict[str, Any] = {"a": 12, "b": "ü€\U0001f600", "c": {"d": [1, 2.5, None]}, "": -3}
     path = tmp_path / "values.json"
     path.write_bytes(b"\xef\xbb\xbf \n" + json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from contexts import no_context
 
+from harness.core.tools import SUBMIT, TextCall, TextFault
+from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.text.expected_text import ExpectedText
-from harness.environments.text_protocol import TextCall, TextFault
-from harness.environments.tool import SUBMIT
 from harness.environments.web.catalogue import load_catalogue
 from harness.environments.web.environment import (
     CLICK,
@@ -22,11 +22,10 @@ from harness.environments.web.environment import (
     open_environment,
 )
 from harness.environments.web.grader import NOTHING_BOUGHT, ShopGoal, grade_purchase
-from harness.environments.web.nouns import OFFLINE
 from harness.environments.web.oracle import solve
-from harness.environments.web.source import GeneratedShop
+from harness.environments.web.products import GeneratedShop
+from harness.environments.web.reward import OFFLINE
 from harness.environments.web.text_protocol import ShopProtocol
-from harness.types import Status, Submission, Task, Verdict
 
 SHOP = GeneratedShop(3, 1000)
 TARGET = ShopGoal(SHOP, load_catalogue(SHOP).goals[0], "offline")

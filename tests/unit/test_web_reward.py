@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from harness.environments.web.colours import COLOURS, first_colour
-from harness.environments.web.nouns import OFFLINE, load_tagger, offline_nouns
 from harness.environments.web.products import (
     NO_ATTRIBUTE,
     NO_LIMIT,
@@ -22,7 +20,17 @@ from harness.environments.web.products import (
     read_goals,
     read_product,
 )
-from harness.environments.web.reward import fit_type, has_attribute, reward_purchase, same_option
+from harness.environments.web.reward import (
+    COLOURS,
+    OFFLINE,
+    first_colour,
+    fit_type,
+    has_attribute,
+    load_tagger,
+    offline_nouns,
+    reward_purchase,
+    same_option,
+)
 
 RECORD: dict[str, Any] = {
     "asin": "B000LAMP01",

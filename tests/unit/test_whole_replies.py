@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from harness.models import whole_replies
-from harness.models.whole_replies import ReplyTooLongError, read_reply, receive_reply
+from harness.models import streamed_replies
+from harness.models.streamed_replies import ReplyTooLongError, read_reply, receive_reply
 
 
 async def test_the_rest_of_a_reply_with_too_many_values_is_not_received(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(whole_replies, "MAX_REPLY_VALUES", 100)
+    monkeypatch.setattr(streamed_replies, "MAX_REPLY_VALUES", 100)
     sent = 0
 
     async def send() -> AsyncIterator[bytes]:
@@ -31,7 +31,7 @@ async def test_the_rest_of_a_reply_with_too_many_values_is_not_received(
 async def test_a_large_reply_is_read_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, size: int, is_here: bool
 ) -> None:
-    monkeypatch.setattr(whole_replies, "THREAD_BYTES", 100)
+    monkeypatch.setattr(streamed_replies, "THREAD_BYTES", 100)
     threads: list[int] = []
 
     def note_thread(text: str) -> str:

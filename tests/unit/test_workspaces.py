@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness.agents.agent import WorkspaceNeeds
+from harness.core.errors import UsageError
 from harness.environments import environment_spec
-from harness.errors import UsageError
-from harness.evaluation.workspaces import WORKSPACE, Workspaces, add_workspace_limits
-from harness.mcp_settings import McpServer
+from harness.models.relay.mcp_servers.settings import McpServer
+from harness.runs.agents.agent import WorkspaceNeeds
+from harness.runs.workspaces import WORKSPACE, Workspaces, add_workspace_limits
 from harness.sandbox.limits import Limits
 
 OS, PYTHON = environment_spec("os"), environment_spec("python")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from harness.errors import ImageMissingError, SandboxError, UsageError
+from harness.core.errors import ImageMissingError, SandboxError, UsageError
 from harness.sandbox.backends.base import (
     Backend,
     BackendFacts,
@@ -26,9 +26,9 @@ from harness.sandbox.backends.base import (
     SandboxSpec,
     StartedContainer,
 )
-from harness.sandbox.backends.docker.image_sources import image_tag
+from harness.sandbox.backends.docker.images import image_tag
 from harness.sandbox.backends.docker.seccomp import profile
-from harness.sandbox.backends.docker.socket_memory import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
+from harness.sandbox.backends.docker.spec import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
 from harness.sandbox.guest.kernel import DEADLINE_CODE, UNWANTED_CODE
 
 from .client import Client, NotFoundError

@@ -7,7 +7,7 @@ import socket
 import subprocess
 from dataclasses import dataclass
 
-from harness.errors import EngineUnavailableError, SandboxError
+from harness.core.errors import EngineUnavailableError, SandboxError
 
 CALL_SECONDS = 60.0
 MISSING = re.compile("no such (container|image|object)", re.IGNORECASE)

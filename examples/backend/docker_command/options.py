@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.runtimes import OWN_KERNEL
 from harness.sandbox.layout import (

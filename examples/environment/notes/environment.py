@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
+from harness.core.errors import DataError, SandboxError
+from harness.core.tools import Arguments, Tool
+from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.tool import Arguments, Tool
-from harness.errors import DataError, SandboxError
-from harness.types import Task
 
 SEARCH_SECONDS = 10.0
 SHOWN_CHARACTERS = 4000

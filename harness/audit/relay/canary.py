@@ -236,7 +236,7 @@ async def _serve_lifespan(receive: Receive, send: Send) -> None:
 @contextlib.asynccontextmanager
 async def open_canary() -> AsyncIterator[tuple[Canary, str]]:
     """Yield the server and its URL, which ends with the port. It is open to this machine alone."""
-    from harness.relay.serving import listen_on_loopback
+    from harness.models.relay.serving import listen_on_loopback
 
     canary = Canary()
     async with listen_on_loopback(canary) as url:

@@ -17,16 +17,15 @@ from typing import Any
 
 import psutil
 
-from harness.audit.attack_file import read_part
+from harness.audit.attack import read_part
 from harness.audit.containers import count_containers
-from harness.audit.relay.attack import BEGINNING, RelayAttack
+from harness.audit.relay.attack import BEGINNING, RelayAttack, check_end, check_received, check_requests
 from harness.audit.relay.canary import open_canary
-from harness.audit.relay.rules import check_end, check_received, check_requests
-from harness.errors import SandboxError
-from harness.evaluation.observer import RunObserver
+from harness.core.errors import SandboxError
 from harness.models.endpoint import Endpoint
-from harness.relay.app import make_relay_app
-from harness.relay.serving import serve_app
+from harness.models.relay.app import make_relay_app
+from harness.models.relay.serving import serve_app
+from harness.runs.observer import RunObserver
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits

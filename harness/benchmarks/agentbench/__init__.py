@@ -7,19 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from harness.benchmarks.agentbench import os_rehearsal, rehearsal
-from harness.benchmarks.agentbench.categories import CATEGORIES, WEB_BROWSING, category_of
+from harness.benchmarks.agentbench import os_rehearsal, quarantine
+from harness.benchmarks.agentbench.category import CATEGORIES, WEB_BROWSING, category_of
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.options import AgentBenchOptions, options_model
 from harness.benchmarks.agentbench.quarantine import describe_manner, why_quarantined, why_trusting
-from harness.benchmarks.agentbench.statuses import status_metrics
+from harness.benchmarks.agentbench.scores import status_metrics
 from harness.benchmarks.agentbench.tasks import play, read, scores_of, submit
 from harness.benchmarks.agentbench.worlds import worlds
 from harness.benchmarks.benchmark import CategoryFacts, Definition
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import validate_options
-from harness.data.hub import HubDataset
-from harness.data.rows import Row
-from harness.types import DataSource, Reference
+from harness.core.types import DataSource, Reference
 
 _OS = CategoryFacts(
     task="do a task in a shell of a Linux machine, as root",
@@ -93,7 +93,7 @@ BENCHMARKS = (
         why_quarantined=_find_quarantine_reason,
         why_unsound=_find_unsound,
         find_manner=describe_manner,
-        rehearsals={each.ENVIRONMENT: each.find_unsound for each in (rehearsal, os_rehearsal)},
+        rehearsals={each.ENVIRONMENT: each.find_unsound for each in (quarantine, os_rehearsal)},
         scores=scores_of,
         score_metrics=tuple(name for world in worlds().values() for name in world.score_metrics),
         options=options_model(),

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.benchmarks.benchmark import CategoryFacts, TaskResult
+from harness.benchmarks.data.local import parse_rows
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.tree import Tree
 from harness.benchmarks.options import Options
-from harness.data.local import parse_rows
-from harness.data.rows import Row
-from harness.data.tree import Tree
+from harness.core.types import Reference, Task
 from harness.models.endpoint import Endpoint
-from harness.types import Reference, Task
 
 Protocol = Literal["fc", "v0.2"]
 """The versions of AgentBench: the one with function calls, and the earlier one with a text protocol."""
@@ -112,3 +113,41 @@ class Category:
     measure: str = "mean score"
     # The metrics of verdicts that `score` reads.
     score_metrics: tuple[str, ...] = ()
+
+
+CATEGORIES = ("os", "db", "kg", "web", "card", "lateral", "house")
+
+WEB_BROWSING = "mind2web"
+"""Upstream's eighth category, which is browsing recorded web pages."""
+
+FOLDERS = {
+    "os_interaction": "os",
+    "dbbench": "db",
+    "knowledgegraph": "kg",
+    "webshop": "web",
+    "card_game": "card",
+    "lateralthinkingpuzzle": "lateral",
+    "lateralthinkingpuzzle_zh": "lateral",
+    "alfworld": "house",
+}
+"""The category of each folder in upstream's `data/`."""
+
+_ALIASES = {
+    "os": ("os", "os interaction", "operating system"),
+    "db": ("db", "dbbench", "database"),
+    "kg": ("kg", "knowledge graph", "freebase"),
+    "web": ("web", "ws", "web shop", "web shopping"),
+    "card": ("card", "cg", "dcg", "card game", "digital card game", "aquawar"),
+    "lateral": ("lateral", "ltp", "lateral thinking", "lateral thinking puzzle", "lateral thinking puzzles"),
+    "house": ("house", "hh", "household", "householding", "house holding", "alf", "af", "alfworld"),
+    WEB_BROWSING: (WEB_BROWSING, "mind 2 web", "m2w", "wb", "web browsing"),
+}
+_NAMES = {alias.replace(" ", ""): category for category, names in _ALIASES.items() for alias in names}
+
+
+def category_of(environment: str) -> str | None:
+    """Return the category for an environment's name as people write it, or None for an unknown name.
+
+    Case, blanks, dashes and underscores do not matter.
+    """
+    return _NAMES.get(re.sub(r"[\s_-]+", "", environment).lower())

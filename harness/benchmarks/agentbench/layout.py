@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from harness.benchmarks.agentbench.categories import FOLDERS
-from harness.benchmarks.agentbench.category import Category, CategoryFiles
+from harness.benchmarks.agentbench.category import FOLDERS, Category, CategoryFiles
 from harness.benchmarks.agentbench.options import AgentBenchOptions
 from harness.benchmarks.agentbench.records import (
     SCRIPTS,
@@ -25,11 +24,11 @@ from harness.benchmarks.agentbench.records import (
     script_files,
 )
 from harness.benchmarks.agentbench.worlds import worlds
-from harness.data.local import parse_rows, read_rows
-from harness.data.rows import Row
-from harness.data.tree import Tree, is_archive, read_tree
-from harness.errors import DataError
-from harness.inputs.files import MAX_DATA_BYTES, read_input
+from harness.benchmarks.data.local import parse_rows, read_rows
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.tree import Tree, is_archive, read_tree
+from harness.core.errors import DataError
+from harness.core.inputs.files import MAX_DATA_BYTES, read_input
 
 Notify = Callable[[str], None]
 

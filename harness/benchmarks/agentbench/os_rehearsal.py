@@ -13,16 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.benchmarks.agentbench.tasks import play
+from harness.core.errors import SandboxError
+from harness.core.text import escape_text, shorten
+from harness.core.types import Reference, Status, Task
 from harness.environments.base import EnvironmentContext
-from harness.environments.os.comparisons import is_comparison
 from harness.environments.os.environment import Machine, open_machine
 from harness.environments.os.grader import StateChecks, grade_state
 from harness.environments.os.programs import SCRIPT_SECONDS
-from harness.environments.os.scripts import Script, run_script
-from harness.errors import SandboxError
+from harness.environments.os.scripts import Script, is_comparison, run_script
 from harness.sandbox.pool import SandboxPool, SandboxSettings
-from harness.text import escape_text, shorten
-from harness.types import Reference, Status, Task
 
 ENVIRONMENT = "os"
 AT_ONCE = 3

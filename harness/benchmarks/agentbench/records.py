@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from harness.benchmarks.agentbench.categories import CATEGORIES, category_of
-from harness.data.rows import Row, describe
+from harness.benchmarks.agentbench.category import CATEGORIES, category_of
+from harness.benchmarks.data.rows import Row, describe
 
 SCRIPTS = "scripts"
 """The field with the texts of the script files that a record names. `layout` adds it."""

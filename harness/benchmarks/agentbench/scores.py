@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.benchmarks.agentbench.categories import CATEGORIES
+from harness.benchmarks.agentbench.category import CATEGORIES
 from harness.benchmarks.agentbench.worlds import worlds
 from harness.benchmarks.benchmark import TaskResult
+from harness.core.types import Status, Verdict
 
 WEIGHTS: Mapping[str, float] = {
     "os": 10.8,
@@ -110,3 +111,43 @@ def _overall(categories: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _accuracy(outcomes: list[Outcome]) -> float:
     return sum(outcome.result.resolved for outcome in outcomes) / len(outcomes)
+
+
+COMPLETED = "completed"
+CONTEXT_LIMIT = "context limit"
+VALIDATION_FAILED = "validation failed"
+INVALID_ACTION = "invalid action"
+TASK_LIMIT_REACHED = "task limit reached"
+TASK_ERROR = "task error"
+UNKNOWN = "unknown"
+
+_CONTEXT_LIMITS = frozenset({"context", "tokens"})
+_PLAIN: Mapping[Status, str] = {
+    Status.PASSED: COMPLETED,
+    Status.FAILED: COMPLETED,
+    Status.LIMIT_REACHED: TASK_LIMIT_REACHED,
+    Status.AGENT_ERROR: VALIDATION_FAILED,
+    Status.CANCELLED: UNKNOWN,
+}
+
+
+def status_metrics(verdict: Verdict) -> dict[str, str]:
+    """Return the metrics that AgentBench adds to every verdict."""
+    return {"agentbench_status": upstream_status(verdict.status, verdict.recorded_metrics)}
+
+
+def upstream_status(status: Status, metrics: Mapping[str, Any]) -> str:
+    """Return upstream's status of an attempt.
+
+    `metrics["limit"]` distinguishes a limit of the model's context from one of the task.
+    `metrics["fault"]` is `action` for an agent that called an unknown tool, as opposed to one whose reply
+    could not be read. A timeout of the agent is a limit of the task. Any other end without a verdict is an
+    error of the task.
+    """
+    if status is Status.LIMIT_REACHED and metrics.get("limit") in _CONTEXT_LIMITS:
+        return CONTEXT_LIMIT
+    if status is Status.AGENT_ERROR and metrics.get("fault") == "action":
+        return INVALID_ACTION
+    if status is Status.TIMEOUT and metrics.get("phase") == "agent":
+        return TASK_LIMIT_REACHED
+    return _PLAIN.get(status, TASK_ERROR)

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.discovery import names_python_file
-from harness.errors import UsageError
-from harness.inputs.files import MAX_TEXT_BYTES, open_input
+from harness.core.discovery import names_python_file
+from harness.core.errors import UsageError
+from harness.core.inputs.files import MAX_TEXT_BYTES, open_input
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Definition

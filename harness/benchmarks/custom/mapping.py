@@ -14,11 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.custom.metric import AnswerKey, OwnMetric, find_metric
 from harness.benchmarks.custom.records import Record, build_definition, read_tags
-from harness.data.formats import SUFFIXES, file_suffix
-from harness.data.hub import HubDataset
-from harness.data.rows import Row, describe, names_grading
-from harness.data.table import Table
-from harness.errors import UsageError, describe_requirement, unknown_name
+from harness.benchmarks.data.formats import SUFFIXES, Table, file_suffix
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.rows import Row, describe, names_grading
+from harness.core.errors import UsageError, describe_requirement, unknown_name
 
 # The keys of `data`. A key of any other name would be a misspelt one more often than a split.
 SPLITS = ("train", "dev", "test")
@@ -141,7 +140,7 @@ def _split(place: SplitPlace, path: Path) -> Split:
 
 
 def _validate(path: Path) -> Mapped:
-    from harness.inputs.yaml_text import read_yaml
+    from harness.core.inputs.yaml_text import read_yaml
 
     values = read_yaml(path)
     if not isinstance(values, dict):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks.program_tests import build_from_solution
+from harness.benchmarks.data.rows import Row, describe
+from harness.benchmarks.programs import build_from_solution
 from harness.benchmarks.source import parse
-from harness.data.rows import Row, describe
+from harness.core.errors import UsageError, unknown_name
+from harness.core.scoring.answers import drop_thoughts
+from harness.core.scoring.numbers import last_number
+from harness.core.types import ProgramTests
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
-from harness.errors import UsageError, unknown_name
-from harness.scoring.numbers import last_number
-from harness.scoring.thoughts import drop_thoughts
-from harness.types import ProgramTests
 
 
 @dataclass(frozen=True, slots=True)

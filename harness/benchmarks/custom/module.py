@@ -13,9 +13,9 @@ from types import ModuleType
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.custom.metric import AnswerKey, find_metric
 from harness.benchmarks.custom.records import Record, build_definition, read_tags
-from harness.data.rows import Row, describe
-from harness.discovery import describe_user_error, import_user_file
-from harness.errors import DataError, HarnessError, UsageError
+from harness.benchmarks.data.rows import Row, describe
+from harness.core.discovery import describe_user_error, import_user_file
+from harness.core.errors import DataError, HarnessError, UsageError
 
 MAX_TASKS = 1_000_000
 _KEYS = {"id", "prompt", "reference", "tests", "setup", "category", "difficulty", "tags"}

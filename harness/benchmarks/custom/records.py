@@ -8,11 +8,11 @@ from typing import Any
 
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.custom.metric import AnswerKey, OwnMetric
+from harness.benchmarks.data.rows import Row, require_sound
 from harness.benchmarks.programs import WRITE_PROGRAM, SubmitProgram
 from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, remark_on_answer
-from harness.data.rows import Row, require_sound
-from harness.errors import UsageError
-from harness.types import ProgramTests, Reference, Submission, Task
+from harness.core.errors import UsageError
+from harness.core.types import ProgramTests, Reference, Submission, Task
 
 # The most characters of a gold answer that results show.
 _SHOWN = 500

@@ -5,6 +5,6 @@ Every module of this folder that has `BENCHMARKS` declares one or more scenarios
 
 from __future__ import annotations
 
-from harness.discovery import list_declared
+from harness.core.discovery import list_declared
 
 BENCHMARKS = tuple(list_declared(__name__, "BENCHMARKS"))

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.livecodebench.choice import ChoiceOptions
-from harness.benchmarks.livecodebench.preamble import PREAMBLE
+from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.local import read_rows
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.source import BUNDLED
+from harness.benchmarks.livecodebench.prediction import ChoiceOptions, write_program
 from harness.benchmarks.livecodebench.problem import HIDDEN, Filters, PackedTests, Problem, read_problem
-from harness.benchmarks.livecodebench.prompts import write_program
 from harness.benchmarks.livecodebench.releases import (
     LATEST,
     ONLY_TEST,
@@ -26,18 +28,17 @@ from harness.benchmarks.livecodebench.releases import (
     name_release,
     problems_of,
 )
-from harness.benchmarks.option_effects import NO_EFFECT, OptionEffect
-from harness.benchmarks.options import validate_options
+from harness.benchmarks.options import NO_EFFECT, OptionEffect, validate_options
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule
-from harness.data.hub import HubDataset
-from harness.data.local import read_rows
-from harness.data.rows import Row
-from harness.data.source import BUNDLED
+from harness.core.errors import DataError
+from harness.core.types import DataSource, Reference, Task
 from harness.environments.python.call_programs import CallTest, CallTests
+from harness.environments.python.guest import contest_preamble
 from harness.environments.python.stdin_programs import Compatibility, StdinTest, StdinTests
-from harness.errors import DataError
-from harness.types import DataSource, Reference, Task
+
+PREAMBLE = contest_preamble.PREAMBLE
+
 
 NAME = "livecodebench"
 REPOSITORY = "livecodebench/code_generation_lite"

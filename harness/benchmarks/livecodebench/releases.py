@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.benchmarks.data.rows import Row
 from harness.benchmarks.livecodebench.problem import contest_date
-from harness.data.rows import Row
-from harness.errors import UsageError, unknown_name
-from harness.types import DataSource
+from harness.core.errors import UsageError, unknown_name
+from harness.core.types import DataSource
 
 ONLY_TEST = dict.fromkeys(("train", "dev"), "it was published with test only")
 """The reasons why no scenario has other splits."""

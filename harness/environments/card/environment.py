@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from harness.environments.base import EnvironmentContext, LastObservation, Observation
+from harness.core.text import shorten
+from harness.core.tools import SUBMIT, Arguments, LastObservation, Observation, Tool
+from harness.core.types import Task
+from harness.environments.base import EnvironmentContext
 from harness.environments.card.duel import CardGame, Duel, begin_duel
-from harness.environments.card.fish import KINDS
-from harness.environments.card.oracle import choose_guess, choose_move
+from harness.environments.card.engine import KINDS
+from harness.environments.card.grader import choose_guess, choose_move
 from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.tool import SUBMIT, Arguments, Tool
-from harness.text import shorten
-from harness.types import Task
 
 TURNS = 400
 """More than the longest game takes, with every illegal try that does not lose it."""

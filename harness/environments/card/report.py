@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.environments.card.engine import Event, Fish, Game, Move
-from harness.environments.card.fish import GUESS_DAMAGE, TEAM, Active, Kind
+from harness.environments.card.engine import GUESS_DAMAGE, TEAM, Active, Event, Fish, Game, Kind, Move
 
 _SKILLS: Mapping[Active, str] = {
     Active.FIXED_AREA: "uses its active skill on all fish of the other side",

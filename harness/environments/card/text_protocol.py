@@ -13,20 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.core.scoring.answers import drop_thoughts
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.environments.card.environment import ACT, GUESS, LOOK
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
     ONLY_FIRST,
-    TextCall,
-    TextFault,
     add_advice,
     describe_tool,
     read_first_action,
     read_tool_call,
     show_result,
 )
-from harness.environments.tool import SUBMIT, Tool
-from harness.scoring.thoughts import drop_thoughts
 
 _RESULT = "The game:"
 # A move holds no other object. Every character is read once, because neither part of the class gives back.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
+from harness.core.errors import SandboxError
+from harness.core.tools import Arguments, Tool
+from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.db.client import ROWS, SECONDS, Table, ask, create_tables, reset
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.tool import Arguments, Tool
-from harness.errors import SandboxError
 from harness.sandbox.failures import build_fault
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.sandbox import Sandbox
-from harness.types import Task
 
 TURNS = 15
 # The time of one call of the reference's own SQL, in seconds.

@@ -11,22 +11,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.environments.db.environment import SQL
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
     LONGER_FENCE,
     ONLY_FIRST,
-    TextCall,
-    TextFault,
+    Reply,
+    Unreadable,
+    WrittenAction,
     add_advice,
     describe_tool,
     find_tool,
+    read_actions,
     read_tool_call,
     show_result,
     unknown_action,
 )
-from harness.environments.tool import SUBMIT, Tool
-from harness.environments.written_actions import Reply, Unreadable, WrittenAction, read_actions
 
 OPERATION, ANSWER = "operation", "answer"
 RESULT = "The result of the SQL:"

@@ -9,15 +9,15 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.environments.base import EnvironmentContext, LastObservation
+from harness.core.errors import SandboxError
+from harness.core.tools import Arguments, LastObservation, Tool
+from harness.core.types import Task
+from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment, open_without_world
 from harness.environments.house.files import HouseGame, load_game
+from harness.environments.house.game import find_nearest
 from harness.environments.house.goal import GoalError
-from harness.environments.house.nearest import find_nearest
 from harness.environments.house.play import Play
-from harness.environments.tool import Arguments, Tool
-from harness.errors import SandboxError
-from harness.types import Task
 
 TURNS = 20
 # The longest possible command has about 70 characters. A comparison by BLEU takes time by the length.

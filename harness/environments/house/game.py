@@ -8,16 +8,47 @@ read, so that it cannot reach an agent.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.environments.house.goal import Fact, Goal, GoalError, read_goal
-from harness.environments.house.names import name_objects
-from harness.inputs.json_text import BrokenJSONError, parse_json
+
+_SEPARATOR = "_bar_"
+_BASIN = "basin"
+
+
+def name_objects(ids: Iterable[str]) -> dict[str, str]:
+    """Return the name of each id: its kind, and a number from 1 within the kind.
+
+    The ids are numbered in their order from the highest number down, so that the last one is 1. An id without
+    a position keeps its text as its name.
+    """
+    kinds = {each: _kind(each) for each in sorted(ids)}
+    left = Counter(kind for kind in kinds.values() if kind is not None)
+    names = {}
+    for each, kind in kinds.items():
+        if kind is None:
+            names[each] = each
+        else:
+            names[each] = f"{kind} {left[kind]}"
+            left[kind] -= 1
+    return names
+
+
+def _kind(id_: str) -> str | None:
+    kind, separator, _ = id_.partition(_SEPARATOR)
+    if not separator:
+        return None
+    # The id of a sink's basin begins with `sink`, and ends with `sinkbasin`.
+    return f"{kind}{_BASIN}" if _BASIN in id_ else kind
+
 
 FIELDS = ("pddl_domain", "grammar", "pddl_problem")
 ACTIONS = frozenset(
@@ -276,3 +307,52 @@ def _require_arity(part: str, predicate: str, arguments: Fact) -> None:
         raise GameError(
             f"its {part} has `{predicate}` with {len(arguments)} arguments, it needs {_ARITIES[predicate]}"
         )
+
+
+_LONGEST = 4
+_SMOOTHING = 5
+LEAST_SCORE = 0.01
+"""A command with this score or less is too far from the text."""
+
+
+def find_nearest(text: str, commands: Sequence[str]) -> str | None:
+    """Return the command that is nearest to a text, None if none is near.
+
+    As in AgentBench, only the first line of the text counts, in lower case. The first of equally near
+    commands is returned.
+    """
+    wanted = text.strip().lower().split("\n")[0]
+    if wanted in commands:
+        return wanted
+    words = wanted.split()
+    scores = [score(words, command.split()) for command in commands]
+    best = max(range(len(commands)), key=scores.__getitem__, default=None)
+    return commands[best] if best is not None and scores[best] > LEAST_SCORE else None
+
+
+def score(words: Sequence[str], reference: Sequence[str]) -> float:
+    """Return the BLEU score of words against a reference, from 0 to 1."""
+    counts = [_count(words, reference, length) for length in range(1, _LONGEST + 1)]
+    if not counts[0][0]:
+        return 0.0
+    logarithms, misses = [], 0
+    for shared, number in counts:
+        found = float(shared)
+        if not shared and len(words) > 1:
+            misses += 1
+            found = math.log(len(words)) / (2**misses * _SMOOTHING)
+        if found:
+            logarithms.append(math.log(found / number) / _LONGEST)
+    brevity = 1.0 if len(words) > len(reference) else math.exp(1 - len(reference) / len(words))
+    # The exact sum gives equally near commands the same score.
+    return brevity * math.exp(math.fsum(logarithms))
+
+
+def _count(words: Sequence[str], reference: Sequence[str], length: int) -> tuple[int, int]:
+    """Return how many sequences of words occur in the reference, and how many there are, at least 1."""
+    own, others = _sequences(words, length), _sequences(reference, length)
+    return (own & others).total(), max(1, own.total())
+
+
+def _sequences(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(words[start : start + length]) for start in range(len(words) - length + 1))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from harness.environments.house.environment import TURNS, open_environment
-from harness.environments.house.grader import GRADERS
-from harness.environments.house.oracle import solve
+from harness.environments.house.grader import GRADERS, solve
 from harness.environments.house.text_protocol import HouseProtocol
 from harness.environments.spec import EnvironmentSpec
 

@@ -10,18 +10,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.core.scoring.answers import drop_thoughts
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.environments.house.environment import TAKE_ACTION
 from harness.environments.text_protocol import (
-    TextCall,
-    TextFault,
+    Reply,
+    WrittenAction,
     describe_tool,
     find_tool,
     read_first_action,
     read_tool_call,
 )
-from harness.environments.tool import SUBMIT, Tool
-from harness.environments.written_actions import Reply, WrittenAction
-from harness.scoring.thoughts import drop_thoughts
 
 _DECORATION = " \t*_`\"'"
 _INSTRUCTIONS = """\

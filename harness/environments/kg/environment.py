@@ -10,10 +10,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from harness.core.tools import Arguments, Tool
+from harness.core.types import PlainData, Task
 from harness.environments.base import EnvironmentContext, Handler
 from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.kg.graph import Graph
-from harness.environments.kg.ontology import Ontology
+from harness.environments.kg.graph import Graph, Ontology
 from harness.environments.kg.program import (
     ARGMAX,
     ARGMIN,
@@ -26,8 +27,6 @@ from harness.environments.kg.program import (
 )
 from harness.environments.kg.session import ActionError, Knowledge, Rules, Session
 from harness.environments.kg.sparql import Endpoint
-from harness.environments.tool import Arguments, Tool
-from harness.types import PlainData, Task
 
 TURNS = 15
 MAX_NAME_CHARACTERS = 1000

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harness.environments.kg.gold import GoldError, Plan, find_names
-from harness.environments.kg.graph import Graph, Literal, Node, Triple, make_graph
-from harness.environments.kg.ontology import Ontology
+from harness.environments.kg.grader import GoldError, Plan, find_names
+from harness.environments.kg.graph import Graph, Literal, Node, Ontology, Triple, make_graph
 from harness.environments.kg.program import (
     Count,
     Entity,

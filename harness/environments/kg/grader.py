@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+import re
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
 
+from harness.core.text import escape_text, shorten
+from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import StateGrader
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.kg.environment import KnowledgeAnswer, run_blocking
+from harness.environments.kg.program import (
+    ARGMAX,
+    ARGMIN,
+    COUNT,
+    FUNCTIONS,
+    GET_NEIGHBORS,
+    INTERSECTION,
+    MAX_STEPS,
+    Action,
+    Count,
+    Entity,
+    Extreme,
+    Intersection,
+    Neighbors,
+    Program,
+    count_steps,
+    find_entities,
+    parse_action,
+)
 from harness.environments.kg.session import ActionError, Session
-from harness.text import escape_text, shorten
-from harness.types import Phase, Status, Submission, Verdict
 
 _SHOWN = 5
 _SHOWN_CHARACTERS = 60
@@ -63,3 +84,138 @@ def _show(answers: Collection[str]) -> str:
 
 
 GRADERS = (StateGrader(KnowledgeAnswer, grade_answer),)
+
+
+async def solve(environment: HostEnvironment[Session], target: KnowledgeAnswer) -> str:
+    """Make the calls of the gold actions, and return the last variable as the answer.
+
+    A call that the rules refuse is passed over, as upstream's replay of its gold does.
+    """
+    for text in target.actions:
+        try:
+            action = parse_action(text)
+        except ValueError:
+            continue
+        names = FUNCTIONS[action.function]
+        await environment.call(action.function, dict(zip(names, action.arguments, strict=True)))
+    return f"#{len(environment.state.variables) - 1}" if environment.state.variables else "none"
+
+
+_ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
+_VARIABLE = re.compile(r"#([0-9]{1,4})", re.ASCII)
+# The largest count for which a graph is made.
+MAX_COUNT = 5000
+
+
+class GoldError(Exception):
+    """The gold of a record cannot be right. The message completes a sentence that begins with the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The gold actions, the program of their last variable, and the gold answers."""
+
+    actions: tuple[Action, ...]
+    program: Program
+    answers: tuple[str, ...]
+
+
+def read_plan(actions: Sequence[str], entities: Mapping[str, str], answers: Sequence[str]) -> Plan:
+    """Return the plan of a record, without the rules on types and names. Raises GoldError."""
+    variables: list[Program] = []
+
+    def variable(text: str) -> Program:
+        found = _VARIABLE.fullmatch(text)
+        if found is None or int(found[1]) >= len(variables):
+            raise GoldError(f"its reference uses {text}, which is no variable by then")
+        return variables[int(found[1])]
+
+    read: list[Action] = []
+    for text in actions:
+        try:
+            action = parse_action(text)
+        except ValueError as error:
+            raise GoldError(f"its reference has an action that cannot be read: {error}") from error
+        read.append(action)
+        first, second = (*action.arguments, "")[:2]
+        if action.function == GET_NEIGHBORS:
+            source = variable(first) if first.startswith("#") else Entity(entities.get(first, first))
+            variables.append(Neighbors(source, second))
+        elif action.function == INTERSECTION:
+            variables.append(Intersection(variable(first), variable(second)))
+        elif action.function in (ARGMAX, ARGMIN):
+            variables.append(Extreme(variable(first), second, action.function == ARGMAX))
+        elif action.function == COUNT:
+            variables.append(Count(variable(first)))
+        else:
+            continue
+        # Each intersection of a variable with itself doubles a program, and all that reads one is recursive.
+        if count_steps(variables[-1]) > MAX_STEPS:
+            raise GoldError(f"its reference has a variable of more than {MAX_STEPS} steps")
+    if not variables:
+        raise GoldError("its reference makes no variable")
+    plan = Plan(tuple(read), variables[-1], tuple(dict.fromkeys(answers)))
+    _require_sound(plan)
+    return plan
+
+
+def find_names(program: Entity | Program) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the relations and the attributes that a program uses."""
+    match program:
+        case Entity():
+            return frozenset(), frozenset()
+        case Neighbors(source, relation):
+            relations, attributes = find_names(source)
+            return relations | {relation}, attributes
+        case Extreme(source, attribute):
+            relations, attributes = find_names(source)
+            return relations, attributes | {attribute}
+        case Intersection(first, second):
+            pairs = zip(find_names(first), find_names(second), strict=True)
+            relations, attributes = (one | other for one, other in pairs)
+            return relations, attributes
+        case Count(source):
+            return find_names(source)
+
+
+def guess_ranges(program: Entity | Program, answer_type: str) -> dict[str, str]:
+    """Return the type that each relation leads to, as the relations that follow it suggest.
+
+    A relation such as `film.film.genre` begins with the type that it leads from.
+    """
+    match program:
+        case Entity():
+            return {}
+        case Neighbors(source, relation):
+            before = relation.rpartition(".")[0]
+            return {**guess_ranges(source, before or answer_type), relation: answer_type}
+        case Extreme(source, attribute):
+            return guess_ranges(source, attribute.rpartition(".")[0] or answer_type)
+        case Intersection(first, second):
+            return {**guess_ranges(first, answer_type), **guess_ranges(second, answer_type)}
+        case Count(source):
+            return guess_ranges(source, answer_type)
+
+
+def _require_sound(plan: Plan) -> None:
+    """Raise GoldError for gold that no graph can make right."""
+    named = find_entities(plan.program)
+    for name in sorted(named):
+        if _ENTITY_ID.fullmatch(name) is None:
+            raise GoldError(f"its reference starts at {name}, which is no entity")
+    if not plan.answers:
+        raise GoldError("it has no gold answer")
+    shared = sorted(named & set(plan.answers))
+    if shared:
+        raise GoldError(
+            f"its gold answer {shared[0]} is an entity of its question, which no variable can hold"
+        )
+    if isinstance(plan.program, Count) and not (
+        len(plan.answers) == 1
+        and plan.answers[0].isascii()
+        and plan.answers[0].isdecimal()
+        # Python converts no more than 4,300 digits.
+        and len(plan.answers[0]) <= len(str(MAX_COUNT))
+        and int(plan.answers[0]) <= MAX_COUNT
+    ):
+        raise GoldError(f"its reference counts, and its gold answer is no number up to {MAX_COUNT:,}")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.environments.kg.ontology import Ontology
+from harness.environments.kg.graph import Ontology
 from harness.environments.kg.program import (
     ARGMAX,
     ARGMIN,

@@ -13,6 +13,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from harness.core.errors import SandboxError
+from harness.core.http_session import open_session
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.environments.kg.program import (
     Count,
     Entity,
@@ -24,9 +27,6 @@ from harness.environments.kg.program import (
     find_extreme,
 )
 from harness.environments.kg.session import ActionError
-from harness.errors import SandboxError
-from harness.http_session import open_session
-from harness.inputs.json_text import BrokenJSONError, parse_json
 
 if TYPE_CHECKING:
     import requests

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from harness.environments.kg.environment import TURNS, open_environment
-from harness.environments.kg.grader import GRADERS
-from harness.environments.kg.oracle import solve
+from harness.environments.kg.grader import GRADERS, solve
 from harness.environments.kg.text_protocol import KnowledgeProtocol
 from harness.environments.spec import EnvironmentSpec
 

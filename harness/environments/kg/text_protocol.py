@@ -10,19 +10,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.environments.kg.program import FUNCTIONS, split_arguments
 from harness.environments.text_protocol import (
     ONLY_FIRST,
-    TextCall,
-    TextFault,
+    Reply,
+    Unreadable,
+    WrittenAction,
     add_advice,
     describe_tool,
     find_tool,
+    read_actions,
     read_tool_call,
     unknown_action,
 )
-from harness.environments.tool import SUBMIT, Tool
-from harness.environments.written_actions import Reply, Unreadable, WrittenAction, read_actions
 
 OBSERVATION = "Observation:"
 _ANSWER = "Answer"

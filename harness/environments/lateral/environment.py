@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator
 
 from pydantic import Field, field_validator
 
-from harness.environments.base import EnvironmentContext, LastObservation
+from harness.core.errors import UsageError
+from harness.core.tools import Arguments, LastObservation, Tool
+from harness.core.types import Task
+from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment, open_without_world
 from harness.environments.lateral.game import LateralGame, Reply
-from harness.environments.lateral.hosts import OFFLINE, Host, OfflineHost
-from harness.environments.lateral.model_host import ModelHost
+from harness.environments.lateral.hosts import OFFLINE, Host, ModelHost, OfflineHost
 from harness.environments.lateral.puzzle import MAX_QUESTION_CHARACTERS, LateralPuzzle, normalize
-from harness.environments.tool import Arguments, Tool
-from harness.errors import UsageError
-from harness.types import Task
 
 TURNS = 25
 

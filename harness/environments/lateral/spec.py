@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from harness.environments.lateral.environment import TURNS, open_environment
-from harness.environments.lateral.grader import GRADERS
-from harness.environments.lateral.oracle import solve
+from harness.environments.lateral.grader import GRADERS, solve
 from harness.environments.lateral.text_protocol import LateralProtocol
 from harness.environments.spec import EnvironmentSpec
 

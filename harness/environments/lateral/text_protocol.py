@@ -9,16 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.environments.lateral.environment import ASK
-from harness.environments.text_protocol import (
-    GenericProtocol,
-    TextCall,
-    TextFault,
-    add_advice,
-    describe_tool,
-    show_result,
-)
-from harness.environments.tool import SUBMIT, Tool
+from harness.environments.text_protocol import GenericProtocol, add_advice, describe_tool, show_result
 
 RESULT = "The host's answer:"
 _ACT = re.compile(r"[\s>*_#`-]*act(?:ion)?[\s*_`]*[:：]", re.IGNORECASE)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from harness.core.errors import UsageError
 from harness.environments.maths.guest.bounds import MAX_QUESTION_BYTES
-from harness.errors import UsageError
 from harness.sandbox.limits import bound_seconds
 from harness.sandbox.results import LIMIT_NAMES
 from harness.sandbox.sandbox import Sandbox

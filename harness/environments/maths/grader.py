@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from harness.core.errors import SandboxError
+from harness.core.scoring.answers import MAX_MATHS_CHARACTERS
+from harness.core.scoring.metrics import Metric
+from harness.core.text import escape_text, shorten
+from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import SandboxGrader
 from harness.environments.maths.client import ask
 from harness.environments.maths.readings import read_answer
-from harness.errors import SandboxError
 from harness.sandbox.failures import build_fault
 from harness.sandbox.sandbox import Sandbox
-from harness.scoring.bounds import MAX_MATHS_CHARACTERS
-from harness.scoring.metrics import Metric
-from harness.text import escape_text, shorten
-from harness.types import Phase, Status, Submission, Verdict
 
 IMAGE = "maths"
 

@@ -10,16 +10,20 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
+from harness.core.errors import DataError, SandboxError, UsageError
+from harness.core.tools import Arguments, Tool
+from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
-from harness.environments.os.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
-from harness.environments.os.file_entries import FileEntry
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
     SHELLS,
     USERS,
+    CopyPlan,
+    Snapshot,
     behind_links,
     changed_tools,
     commands_of_checks,
+    copy_files,
     login_shells,
     mentioned_names,
     named_tool_paths,
@@ -27,18 +31,16 @@ from harness.environments.os.machine_files import (
     plan_all,
     plan_copy,
     plan_tools,
+    take_snapshot,
 )
-from harness.environments.os.root_sandbox import RootSandbox, UnreadableFiles
+from harness.environments.os.root_sandbox import FileEntry, RootSandbox, UnreadableFiles
 from harness.environments.os.scripts import Script, run_script
 from harness.environments.os.shell_result import ShellEnd, ShellResult
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.tool import Arguments, Tool
-from harness.errors import DataError, SandboxError, UsageError
 from harness.sandbox.failures import build_fault
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.sandbox import Sandbox
-from harness.types import Task
 
 COMMAND_SECONDS = 30
 MOST_COMMAND_SECONDS = 120

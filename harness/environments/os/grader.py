@@ -15,9 +15,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from harness.core.errors import DataError, UsageError
+from harness.core.text import escape_text, shorten
+from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.os.checks.judgement import Judgement, judge_check
-from harness.environments.os.comparisons import is_comparison
 from harness.environments.os.environment import Copy, Machine
 from harness.environments.os.programs import (
     SCRIPT_SECONDS,
@@ -28,12 +30,15 @@ from harness.environments.os.programs import (
     run_calls,
 )
 from harness.environments.os.root_sandbox import RootSandbox, UnreadableFiles
-from harness.environments.os.scripts import CompilationFailed, Script, compile_script, run_script
-from harness.errors import DataError, UsageError
+from harness.environments.os.scripts import (
+    CompilationFailed,
+    Script,
+    compile_script,
+    is_comparison,
+    run_script,
+)
 from harness.sandbox.failures import build_fault
 from harness.sandbox.results import ExecResult
-from harness.text import escape_text, shorten
-from harness.types import Phase, Status, Submission, Verdict
 
 # The signs of tampering.
 REPLACED_TOOLS = "replaced_tools"

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.environments.os.environment import BASH
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
     LONGER_FENCE,
-    TextCall,
-    TextFault,
+    Block,
+    Reply,
+    WrittenAction,
     describe_tool,
     find_tool,
     read_first_action,
@@ -24,8 +26,6 @@ from harness.environments.text_protocol import (
     show_result,
     unknown_action,
 )
-from harness.environments.tool import SUBMIT, Tool
-from harness.environments.written_actions import Block, Reply, WrittenAction
 
 FINISH, ANSWER = "finish", "answer"
 DONE = "done"

@@ -9,24 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.core.text import escape_text
+from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import SandboxGrader
-from harness.environments.python.batches import batches
-from harness.environments.python.client import run_calls
+from harness.environments.python.client import CPU, StoredTests, batches, run_calls
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import grade_report, make_memory_verdict
-from harness.environments.python.results import CPU
 from harness.environments.python.stdin_programs import (
     MAX_PROGRAM_BYTES,
     PATIENCE,
     WALL_SHARE,
     find_broken_preamble,
 )
-from harness.environments.python.stored_tests import StoredTests
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest import json_text
 from harness.sandbox.sandbox import Sandbox
-from harness.text import escape_text
-from harness.types import Phase, Status, Submission, Verdict
 
 # The name under which the tests call the function, whatever its name in the program is.
 FUNCTION = "harness_function"

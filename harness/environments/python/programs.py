@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from harness.core.errors import UsageError
+from harness.core.text import escape_text, shorten
+from harness.core.types import Phase, ProgramTests, Status, Submission, Verdict
 from harness.environments.grader import SandboxGrader
-from harness.environments.python.client import run_tests
+from harness.environments.python.client import CPU, TestReport, describe_timeout, run_tests
 from harness.environments.python.needed_sockets import may_need_sockets
-from harness.environments.python.results import CPU, TestReport, describe_timeout
 from harness.environments.python.steering import find_steering
-from harness.errors import UsageError
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
-from harness.text import escape_text, shorten
-from harness.types import Phase, ProgramTests, Status, Submission, Verdict
 
 # The status for each end of a lost candidate. Any other end is a plain failure.
 ENDED = {

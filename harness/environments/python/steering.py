@@ -16,8 +16,8 @@ import builtins
 import functools
 from collections.abc import Sequence
 
+from harness.core.types import ProgramTests
 from harness.environments.python.answer_names import AnswerNames, qualify_locals
-from harness.types import ProgramTests
 
 # Built-in functions that the guest defers, and that call nothing else.
 _DEFERRED = frozenset(

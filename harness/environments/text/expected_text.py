@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
+from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS, MAX_REPLY_CHARACTERS, has_answer
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.grader import TextGrader
-from harness.scoring.answers import has_answer
-from harness.scoring.bounds import MAX_NUMBER_CHARACTERS, MAX_REPLY_CHARACTERS
-from harness.types import Status, Submission, Verdict
 
 NO_EXPECTATION = "No expected output available"
 """The error of a record without an expected text, in the words of the flat format's documentation."""

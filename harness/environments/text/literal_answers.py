@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS
+from harness.core.scoring.literals import LiteralRefused, equal_literals, read_equated, read_literal
+from harness.core.text import escape_text, shorten
+from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import TextGrader
-from harness.scoring.bounds import MAX_ANSWER_CHARACTERS
-from harness.scoring.literals import LiteralRefused, equal_literals, read_equated, read_literal
-from harness.text import escape_text, shorten
-from harness.types import Phase, Status, Submission, Verdict
 
 _SHOWN = 200
 

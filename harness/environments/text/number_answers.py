@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS
+from harness.core.scoring.metrics import Metric
+from harness.core.scoring.numbers import answer_number, same_number
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.grader import TextGrader
-from harness.scoring.bounds import MAX_ANSWER_CHARACTERS
-from harness.scoring.metrics import Metric
-from harness.scoring.numbers import answer_number, same_number
-from harness.types import Status, Submission, Verdict
 
 METRICS = (Metric("solved", "the marked number of the answer, else its last one, is the gold one"),)
 
@@ -27,7 +27,9 @@ class NumberAnswer:
 async def grade_number(target: NumberAnswer, submission: Submission) -> Verdict:
     """Return the verdict on an answer by its marked or last number, with a score of 0 or 1.
 
-    Only the last MAX_ANSWER_CHARACTERS of the answer are searched. Source: GSM8K (`harness.scoring.numbers`).
+    Only the last MAX_ANSWER_CHARACTERS of the answer are searched.
+
+    Source: GSM8K (`harness.core.scoring.numbers`).
     """
     end = submission.text[-MAX_ANSWER_CHARACTERS:]
     solved = same_number(end, target.gold)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS, exact_match, f1, has_answer
+from harness.core.scoring.numbers import last_number, same_number
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.grader import TextGrader
-from harness.scoring.answers import exact_match, f1, has_answer
-from harness.scoring.bounds import MAX_ANSWER_CHARACTERS
-from harness.scoring.numbers import last_number, same_number
-from harness.types import Status, Submission, Verdict
 
 
 class AnswerRule(StrEnum):

@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS, exact_match, f1, has_answer, plain_characters
+from harness.core.scoring.metrics import Interval, Metric
+from harness.core.types import Status, Submission, Verdict
 from harness.environments.grader import TextGrader
-from harness.scoring.answers import exact_match, f1, has_answer, plain_characters
-from harness.scoring.bounds import MAX_ANSWER_CHARACTERS
-from harness.scoring.metrics import Interval, Metric
-from harness.types import Status, Submission, Verdict
 
 METRICS = (
     Metric("em", "exact match in SQuAD's normal form; this is the score"),
@@ -41,7 +40,7 @@ async def grade_short_answer(target: ShortAnswer, submission: Submission) -> Ver
     `em` rejects because of the encoding of their characters. An answer of more than MAX_ANSWER_CHARACTERS
     fails.
 
-    Source: SQuAD's exact match and F1 and DPR's `has_answer` (`harness.scoring.answers`).
+    Source: SQuAD's exact match and F1 and DPR's `has_answer` (`harness.core.scoring.answers`).
     """
     answer = submission.text
     if len(answer) > MAX_ANSWER_CHARACTERS:

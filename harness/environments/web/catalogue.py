@@ -17,22 +17,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.core.errors import DataError
+from harness.core.inputs.files import hash_file
+from harness.core.lock import cache_dir, exclusive
 from harness.environments.web.generator import generate_records
-from harness.environments.web.json_stream import MAX_FILE_BYTES, stream_array, stream_object
 from harness.environments.web.products import (
+    MAX_FILE_BYTES,
+    GeneratedShop,
     Goal,
     Product,
+    PublishedShop,
+    ShopSource,
     UnreadableProduct,
     is_sold,
     order_goals,
     read_goals,
     read_product,
+    stream_array,
+    stream_object,
 )
 from harness.environments.web.search_index import IndexBuilder, SearchIndex, open_index, save_index
-from harness.environments.web.source import GeneratedShop, PublishedShop, ShopSource
-from harness.errors import DataError
-from harness.inputs.files import hash_file
-from harness.lock import cache_dir, exclusive
 
 Notify = Callable[[str], None]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.environments.base import EnvironmentContext, LastObservation
+from harness.core.tools import Arguments, LastObservation, Tool
+from harness.core.types import Task
+from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.tool import Arguments, Tool
 from harness.environments.web.grader import ShopGoal
 from harness.environments.web.pages import show_page
 from harness.environments.web.session import Session
-from harness.types import Task
 
 TURNS = 20
 # The longest of the published titles and options are below these, and a search costs time for each word.

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from harness.core.text import escape_text, shorten
+from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import StateGrader
 from harness.environments.host_environment import HostEnvironment
-from harness.environments.web.nouns import TaggerChoice, load_tagger
-from harness.environments.web.products import Goal
-from harness.environments.web.reward import Reward, reward_purchase
+from harness.environments.web.products import Goal, ShopSource
+from harness.environments.web.reward import Reward, TaggerChoice, load_tagger, reward_purchase
 from harness.environments.web.session import Session
-from harness.environments.web.source import ShopSource
-from harness.text import escape_text, shorten
-from harness.types import Phase, Status, Submission, Verdict
 
 NOTHING_BOUGHT = "the agent bought nothing"
 _SHOWN_CHARACTERS = 300

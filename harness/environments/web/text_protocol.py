@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
-    TextCall,
-    TextFault,
+    Reply,
+    WrittenAction,
     add_advice,
     describe_tool,
     find_tool,
@@ -23,9 +24,7 @@ from harness.environments.text_protocol import (
     show_result,
     unknown_action,
 )
-from harness.environments.tool import SUBMIT, Tool
 from harness.environments.web.environment import CLICK, SEARCH
-from harness.environments.written_actions import Reply, WrittenAction
 
 RESULT = "The result of the action:"
 _VERBS: Mapping[str, tuple[Tool, str]] = {"search": (SEARCH, "keywords"), "click": (CLICK, "value")}

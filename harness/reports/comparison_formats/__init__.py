@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from harness.reports.format_files import import_format, list_formats
 
 if TYPE_CHECKING:
-    from harness.evaluation.comparison import Comparison
+    from harness.runs.comparison import Comparison
 
 WriteComparison = Callable[["Comparison", TextIO], None]
 

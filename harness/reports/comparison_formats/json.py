@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from harness.evaluation.comparison import ChangedTask, Comparison, Side
+from harness.runs.comparison import ChangedTask, Comparison, Side
 
 SCHEMA_VERSION = 1
 

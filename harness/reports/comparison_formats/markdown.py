@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from harness.evaluation.comparison import Comparison
+from harness.core.text import escape_unencodable, quote_markdown
 from harness.reports.comparison import (
     conclude,
     count_unshown,
@@ -15,8 +15,8 @@ from harness.reports.comparison import (
     list_warnings,
     uses_bundled_sample,
 )
-from harness.reports.run_conditions import BUNDLED_NOTICE
-from harness.text import escape_unencodable, quote_markdown
+from harness.reports.remarks import BUNDLED_NOTICE
+from harness.runs.comparison import Comparison
 
 _TEXT_LIMIT = 120
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from harness.evaluation.comparison import Comparison
-from harness.reports.blocks import cell, grid, print_heading, print_line, print_section, write
+from harness.core.text import escape_terminal
 from harness.reports.comparison import (
     conclude,
     count_unshown,
@@ -15,8 +14,8 @@ from harness.reports.comparison import (
     list_warnings,
     uses_bundled_sample,
 )
-from harness.reports.console import open_console
-from harness.text import escape_terminal
+from harness.reports.console import cell, grid, open_console, print_heading, print_line, print_section, write
+from harness.runs.comparison import Comparison
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from harness.errors import UsageError, unknown_name
+from harness.core.errors import UsageError, unknown_name
 from harness.reports.format_files import list_formats
 
 if TYPE_CHECKING:

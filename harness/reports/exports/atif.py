@@ -10,14 +10,16 @@ import json
 from collections.abc import Iterable
 from typing import Any, TextIO
 
+from harness.core.types import AttemptRecord
+from harness.core.version import __version__
 from harness.reports.trajectories.attempts import (
     ExportedAttempt,
     ExportedRun,
     describe_record,
+    drop_none,
     format_time,
     name_attempt,
 )
-from harness.reports.trajectories.portable import drop_none
 from harness.reports.trajectories.turns import (
     Message,
     Note,
@@ -28,8 +30,6 @@ from harness.reports.trajectories.turns import (
     ToolCall,
     Turn,
 )
-from harness.types import AttemptRecord
-from harness.version import __version__
 
 SUFFIXES = (".jsonl", ".json")
 _VERSION = "ATIF-v1.8"

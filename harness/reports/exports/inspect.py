@@ -11,14 +11,16 @@ import re
 from collections.abc import Iterable
 from typing import Any, TextIO
 
+from harness.core.types import AttemptRecord, Phase, Status
+from harness.core.version import __version__
 from harness.reports.trajectories.attempts import (
     ExportedAttempt,
     ExportedRun,
     describe_record,
+    drop_none,
     format_time,
     name_attempt,
 )
-from harness.reports.trajectories.portable import drop_none
 from harness.reports.trajectories.turns import (
     Message,
     Note,
@@ -29,8 +31,6 @@ from harness.reports.trajectories.turns import (
     ToolCall,
     Turn,
 )
-from harness.types import AttemptRecord, Phase, Status
-from harness.version import __version__
 
 SUFFIXES = (".json",)
 _VERSION = 2

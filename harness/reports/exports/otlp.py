@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from harness.core.version import __version__
 from harness.reports.trajectories.attempts import ExportedRun
 from harness.reports.trajectories.spans import Attribute, Span, build_spans, describe_resource
-from harness.version import __version__
 
 SUFFIXES = (".jsonl", ".json")
 _KINDS = {"internal": 1, "client": 3}

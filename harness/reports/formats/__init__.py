@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.reports.format_files import guess_format, import_format, list_endings, list_formats
 
 if TYPE_CHECKING:

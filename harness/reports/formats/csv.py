@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 from typing import TextIO
 
+from harness.core.text import escape_text, escape_unencodable
 from harness.reports.columns import Kind, Value, list_columns
 from harness.reports.run_folder import StoredRun
-from harness.text import escape_text, escape_unencodable
 
 # Source: OWASP, CSV Injection. Tabs and carriage returns are in its list too, and are escaped anyway.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from harness.evaluation.results import write_results
 from harness.reports.run_folder import StoredRun
+from harness.runs.summary import write_results
 
 
 def write_report(run: StoredRun, stream: TextIO) -> None:

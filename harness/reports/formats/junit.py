@@ -15,14 +15,13 @@ from typing import TextIO
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
-from harness.evaluation.summary import describe_rate
-from harness.reports.headline import describe_headline
-from harness.reports.remarks import describe_repeated
-from harness.reports.run_conditions import BUNDLED_NOTICE, list_conditions
+from harness.core.text import escape_terminal, escape_text
+from harness.core.types import AttemptRecord, Status
+from harness.reports.attempt_figures import describe_usage
+from harness.reports.figures import describe_headline
+from harness.reports.remarks import BUNDLED_NOTICE, describe_repeated, list_conditions
 from harness.reports.run_folder import StoredRun
-from harness.reports.usage import describe_usage
-from harness.text import escape_terminal, escape_text
-from harness.types import AttemptRecord, Status
+from harness.runs.summary import describe_rate
 
 _NAME, _MESSAGE, _TEXT = 500, 300, 20_000
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
-from harness.evaluation.run_state import count_statuses
-from harness.reports.coverage import describe_coverage
+from harness.core.text import escape_unencodable, quote_markdown
+from harness.core.types import Status
+from harness.reports.attempt_figures import describe_requests, describe_times
 from harness.reports.failures import choose_unresolved, write_show_command
-from harness.reports.figures import count, duration, percent, tampering
-from harness.reports.headline import (
+from harness.reports.figures import (
+    count,
+    describe_coverage,
     describe_headline,
     describe_range,
+    duration,
     find_category_interval,
     has_several_attempts,
     label_resolved,
     list_scores,
+    percent,
+    tampering,
 )
-from harness.reports.remarks import list_model_remarks, list_remarks
-from harness.reports.run_conditions import BUNDLED_NOTICE, list_conditions
+from harness.reports.remarks import BUNDLED_NOTICE, list_conditions, list_model_remarks, list_remarks
 from harness.reports.run_folder import StoredRun
-from harness.reports.usage import describe_requests, describe_times
-from harness.text import escape_unencodable, quote_markdown
-from harness.types import Status
+from harness.runs.run_state import count_statuses
 
 _FAILURES, _CATEGORIES = 20, 50
 _TEXT_LIMIT = 160

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.types import AttemptRecord
 from harness.reports.columns import Column, Kind, Value, list_columns
 from harness.reports.run_folder import StoredRun
-from harness.types import AttemptRecord
 
 BINARY = True
 # A batch ends at the first of these limits, because memory holds a whole batch.

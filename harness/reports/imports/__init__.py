@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from harness.errors import DataError, UsageError, unknown_name
-from harness.inputs.files import MAX_DATA_BYTES, MIB, open_input, read_input
-from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.errors import DataError, UsageError, unknown_name
+from harness.core.inputs.files import MAX_DATA_BYTES, MIB, open_input, read_input
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.text import quote_argument
 from harness.reports.format_files import list_formats
 from harness.reports.import_tasks import KnownTasks
-from harness.text import quote_argument
 
 # A larger file is recognized by its first line alone.
 _WHOLE_BYTES = 64 * MIB

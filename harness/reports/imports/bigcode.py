@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.errors import DataError
+from harness.core.errors import DataError
 from harness.reports.import_tasks import KnownTasks
 from harness.reports.imports import Content, ImportedText, read_value
 

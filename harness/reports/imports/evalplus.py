@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.errors import DataError
-from harness.inputs.files import MAX_DATA_BYTES, read_input
+from harness.core.errors import DataError
+from harness.core.inputs.files import MAX_DATA_BYTES, read_input
 from harness.reports.import_tasks import KnownTasks
 from harness.reports.imports import Content, ImportedText, read_lines, require_text
 

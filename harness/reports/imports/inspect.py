@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DataError
-from harness.inputs.files import MAX_DATA_BYTES, read_input
-from harness.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.errors import DataError
+from harness.core.inputs.files import MAX_DATA_BYTES, read_input
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.reports.import_tasks import KnownTasks
 from harness.reports.imports import Content, ImportedText, require_text
 

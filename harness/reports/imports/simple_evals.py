@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DataError
+from harness.core.errors import DataError
 from harness.reports.import_tasks import KnownTasks
 from harness.reports.imports import Content, ImportedText, read_value
 

@@ -11,15 +11,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
-from harness.reports.recorded_values import read_count
-from harness.reports.trajectories.attempts import ExportedAttempt, ExportedRun, name_attempt
-from harness.reports.trajectories.portable import drop_none
+import requests
+from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+from harness.core.errors import HarnessError, UsageError, describe_installation
+from harness.core.secret_forms import describe_url_value
+from harness.core.text import escape_terminal
+from harness.core.types import Status
+from harness.core.version import __version__
+from harness.reports.recorded_attempts import read_count
+from harness.reports.trajectories.attempts import ExportedAttempt, ExportedRun, drop_none, name_attempt
 from harness.reports.trajectories.turns import Message, Observation, Prompt, Request, Turn
-from harness.types import Status
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+
 
 Attribute = str | bool | int | float | tuple[str, ...]
 # The provider whose protocol a server speaks, by the API of a request. The server may belong to another one.
@@ -255,3 +269,171 @@ def _number_span(trace: bytes, number: int, place: int = 0) -> bytes:
 def _to_nanoseconds(seconds: float) -> int:
     # A float has no room for nanoseconds, so microseconds are exact and nanoseconds are not invented.
     return round(seconds * 1_000_000) * 1000
+
+
+# Collectors refuse requests of more than some megabytes.
+_SPANS_PER_REQUEST = 200
+_TIMEOUT_SECONDS = 30
+_PATH = "/v1/traces"
+
+
+class SendError(HarnessError):
+    """A server did not take the spans. Those that it took before stay there."""
+
+    exit_code = 3
+
+
+def send_spans(run: ExportedRun, endpoint: str) -> int:
+    """Send the spans of all attempts, and return their number.
+
+    The headers that a server demands are in OTEL_EXPORTER_OTLP_HEADERS, because arguments are visible to all
+    users of a machine.
+
+    Args:
+        run: the run.
+        endpoint: the URL of the server, such as http://localhost:4318, or the whole URL of its traces.
+
+    Raises:
+        UsageError: for an endpoint that is no URL, or if the extra is not installed.
+        SendError: if the server refuses spans or cannot be reached.
+        DataError: for a damaged transcript.
+    """
+    url = _complete_url(endpoint)
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        from harness.reports.trajectories.spans import CollectorSession
+    except ImportError as error:
+        raise UsageError(
+            "spans cannot be sent, because OpenTelemetry is not installed",
+            hint=f"{describe_installation('otlp')}, or write a file with -o spans.jsonl",
+        ) from error
+    resource = Resource(describe_resource(run))
+    spans = (
+        _convert(span, resource) for attempt in run.read_attempts() for span in build_spans(run, attempt)
+    )
+    # The error below has the reason. Without a handler Python would also print the lines of the library.
+    library = logging.getLogger("opentelemetry")
+    if not library.handlers:
+        library.addHandler(logging.NullHandler())
+    session = CollectorSession()
+    exporter = OTLPSpanExporter(endpoint=url, timeout=_TIMEOUT_SECONDS, session=session)
+    sent = 0
+    try:
+        while batch := list(islice(spans, _SPANS_PER_REQUEST)):
+            if exporter.export(batch) is not SpanExportResult.SUCCESS:
+                reason = f" ({session.reason})" if session.reason else ""
+                raise SendError(
+                    f"{url}: did not take the spans{reason}; it took {sent:,} before",
+                    hint="check the URL, and OTEL_EXPORTER_OTLP_HEADERS if the server needs a key",
+                )
+            sent += len(batch)
+    finally:
+        exporter.shutdown()  # type: ignore[no-untyped-call]
+    return sent
+
+
+def _complete_url(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"--endpoint must be a URL such as http://localhost:4318{describe_url_value(endpoint)}"
+        )
+    if parts.username or parts.password:
+        raise UsageError(
+            "--endpoint must hold no user name or password", hint="set OTEL_EXPORTER_OTLP_HEADERS instead"
+        )
+    return endpoint if parts.path.strip("/") else endpoint.rstrip("/") + _PATH
+
+
+def _convert(span: Span, resource: Resource) -> ReadableSpan:
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+    def name_span(span_id: bytes) -> SpanContext:
+        numbers = int.from_bytes(span.trace_id), int.from_bytes(span_id)
+        return SpanContext(*numbers, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    return ReadableSpan(
+        name=span.name,
+        context=name_span(span.span_id),
+        parent=None if span.parent_id is None else name_span(span.parent_id),
+        resource=resource,
+        attributes=dict(span.attributes),
+        events=[Event(event.name, dict(event.attributes), event.time) for event in span.events],
+        kind=SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL,
+        status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
+        start_time=span.started,
+        end_time=span.ended,
+        instrumentation_scope=InstrumentationScope("harness", __version__),
+    )
+
+
+_REASON_CHARACTERS = 200
+
+
+class _RefusedError(Exception):
+    """The request has failed, and another try would fail as well."""
+
+
+class CollectorSession(requests.Session):
+    """A session that takes only a status of 2xx for success, and gives up if no connection can be made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reason = ""
+        """Why the last request failed, safe to print."""
+        # Otherwise a password of ~/.netrc would replace the key of the user.
+        self.auth = _keep_headers
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request.
+
+        Raises requests.ConnectionError if another try may succeed, and _RefusedError if it would not.
+        """
+        self.reason = ""
+        try:
+            response = super().send(request, **options)
+        except requests.ConnectionError as error:
+            self.reason = _explain(error)
+            if _find_connection_fault(error) is not None:
+                raise _RefusedError(self.reason) from error
+            raise
+        except requests.Timeout:
+            self.reason = "it did not answer in time"
+            raise
+        if response.status_code >= 300:
+            self.reason = _shorten(f"HTTP status {response.status_code} {response.reason or ''}".rstrip())
+        if 300 <= response.status_code < 400:
+            target = response.headers.get("location")
+            self.reason += f", which leads to {_shorten(target)}" if target else ""
+            response.close()
+            raise _RefusedError(self.reason)
+        return response
+
+
+def _keep_headers(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _explain(error: requests.ConnectionError) -> str:
+    fault = _find_connection_fault(error)
+    cause = None if fault is None else fault.__cause__ or fault.__context__
+    if isinstance(cause, OSError) and cause.strerror:
+        return _shorten(cause.strerror)
+    return "it cannot be reached" if fault is not None else "the connection broke"
+
+
+def _find_connection_fault(error: requests.ConnectionError) -> NewConnectionError | None:
+    """Return the error of a connection that could not be made, None for one that broke later."""
+    inner = error.args[0] if error.args else None
+    if isinstance(inner, MaxRetryError):
+        inner = inner.reason
+    return inner if isinstance(inner, NewConnectionError) else None
+
+
+def _shorten(text: str) -> str:
+    return escape_terminal(text, _REASON_CHARACTERS)

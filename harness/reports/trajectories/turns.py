@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.inputs.json_text import BrokenJSONError, parse_json
-from harness.reports.recorded_values import list_objects, read_count, read_seconds, read_text
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.reports.recorded_attempts import list_objects, read_count, read_seconds, read_text
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES: Mapping[str, Role] = {

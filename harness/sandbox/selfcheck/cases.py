@@ -13,7 +13,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.sandbox.layout import TEMPORARY_FOLDER
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult

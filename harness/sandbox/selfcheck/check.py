@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import SandboxError
+from harness.sandbox.results import ExecResult
+from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.selfcheck import probe
 
 
 class Level(StrEnum):
@@ -40,3 +50,40 @@ class Check:
 def make_finding(holds: bool, found: str) -> Finding:
     """Return the finding of a canary, which is `OK` if the promise holds and `FAIL` if it does not."""
     return Finding(Level.OK if holds else Level.FAIL, found)
+
+
+RUN_ID = "doctor"
+PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
+
+
+async def attempt(
+    sandbox: Sandbox, function: Callable[..., Any], *arguments: Any, timeout: float | None = None
+) -> ExecResult:
+    """Run a function of `probe` as a job in the sandbox and return the job's result. Raises SandboxError."""
+    name = getattr(function, "__name__", "")
+    return await sandbox.exec([*PYTHON, probe_source(), name, json.dumps(arguments)], timeout=timeout)
+
+
+async def answer(sandbox: Sandbox, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function of `probe` as a job in the sandbox and return its return value. Raises SandboxError."""
+    result = await attempt(sandbox, function, *arguments)
+    try:
+        return json.loads(result.stdout.data)
+    except ValueError as error:
+        raise SandboxError(f"the canary ended before it answered: {describe_end(result)}") from error
+
+
+def describe_end(result: ExecResult) -> str:
+    """Return in words how a job ended."""
+    if result.limit is not None:
+        return f"ended by {result.limit} after {result.duration_seconds:.1f} s"
+    if result.exit_code == 0:
+        return "ended by itself"
+    last_words = str(result.stderr).strip().splitlines()[-1:]
+    return ": ".join([f"exit code {result.exit_code}", *last_words])
+
+
+@cache
+def probe_source() -> str:
+    """Return the source of `probe`, which runs the function that its arguments name."""
+    return Path(probe.__file__).read_text(encoding="utf-8")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from harness.errors import SandboxError, UsageError
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import MOST_TIME_FACTOR
 from harness.sandbox.sandbox import Sandbox
-from harness.sandbox.selfcheck.canary import RUN_ID, describe_end
-from harness.sandbox.selfcheck.check import Finding, Level
+from harness.sandbox.selfcheck.check import RUN_ID, Finding, Level, describe_end
 from harness.sandbox.time_factor import compute_factor, store_factor
 
 # Contest programs use integers, dictionaries, lists, texts and sorting in this proportion, more or less. The

@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import MOST_SECONDS, Limits
 from harness.sandbox.sandbox import Sandbox
-from harness.sandbox.selfcheck import cases, endings, isolation, kernel_memory, quotas, relays
-from harness.sandbox.selfcheck.canary import RUN_ID
-from harness.sandbox.selfcheck.check import Check, Finding, Level
+from harness.sandbox.selfcheck import cases, endings, isolation
+from harness.sandbox.selfcheck.check import RUN_ID, Check, Finding, Level
 
 Canary = Callable[[Sandbox, Limits], Awaitable[Finding]]
 
@@ -39,20 +38,20 @@ TRIALS = (
     Trial({group: partial(_try_group, group) for group in cases.GROUPS}, cases.LIMITS, 600.0),
     Trial(
         # Memory comes last, because exceeding it ends the whole sandbox under some runtimes.
-        {"swap": quotas.swap, "cpus": quotas.cpus, "memory_mb": quotas.memory_mb},
+        {"swap": endings.swap, "cpus": endings.cpus, "memory_mb": endings.memory_mb},
         Limits(memory_mb=64, cpus=0.5),
     ),
     # A long time, because a second of CPU time may take minutes on a busy machine.
-    Trial({"cpu_seconds": quotas.cpu_seconds}, Limits(cpu_seconds=1, wall_seconds=120), 600.0),
+    Trial({"cpu_seconds": endings.cpu_seconds}, Limits(cpu_seconds=1, wall_seconds=120), 600.0),
     Trial(
         {
-            "wall_seconds": quotas.wall_seconds,
-            "processes": quotas.processes,
-            "disk_mb": quotas.disk_mb,
-            "inodes": quotas.inodes,
-            "file_mb": quotas.file_mb,
-            "open_files": quotas.open_files,
-            "output_mb": quotas.output_mb,
+            "wall_seconds": endings.wall_seconds,
+            "processes": endings.processes,
+            "disk_mb": endings.disk_mb,
+            "inodes": endings.inodes,
+            "file_mb": endings.file_mb,
+            "open_files": endings.open_files,
+            "output_mb": endings.output_mb,
             "read-only root": isolation.read_only_root,
             "network": isolation.network,
             "capabilities": isolation.capabilities,
@@ -63,17 +62,17 @@ TRIALS = (
         Limits(processes=16, disk_mb=2, inodes=64, file_mb=1, open_files=32, output_mb=1),
     ),
     Trial({"deadline": endings.deadline}, deadline_seconds=endings.DEADLINE_SECONDS),
-    Trial({"socket memory": kernel_memory.socket_memory}, Limits(memory_mb=64, open_files=4096)),
+    Trial({"socket memory": isolation.socket_memory}, Limits(memory_mb=64, open_files=4096)),
     # The longest time that there is, because a guest that could not wait that long would end at once.
-    Trial({"shared counts": kernel_memory.shared_counts}, Limits(open_files=4096), MOST_SECONDS),
+    Trial({"shared counts": isolation.shared_counts}, Limits(open_files=4096), MOST_SECONDS),
     # The last canaries of these end their sandboxes.
     Trial(
-        {"relay": relays.relay, "relay memory": relays.relay_memory},
+        {"relay": isolation.relay, "relay memory": isolation.relay_memory},
         Limits(memory_mb=64, open_files=4096),
         relay=True,
     ),
     Trial(
-        {"attributes": kernel_memory.attributes, "deleted files": kernel_memory.deleted_files},
+        {"attributes": isolation.attributes, "deleted files": isolation.deleted_files},
         # More than others are likely to write in the moment in which the sandbox ends.
         Limits(disk_mb=32),
         writable_root=True,

@@ -15,9 +15,10 @@ from weakref import WeakValueDictionary
 from starlette.responses import Response
 from starlette.routing import Route
 
-from harness.errors import HarnessError, UsageError
-from harness.logger import get_logger
-from harness.relay.mcp_library import MAX_MESSAGE_BYTES, keep_open, load_library
+from harness.core.errors import HarnessError, UsageError
+from harness.core.logger import get_logger
+from harness.core.version import __version__
+from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES, keep_open, load_library
 from harness.service.access import require_own_origin
 from harness.service.errors import (
     DrainingError,
@@ -27,12 +28,10 @@ from harness.service.errors import (
     list_headers,
 )
 from harness.service.mcp.sessions import McpSessions, watch_session_id
-from harness.service.sandboxes.endpoints import open_session
+from harness.service.sandboxes.endpoints import TOOLS, call_tool, open_session
 from harness.service.sandboxes.models import CreateSandboxRequest
 from harness.service.sandboxes.sessions import SandboxSession
-from harness.service.sandboxes.tools import TOOLS, call_tool
 from harness.service.service import Service
-from harness.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server import Server

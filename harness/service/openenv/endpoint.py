@@ -17,16 +17,16 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, model_validator
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
-from harness.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
-from harness.logger import get_logger
+from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
+from harness.core.logger import get_logger
+from harness.core.types import Task
+from harness.runs.agents.predictions import FIELDS
 from harness.service.body import read_json
 from harness.service.encoding import encode_reply
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
 from harness.service.openenv.episodes import Action, Episode, StepResult, open_episode
 from harness.service.service import Service
-from harness.types import Task
 
 _LOGGER = get_logger(__name__)
 T = TypeVar("T")

@@ -14,10 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
+from harness.core.errors import SandboxError
+from harness.core.tools import TextCall, TurnLimitReached
+from harness.core.types import Phase, Status, Submission, Task, Verdict
 from harness.environments import environment_spec
-from harness.environments.base import Environment, EnvironmentContext, TurnLimitReached
+from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grading import (
     GradingContext,
     grade_submission,
@@ -25,16 +27,14 @@ from harness.environments.grading import (
     make_timeout_verdict,
 )
 from harness.environments.spec import EnvironmentSpec, OpenEnvironment
-from harness.environments.text_protocol import TextCall
-from harness.errors import SandboxError
-from harness.evaluation.attempt_ends import is_caused_by_agent, lose_to_agent, stop_at_limit
+from harness.runs.agents.predictions import FIELDS
+from harness.runs.attempt_ends import is_caused_by_agent, lose_to_agent, stop_at_limit
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxSettings
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.operations import Call
 from harness.service.service import Service
 from harness.service.verdicts.samples import Deadline, Work, grade_work
-from harness.types import Phase, Status, Submission, Task, Verdict
 
 # The time for which an episode may live, and the time that its start may wait.
 MOST_SECONDS = 3600.0

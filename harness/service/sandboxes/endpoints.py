@@ -2,19 +2,314 @@
 
 from __future__ import annotations
 
-from harness.logger import get_logger
-from harness.service.operations import Call, Operation
-from harness.service.sandboxes.commands import EVENT_STREAM, run_command
-from harness.service.sandboxes.files import read_file, write_file
+import asyncio
+import codecs
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, Field, ValidationError
+from starlette.convertors import PathConvertor, register_url_convertor
+
+from harness.core.errors import UsageError, describe_first_error
+from harness.core.logger import get_logger
+from harness.core.tools import Arguments, Tool
+from harness.sandbox.results import ExecResult
+from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.streaming import OutputChunk, OutputStream
+from harness.service.encoding import encode_reply
+from harness.service.errors import BusyError, InvalidRequestError, ServiceError, encode_error
+from harness.service.operations import Call, Operation, StreamedReply
 from harness.service.sandboxes.models import (
     CreateSandboxRequest,
+    Encoding,
+    ExecChunk,
     ExecReply,
     ExecRequest,
     SandboxInfo,
     SandboxList,
+    encode_output,
 )
 from harness.service.sandboxes.sessions import SandboxSession
 from harness.service.service import Service
+
+# The output of a command that an agent sees. More would only fill the context of its model.
+_SHOWN_BYTES = 32 * 1024
+# The kernel takes arguments of up to 128 KiB.
+_SCRIPT_BYTES = 100_000
+_READ_BYTES = 256 * 1024
+_SECONDS = 60.0
+_TIMEOUT = Field(
+    default=_SECONDS, gt=0, le=600, allow_inf_nan=False, description="Seconds after which it is ended."
+)
+
+
+class BashArguments(Arguments):
+    """The arguments of `bash`."""
+
+    command: str = Field(description="The script. Each call is a new shell in the home folder.")
+    timeout_seconds: float = _TIMEOUT
+
+
+class PythonArguments(Arguments):
+    """The arguments of `python`."""
+
+    code: str = Field(description="The program. Each call is a new process in the home folder.")
+    timeout_seconds: float = _TIMEOUT
+
+
+class ReadFileArguments(Arguments):
+    """The arguments of `read_file`."""
+
+    path: str = Field(description="The path, relative to the home folder or absolute.")
+
+
+class WriteFileArguments(Arguments):
+    """The arguments of `write_file`."""
+
+    path: str = Field(description="The path, relative to the home folder or absolute.")
+    content: str = Field(description="The whole content, as text.")
+
+
+Act = Callable[[Sandbox, Any], Awaitable[str]]
+
+
+async def _run_bash(sandbox: Sandbox, asked: BashArguments) -> str:
+    # A script on standard input would be read by its own commands.
+    script = asked.command
+    if len(script.encode("utf-8", "surrogatepass")) > _SCRIPT_BYTES:
+        raise UsageError(
+            f"the script is longer than {_SCRIPT_BYTES:,} bytes; write it to a file with write_file first"
+        )
+    return await _run(sandbox, ["/bin/bash", "-c", script], "", asked.timeout_seconds)
+
+
+async def _run_python(sandbox: Sandbox, asked: PythonArguments) -> str:
+    return await _run(sandbox, ["python3", "-"], asked.code, asked.timeout_seconds)
+
+
+async def _run(sandbox: Sandbox, command: list[str], script: str, seconds: float) -> str:
+    result = await sandbox.exec(
+        command,
+        stdin=script.encode("utf-8", "surrogatepass"),
+        timeout=seconds,
+        keep_bytes=_SHOWN_BYTES,
+    )
+    return _describe(result, seconds)
+
+
+def _describe(result: ExecResult, seconds: float) -> str:
+    parts = [result.stdout.data.decode("utf-8", "replace")]
+    if result.stderr.total:
+        parts.append(f"[stderr]\n{result.stderr.data.decode('utf-8', 'replace')}")
+    if result.limit == "wall_seconds":
+        parts.append(f"[ended after {seconds:g} s, the timeout]")
+    elif result.limit is not None:
+        parts.append(f"[ended at the limit {result.limit}]")
+    elif result.exit_code:
+        parts.append(f"[exit code {result.exit_code}]")
+    return "\n".join(part.rstrip("\n") for part in parts if part) or "[no output]"
+
+
+async def _read_file(sandbox: Sandbox, asked: ReadFileArguments) -> str:
+    return (await sandbox.read_file(asked.path, limit=_READ_BYTES)).decode("utf-8", "replace")
+
+
+async def _write_file(sandbox: Sandbox, asked: WriteFileArguments) -> str:
+    content = asked.content.encode("utf-8", "surrogatepass")
+    await sandbox.write_file(asked.path, content)
+    return f"wrote {len(content):,} bytes to {asked.path}"
+
+
+_TOOLS: dict[Tool, Act] = {
+    Tool("bash", "Run a script in bash and return its output.", BashArguments): _run_bash,
+    Tool("python", "Run a program in Python and return its output.", PythonArguments): _run_python,
+    Tool("read_file", "Return the content of a text file.", ReadFileArguments): _read_file,
+    Tool("write_file", "Write a text file. Missing folders are created.", WriteFileArguments): _write_file,
+}
+TOOLS = {tool.name: tool for tool in _TOOLS}
+
+
+async def call_tool(sandbox: Sandbox, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the text for the agent, and whether the call was wrong. Raises SandboxError."""
+    tool = TOOLS.get(name)
+    if tool is None:
+        return f"there is no tool '{name[:100]}'; the tools are: {', '.join(TOOLS)}", True
+    try:
+        return await _TOOLS[tool](sandbox, tool.arguments.model_validate(dict(arguments))), False
+    except ValidationError as error:
+        return f"wrong arguments for '{name}': {describe_first_error(error)}", True
+    except UsageError as error:
+        return error.message, True
+
+
+EVENT_STREAM = "text/event-stream"
+# Proxies close a connection on which nothing comes for a minute.
+_SILENT_SECONDS = 15.0
+_COMMENT = b": the command runs\n\n"
+
+
+async def run_command(request: ExecRequest, call: Call) -> ExecReply | StreamedReply:
+    """Run a command in a sandbox, and return its result or the stream of its output.
+
+    The command ends when its client goes away. Raises ServiceError, and UsageError for a command that cannot
+    be used.
+    """
+    stdin = request.read_stdin()
+    session = call.service.sessions.find(call.path["id"])
+    running = session.sandbox.stream(
+        request.argv,
+        timeout=request.timeout_seconds,
+        stdin=stdin,
+        env=request.environment,
+        cwd=request.folder,
+        keep_bytes=request.keep_bytes,
+    )
+    if EVENT_STREAM in call.headers.get("accept", ""):
+        return StreamedReply(_send_events(running, request.encoding, call), EVENT_STREAM)
+    async with call.service.sessions.use(session.id), running as output:
+        async for _chunk in output:
+            pass
+    return ExecReply.of(output.result, request.encoding)
+
+
+async def _send_events(
+    running: contextlib.AbstractAsyncContextManager[OutputStream], encoding: Encoding, call: Call
+) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a command. The last one is `result` or `error`."""
+    decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+    try:
+        async with call.service.sessions.use(call.path["id"]), running as output:
+            while (chunk := await _read_soon(output)) is not None:
+                if not chunk.data:
+                    yield _COMMENT
+                    continue
+                if encoding == "base64":
+                    text = encode_output(chunk.data, encoding)
+                else:
+                    # A chunk may end in the middle of a character.
+                    text = decoders[chunk.stream].decode(chunk.data)
+                if text:
+                    yield _write_event(chunk.stream, ExecChunk(data=text))
+        for name, decoder in decoders.items():
+            if rest := decoder.decode(b"", final=True):
+                yield _write_event(name, ExecChunk(data=rest))
+        yield _write_event("result", ExecReply.of(output.result, encoding))
+    except UsageError as error:
+        yield _write_error(InvalidRequestError(error.message, status=422))
+    except ServiceError as error:
+        yield _write_error(error)
+
+
+async def _read_soon(output: OutputStream) -> OutputChunk | None:
+    """Return the next chunk, None after the last one, and an empty one if the command is silent."""
+    try:
+        async with asyncio.timeout(_SILENT_SECONDS):
+            return await output.read()
+    except TimeoutError:
+        return OutputChunk("stdout", b"")
+
+
+def _write_event(name: str, data: BaseModel) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), encode_reply(data))
+
+
+def _write_error(error: ServiceError) -> bytes:
+    return b"event: error\ndata: %s\n\n" % encode_error(error)
+
+
+_DEFAULT_MODE = "644"
+_MOST_MODE = 0o777
+_PIECE_BYTES = 256 * 1024
+_WAIT_SECONDS = 30.0
+
+
+class _FilePathConvertor(PathConvertor):
+    """The rest of a URL's path, whatever is in it.
+
+    Starlette's own type stops at a newline, which the name of a file may have. It would even take `a` for the
+    file `a` with a newline at its end.
+    """
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("file", _FilePathConvertor())
+
+
+async def write_file(content: bytes, call: Call) -> None:
+    """Write the body of a request to a file. Raises ServiceError."""
+    mode = _read_mode(call.query.get("mode", _DEFAULT_MODE))
+    _require_path(call)
+    async with call.service.sessions.use(call.path["id"]) as session:
+        try:
+            await session.sandbox.write_file(call.path["path"], content, mode=mode)
+        except UsageError as error:
+            raise InvalidRequestError(error.message, code="unwritable_file", status=422) from error
+
+
+async def read_file(_request: None, call: Call) -> StreamedReply:
+    """Return the content of a file. Raises ServiceError."""
+    sessions, limits = call.service.sessions, call.service.settings.limits
+    _require_path(call)
+    async with contextlib.AsyncExitStack() as stack:
+        session = await stack.enter_async_context(sessions.use(call.path["id"]))
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await stack.enter_async_context(sessions.send_file(call.client))
+        except TimeoutError:
+            raise BusyError(
+                f"a client may be sent {limits.client_file_replies} files at once, and all clients "
+                f"{limits.file_replies}; none ended within {_WAIT_SECONDS:g} s",
+                retry_seconds=1.0,
+            ) from None
+        try:
+            content = await session.sandbox.read_file(call.path["path"], limit=limits.body_bytes)
+        except UsageError as error:
+            raise InvalidRequestError(error.message, code="unreadable_file", status=404) from error
+        return StreamedReply(_Pieces(content, stack.pop_all()), "application/octet-stream")
+    raise AssertionError("unreachable: the stack swallows no error")
+
+
+class _Pieces:
+    """The content of a file, piece by piece. `aclose` releases everything that the reply holds."""
+
+    def __init__(self, content: bytes, held: contextlib.AsyncExitStack) -> None:
+        self._content = content
+        self._held = held
+        self._position = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = self._content[self._position : self._position + _PIECE_BYTES]
+        if not piece:
+            raise StopAsyncIteration
+        self._position += len(piece)
+        return piece
+
+    async def aclose(self) -> None:
+        """Release the place of the reply. The file counts as a request of its sandbox until then."""
+        await self._held.aclose()
+
+
+def _require_path(call: Call) -> None:
+    if not call.path["path"]:
+        raise InvalidRequestError("the path of the file is missing, as in files/data.csv", status=422)
+
+
+def _read_mode(text: str) -> int:
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= _MOST_MODE:
+        raise InvalidRequestError(
+            f"'mode' must be octal, from 0 to {_MOST_MODE:o}, not {text[:40]!r}", status=422
+        )
+    return mode
+
 
 _LOGGER = get_logger(__name__)
 _ONE = "/v1/sandboxes/{id}"

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from harness.errors import describe_first_error
-from harness.sandbox.terminal import Terminal
+from harness.core.errors import describe_first_error
+from harness.sandbox.streaming import Terminal
 from harness.service.body import read_json
 from harness.service.errors import InvalidRequestError
 from harness.service.service import Service

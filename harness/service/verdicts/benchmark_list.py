@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.errors import quote_value
+from harness.core.errors import quote_value
+from harness.core.version import __version__
 from harness.service.errors import ServiceError
 from harness.service.operations import Call, Operation
 from harness.service.service import Service
 from harness.service.verdicts.samples import SAMPLE_FIELDS, ServedBenchmark
-from harness.version import __version__
 
 
 class LoadedBenchmark(BaseModel):

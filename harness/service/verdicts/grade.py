@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
 
 from harness.benchmarks.hidden_tests import HiddenTests
-from harness.errors import UsageError
-from harness.inputs.json_text import MAX_TEST_DIGITS
+from harness.core.errors import UsageError
+from harness.core.inputs.json_text import MAX_TEST_DIGITS
+from harness.core.types import Status, Verdict
 from harness.service.encoding import encode_reply
 from harness.service.errors import InvalidRequestError
 from harness.service.operations import Call, Operation, Reply, StreamedReply
@@ -33,7 +34,6 @@ from harness.service.verdicts.samples import (
     require_room,
 )
 from harness.service.verdicts.source_parser import SourceParser
-from harness.types import Status, Verdict
 
 if TYPE_CHECKING:
     from harness.service.service import Service

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from harness.errors import UsageError, describe_first_error
-from harness.inputs.json_size import ValueCounter
-from harness.inputs.json_text import MAX_TEST_DIGITS, BrokenJSONError, parse_json
+from harness.core.errors import UsageError, describe_first_error
+from harness.core.inputs.json_text import MAX_TEST_DIGITS, BrokenJSONError, ValueCounter, parse_json
+from harness.core.types import Status, Verdict
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError
 from harness.service.operations import Call, Operation
 from harness.service.settings import MIB
@@ -32,7 +32,6 @@ from harness.service.verdicts.samples import (
     read_in_turn,
     require_room,
 )
-from harness.types import Status, Verdict
 
 if TYPE_CHECKING:
     from harness.service.service import Service

@@ -19,10 +19,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.core.errors import HarnessError, UsageError
+from harness.core.logger import get_logger
 from harness.environments.python.client import run_on_inputs
 from harness.environments.python.needed_sockets import may_need_sockets
-from harness.errors import HarnessError, UsageError
-from harness.logger import get_logger
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings

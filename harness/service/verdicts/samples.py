@@ -8,20 +8,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import dataclass
 from typing import Any
 
-from harness.agents.predictions import FIELDS
 from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import read_submission
+from harness.core.errors import DataError, UsageError, unknown_name, unknown_task
+from harness.core.shield import complete
+from harness.core.types import Phase, PlainData, Status, Submission, Task, Verdict, explain_verdict
 from harness.environments import environment_spec
-from harness.errors import DataError, UsageError, unknown_name, unknown_task
-from harness.evaluation.grader import is_graded_by_text, require_text_grading
-from harness.evaluation.images_needed import list_images
-from harness.evaluation.manifest import hash_definition
+from harness.runs.agents.predictions import FIELDS
+from harness.runs.grader import is_graded_by_text, require_text_grading
+from harness.runs.images_needed import list_images
+from harness.runs.manifest import hash_definition
 from harness.service.errors import BusyError, ServiceError, ShareUsedError, explain
 from harness.service.operations import Call
 from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, list_sources
 from harness.service.workers.base import Workplace
-from harness.shield import complete
-from harness.types import Phase, PlainData, Status, Submission, Task, Verdict, explain_verdict
 
 # `submission` is the text that a grader gets, after every rule that takes it out of a reply.
 SUBMISSION = "submission"

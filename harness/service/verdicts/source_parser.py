@@ -23,10 +23,10 @@ from harness.benchmarks.hidden_tests import (
     HiddenTarget,
     StdinSuite,
 )
-from harness.errors import SandboxError, UsageError
+from harness.core.errors import SandboxError, UsageError
+from harness.core.shield import complete
+from harness.core.types import ProgramTests
 from harness.sandbox.guest.frames import FrameDecoder, encode_frame
-from harness.shield import complete
-from harness.types import ProgramTests
 
 HiddenSuite = StdinSuite | FunctionSuite | AssertSuite
 # Source of this size, in so many texts, is parsed within 5 ms, and most tests have less.

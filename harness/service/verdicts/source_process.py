@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.benchmarks.hidden_tests import AssertSuite, require_source
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.sandbox.guest.frames import FrameDecoder, encode_frame
 
 _STDIN, _STDOUT = 0, 1

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from harness.evaluation.grader import Grader
+from harness.core.shield import complete
+from harness.runs.grader import Grader
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.pool import SandboxPool
 from harness.sandbox.reaper import remove_run
-from harness.shield import complete
 
 Result = TypeVar("Result", covariant=True)
 
@@ -109,3 +109,24 @@ async def open_workplace(
         )
         stack.push_async_callback(grader.close)
         yield Workplace(pool, grader)
+
+
+class LocalWorkers:
+    """Does the work in the sandboxes of this machine. Implements `Workers`."""
+
+    machines = 1
+
+    def __init__(self, workplace: Workplace, places: int) -> None:
+        self._workplace = workplace
+        self.places = places
+
+    @property
+    def sandboxes(self) -> int:
+        return self._workplace.pool.count
+
+    def watch_places(self, notify: Callable[[int], None]) -> None:
+        """Do nothing, because the places of one machine do not change."""
+
+    async def perform(self, item: WorkItem[Result], *, seconds: float) -> Result:
+        # This machine has limits for all of its work, so that it answers in time.
+        return await item.perform(self._workplace)

@@ -13,21 +13,22 @@ from dataclasses import replace
 
 from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts, TaskResult
+from harness.benchmarks.data.rows import Row, describe
 from harness.benchmarks.options import Options
-from harness.data.rows import Row, describe
-from harness.environments.card.baselines import BASELINES
-from harness.environments.card.duel import MOST_ILLEGAL, CardGame
-from harness.environments.card.engine import FIRST_PHASE, LAST_PHASE
-from harness.environments.card.fish import (
+from harness.core.types import Reference, Task
+from harness.environments.card.duel import BASELINES, MOST_ILLEGAL, CardGame
+from harness.environments.card.engine import (
     AREA_DAMAGE,
     AREA_SHARE,
     COUNTER_DAMAGE,
     COUNTER_HEALTH,
     DEFLECT_KEPT,
     FIELDED,
+    FIRST_PHASE,
     GUESS_DAMAGE,
     HEALTH,
     KINDS,
+    LAST_PHASE,
     SACRIFICE_DAMAGE,
     SACRIFICE_GAIN,
     TEAM,
@@ -35,7 +36,6 @@ from harness.environments.card.fish import (
     WOUND_STEP,
 )
 from harness.environments.card.grader import DAMAGE, WON, card_score
-from harness.types import Reference, Task
 
 NAME = "card"
 FILE = "games.jsonl"

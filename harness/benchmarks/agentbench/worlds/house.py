@@ -16,14 +16,13 @@ from pydantic import Field
 
 from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
-from harness.benchmarks.option_effects import OptionEffect
-from harness.benchmarks.options import Options
-from harness.data.rows import Row
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.options import OptionEffect, Options
+from harness.core.errors import DataError
+from harness.core.types import Reference, Task
 from harness.environments.house.environment import show_start
 from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.play import Play
-from harness.errors import DataError
-from harness.types import Reference, Task
 
 _NAME = "house"
 _FOLDER = "alfworld"

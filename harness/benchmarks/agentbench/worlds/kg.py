@@ -25,23 +25,27 @@ from harness.benchmarks.agentbench.worlds.kg_files import (
     parse_ontology,
 )
 from harness.benchmarks.benchmark import CategoryFacts
-from harness.benchmarks.option_effects import OptionEffect
-from harness.benchmarks.options import Options
-from harness.data.local import read_rows
-from harness.data.rows import Row, describe, parse_data
+from harness.benchmarks.data.local import read_rows
+from harness.benchmarks.data.rows import Row, describe, parse_data
+from harness.benchmarks.options import OptionEffect, Options
+from harness.core.errors import DataError, UsageError
+from harness.core.inputs.files import MAX_TEXT_BYTES, hash_file
+from harness.core.inputs.json_text import BrokenJSONError
+from harness.core.secret_forms import describe_url_value, hide_url_secrets
+from harness.core.types import Reference, Task
 from harness.environments.kg.environment import KnowledgeAnswer, KnowledgeSetup, Source, open_session
 from harness.environments.kg.generator import Schema, make_schema, make_task_graph
-from harness.environments.kg.gold import GoldError, Plan, find_names, guess_ranges, read_plan
-from harness.environments.kg.grader import describe_source
-from harness.environments.kg.graph import Graph
-from harness.environments.kg.ontology import ANY_TYPE, Ontology
+from harness.environments.kg.grader import (
+    GoldError,
+    Plan,
+    describe_source,
+    find_names,
+    guess_ranges,
+    read_plan,
+)
+from harness.environments.kg.graph import ANY_TYPE, Graph, Ontology
 from harness.environments.kg.program import find_entities
 from harness.environments.kg.session import ActionError
-from harness.errors import DataError, UsageError
-from harness.inputs.files import MAX_TEXT_BYTES, hash_file
-from harness.inputs.json_text import BrokenJSONError
-from harness.secret_forms import describe_url_value, hide_url_secrets
-from harness.types import Reference, Task
 
 NAME = "kg"
 FOLDER = "knowledgegraph"

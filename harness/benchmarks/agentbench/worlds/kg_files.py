@@ -9,14 +9,22 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePath
 
-from harness.data.local import parse_rows
-from harness.data.rows import Row, parse_data
-from harness.environments.kg.graph import Graph, Triple, make_graph, make_literal, parse_triple
-from harness.environments.kg.ontology import Ontology, parse_ranges, parse_vocabulary
+from harness.benchmarks.data.local import parse_rows
+from harness.benchmarks.data.rows import Row, parse_data
+from harness.core.errors import DataError
+from harness.core.inputs.files import MAX_DATA_BYTES, hash_file, open_input, read_input, unpack
+from harness.core.inputs.json_text import BrokenJSONError
+from harness.environments.kg.graph import (
+    Graph,
+    Ontology,
+    Triple,
+    make_graph,
+    make_literal,
+    parse_ranges,
+    parse_triple,
+    parse_vocabulary,
+)
 from harness.environments.kg.sparql import NAMESPACE
-from harness.errors import DataError
-from harness.inputs.files import MAX_DATA_BYTES, hash_file, open_input, read_input, unpack
-from harness.inputs.json_text import BrokenJSONError
 
 RANGES, VOCABULARY = "fb_roles", "vocab.json"
 TRIPLES, TASK_ID = "triples", "task_id"

@@ -18,16 +18,15 @@ from pydantic import field_validator
 
 from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
-from harness.benchmarks.option_effects import NO_EFFECT
-from harness.benchmarks.options import Options
-from harness.data.rows import Row
-from harness.data.spreadsheet import read_spreadsheet
+from harness.benchmarks.data.formats import read_spreadsheet
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.options import NO_EFFECT, Options
+from harness.core.errors import unknown_name
+from harness.core.types import Reference, Task
+from harness.environments.lateral.game import list_terms
 from harness.environments.lateral.hosts import OFFLINE
 from harness.environments.lateral.puzzle import Language, LateralPuzzle, find_language, parse_keys
-from harness.environments.lateral.words import list_terms
-from harness.errors import unknown_name
 from harness.models.endpoint import Endpoint
-from harness.types import Reference, Task
 
 _NAME = "lateral"
 _SPREADSHEET, _LINES = ".xlsx", (".jsonl", ".json")

@@ -11,18 +11,16 @@ from pydantic import field_validator
 
 from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
-from harness.benchmarks.option_effects import OptionEffect
-from harness.benchmarks.options import Options
-from harness.data.rows import Row
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.options import OptionEffect, Options
+from harness.core.errors import DataError, UsageError
+from harness.core.types import Reference, Task
 from harness.environments.web.environment import TURNS
 from harness.environments.web.generator import MAX_PRODUCTS
 from harness.environments.web.grader import ShopGoal
-from harness.environments.web.nouns import TaggerChoice, load_tagger
 from harness.environments.web.pages import search_page, show_page
-from harness.environments.web.products import Goal
-from harness.environments.web.source import GeneratedShop, PublishedShop, ShopSource
-from harness.errors import DataError, UsageError
-from harness.types import Reference, Task
+from harness.environments.web.products import GeneratedShop, Goal, PublishedShop, ShopSource
+from harness.environments.web.reward import TaggerChoice, load_tagger
 
 FOLDER = "webshop"
 GENERATED = "catalogue.json"

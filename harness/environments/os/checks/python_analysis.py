@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.environments.os.checks.shell_syntax import NotUnderstood
 from harness.environments.os.checks.shell_values import Trusting
-from harness.environments.os.comparisons import is_plain_node
+from harness.environments.os.scripts import is_plain_node
 
 _MODULES = frozenset(
     (

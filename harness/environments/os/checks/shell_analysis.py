@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.environments.os.checks import shell_tests, shell_tools
+from harness.environments.os.checks import shell_tools, shell_values
 from harness.environments.os.checks.shell_flow import (
     find_used_statuses,
     list_last_in,
@@ -328,7 +328,7 @@ class ShellAnalysis:
             case Function():
                 return None
             case Condition():
-                shell_tests.check_condition(self, command)
+                shell_values.check_condition(self, command)
                 return None
             case ArithmeticCommand(value):
                 self.compute(value)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from harness.environments.os.checks import shell_tests
+from harness.environments.os.checks import shell_values
 from harness.environments.os.checks.python_analysis import analyse_python
 from harness.environments.os.checks.shell_outputs import OUTPUTS, filter_input, list_operands, list_options
 from harness.environments.os.checks.shell_syntax import Arithmetic, Simple, Text, Variable, Word, make_word
@@ -440,7 +440,7 @@ BUILTINS = frozenset(
     )
 )
 _TOOLS: dict[str, Tool] = {
-    **dict.fromkeys(("[", "test"), shell_tests.check_test),
+    **dict.fromkeys(("[", "test"), shell_values.check_test),
     **dict.fromkeys(("awk", "gawk", "mawk"), _run_awk),
     **dict.fromkeys(("bash", "dash", "sh"), _run_shell),
     **dict.fromkeys(("bc", "dc"), _calculate),

@@ -3,8 +3,8 @@
 `repr` builds the whole text first, and asks every object for its own text. A list that contains itself twice
 at 30 levels has a billion items, an integer of a million digits takes seconds, and the `repr` of an object
 may be hostile. This module stops as soon as the text is full, and calls methods only of built-in classes. It
-cannot use the host's escaper (`harness.text`), because the guest imports only the standard library. The host
-escapes the text again.
+cannot use the host's escaper (`harness.core.text`), because the guest imports only the standard library. The
+host escapes the text again.
 """
 
 from __future__ import annotations

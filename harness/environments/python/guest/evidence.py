@@ -1,6 +1,7 @@
 """Describe exceptions in text for people. The length is bounded before the text is built.
 
-The host escapes the text. The guest cannot import `harness.text`, and the host would not trust it to escape.
+The host escapes the text. The guest cannot import `harness.core.text`, and the host would not trust it to
+escape.
 """
 
 from __future__ import annotations

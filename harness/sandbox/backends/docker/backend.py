@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import (
     BackendFacts,
     DiskUse,
@@ -20,18 +22,72 @@ from harness.sandbox.backends.base import (
 )
 from harness.sandbox.backends.docker import engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
-from harness.sandbox.backends.docker.disk import find_root, measure_disk
+from harness.sandbox.backends.docker.engine import engine_errors
 from harness.sandbox.backends.docker.fate import explain_silence, find_fate
-from harness.sandbox.backends.docker.image_archives import find_content, load_archive, save_archive
-from harness.sandbox.backends.docker.images import require_build, require_image
+from harness.sandbox.backends.docker.images import (
+    find_content,
+    load_archive,
+    require_build,
+    require_image,
+    save_archive,
+)
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
 from harness.sandbox.backends.docker.seccomp import Sockets
 from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_share
-from harness.sandbox.backends.docker.socket_memory import MOST_SOCKETS, choose_sockets
-from harness.sandbox.backends.docker.spec import container_config
+from harness.sandbox.backends.docker.spec import MOST_SOCKETS, choose_sockets, container_config
+from harness.sandbox.limits import MIB
 
 if TYPE_CHECKING:
     from docker import APIClient
+
+
+RESERVE_BYTES = 512 * MIB
+RESERVE_FILES = 10_000
+
+
+def measure_disk(client: APIClient, container_id: str, root: Path | None) -> DiskUse:
+    """Return the disk space that a container takes. `root` is the engine's folder. Raises SandboxError."""
+    written = written_bytes(client, container_id)
+    if root is None:
+        return DiskUse(written)
+    return DiskUse(written, free_bytes(root), find_shortage(root), root)
+
+
+def written_bytes(client: APIClient, container_id: str) -> int | None:
+    """Return the bytes in a container's own layer, None if it is gone. Raises SandboxError.
+
+    Folders and empty files count as 0.
+    """
+    with engine_errors("measure what a sandbox wrote"):
+        listed = client.containers(all=True, size=True, filters={"id": container_id})
+    return int(listed[0].get("SizeRw") or 0) if listed else None
+
+
+def free_bytes(root: Path) -> int:
+    """Return the free bytes of a file system, including those that are reserved for root."""
+    facts = os.statvfs(root)
+    return facts.f_bfree * facts.f_frsize
+
+
+def find_shortage(root: Path) -> str | None:
+    """Return the shortage of bytes or files on a file system, in words; None if there is none."""
+    facts = os.statvfs(root)
+    free = facts.f_bavail * facts.f_frsize
+    if free < RESERVE_BYTES:
+        return f"{free / MIB:.0f} MiB free"
+    # Some file systems have no fixed number of files, and report 0.
+    if facts.f_files and facts.f_favail < RESERVE_FILES:
+        return f"{facts.f_favail} files free"
+    return None
+
+
+def find_root(client: APIClient, info: Mapping[str, Any]) -> Path | None:
+    """Return the folder that an engine names in its reply, None if it is on another machine."""
+    root = Path(info["DockerRootDir"])
+    with suppress(OSError):
+        if client.base_url.startswith("http+docker://") and root.is_dir():
+            return root
+    return None
 
 
 def connect() -> DockerBackend:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import EngineUnavailableError, SandboxError, UsageError
+from harness.core.errors import EngineUnavailableError, SandboxError, UsageError
 
 if TYPE_CHECKING:
     from docker import APIClient

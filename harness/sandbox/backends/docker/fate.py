@@ -17,7 +17,7 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import SandboxError
+from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import Cause, Fate
 from harness.sandbox.backends.docker.engine import engine_answers, engine_errors
 from harness.sandbox.guest.kernel import DEADLINE_CODE, UNWANTED_CODE

@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import HarnessError, SandboxError
+from harness.core.errors import HarnessError, SandboxError
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.container import remove, start_container

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker import seccomp
-from harness.sandbox.backends.docker.runtimes import EXTRA_MEMORY_MB, EXTRA_PROCESSES, ONE_ERRNO
+from harness.sandbox.backends.docker.runtimes import EXTRA_MEMORY_MB, EXTRA_PROCESSES, ONE_ERRNO, OWN_KERNEL
 from harness.sandbox.backends.docker.seccomp import Sockets
-from harness.sandbox.backends.docker.socket_memory import SMALL_BUFFERS, takes_tcp_memory
 from harness.sandbox.layout import (
     CAPABILITIES,
     ENVIRONMENT,
@@ -22,10 +21,41 @@ from harness.sandbox.layout import (
     TERMINALS,
     WORK_FOLDER,
 )
-from harness.sandbox.limits import MIB
+from harness.sandbox.limits import MIB, Limits
 
 if TYPE_CHECKING:
     from docker import APIClient
+
+
+FIRST_API_WITHOUT_TCP_MEMORY = (1, 52)
+COUNTING_CGROUP_VERSION = 2
+
+
+# The largest buffer of TCP for each direction of a socket that the kernel does not count, in bytes.
+BUFFER_BYTES = 64 * 1024
+# The sockets of a sandbox with such buffers, which take 128 MiB at most. A connection between two programs of
+# the sandbox takes two, and a pair of local sockets too.
+MOST_SOCKETS = 1024
+# The smallest, the first and the largest size. The settings belong to the network namespace of a container.
+SMALL_BUFFERS = {
+    "net.ipv4.tcp_rmem": f"4096 {BUFFER_BYTES // 2} {BUFFER_BYTES}",
+    "net.ipv4.tcp_wmem": f"4096 {BUFFER_BYTES // 4} {BUFFER_BYTES}",
+}
+
+
+def choose_sockets(cgroup_version: int, runtime: str, limits: Limits, *, relay: bool = False) -> Sockets:
+    """Return the sockets that programs of a sandbox get on an engine with this version of control groups."""
+    if limits.uncounted_sockets or runtime in OWN_KERNEL:
+        return "all"
+    if cgroup_version >= COUNTING_CGROUP_VERSION:
+        return "internet"
+    return "relayed" if relay else "local"
+
+
+def takes_tcp_memory(client: APIClient) -> bool:
+    """Return whether the engine accepts `KernelMemoryTCP` in the configuration of a container."""
+    return tuple(int(part) for part in client.api_version.split(".")) < FIRST_API_WITHOUT_TCP_MEMORY
+
 
 # These include the paths that the engine masks by default, because our list replaces its own.
 MASKED_PATHS = (

@@ -1,5 +1,0 @@
-"""The chat agent: a model that answers tasks, and acts in environments by calling tools."""
-
-from harness.agents.chat.agent import Chat
-
-AGENTS = (("chat", Chat),)

@@ -1,0 +1,227 @@
+"""Download one file from a URL, resume it after an interruption, and write its SHA-256 in a note.
+
+The code is ours because no library was found that keeps an interrupted download. When a connection is lost
+for good, `huggingface_hub` (2.4) and `pooch` (1.9) delete everything, and a file of LiveCodeBench has up to 2
+GB. `pooch` does not retry either. `huggingface_hub` loses up to 10 MiB at each interruption, and accepts a
+copy that was changed on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.benchmarks.data.cache import note_file, now, replace_file
+from harness.benchmarks.data.hub_probe import hub_endpoint, unreachable_error
+from harness.core.errors import DataError
+from harness.core.http_session import open_session
+from harness.core.inputs.files import hash_file, read_input
+from harness.core.inputs.json_text import parse_json
+from harness.core.lock import exclusive
+
+if TYPE_CHECKING:
+    import requests
+
+CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
+TRIES = 3
+# A broken connection loses at most this many bytes of the download.
+CHUNK = 16 * 1024
+
+
+def _ignore_progress(_name: str, _done: int, _total: int | None) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadObserver:
+    """Callbacks that follow a download."""
+
+    note: Callable[[str], None]
+    """Gets lines of text."""
+    progress: Callable[[str, int, int | None], None] = _ignore_progress
+    """Gets a file's name, the bytes so far, and the total number of bytes if it is known."""
+
+
+def download(url: str, path: Path, *, published_at: str, observer: DownloadObserver) -> dict[str, Any]:
+    """Download a file to `path` and return its note: where it was `published_at`, its bytes and SHA-256.
+
+    An interrupted download, also one of an earlier process, resumes where it stopped, as long as the server
+    still has the same file. The file appears whole or not at all.
+
+    Raises:
+        HubUnreachableError: The connection failed for good.
+        DataError: The server refused, the file cannot be written, or the hub names another SHA-256.
+    """
+    import requests
+    from requests.exceptions import ChunkedEncodingError, ContentDecodingError
+
+    cut_off = (requests.ConnectionError, requests.Timeout, ChunkedEncodingError, ContentDecodingError)
+    observer.note(f"fetching {published_at}" + ("" if url == published_at else f" from {url}"))
+    part, state = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
+    before = read_note(path)
+    # The lock keeps two processes from writing to one part.
+    lock = f"download-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    with _report_write_errors(path), exclusive(lock, notify=observer.note), open_session() as session:
+        note = read_note(path)
+        if note is not None and note != before and is_intact(path):
+            return note  # because another process downloaded it while this one waited
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for tried in range(1, TRIES + 1):
+            try:
+                facts, wanted = _fetch_rest(session, url, part, state, observer, path.name)
+                break
+            except cut_off as error:
+                if tried == TRIES:
+                    raise _cut_off(url, part, error) from error
+        with part.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if wanted not in (None, found):
+            part.unlink()
+            state.unlink(missing_ok=True)
+            raise DataError(
+                f"{url} has SHA-256 {found}, but the hub names {wanted}",
+                hint="a proxy or a mirror changed the file, or has an old one",
+            )
+        note = {
+            "url": published_at,
+            **facts,
+            "bytes": part.stat().st_size,
+            "sha256": found,
+            "fetched": now(),
+        }
+        os.replace(part, path)
+        replace_file(note_file(path), json.dumps(note, indent=2).encode() + b"\n")
+        state.unlink(missing_ok=True)
+    return note
+
+
+def read_note(path: Path) -> dict[str, Any] | None:
+    """Return the note of a file, or None if there is none that can be read."""
+    try:
+        note = parse_json(read_input(note_file(path)))
+    except (OSError, ValueError):
+        return None
+    return note if isinstance(note, dict) else None
+
+
+def is_intact(path: Path) -> bool:
+    """Return whether a file equals the download that its note describes, byte for byte."""
+    note = read_note(path)
+    if note is None:
+        return False
+    try:
+        return note.get("sha256") == hash_file(path)
+    except OSError:
+        return False
+
+
+def _fetch_rest(
+    session: requests.Session, url: str, part: Path, state: Path, observer: DownloadObserver, name: str
+) -> tuple[dict[str, str], str | None]:
+    """Download the rest of `part`. Return the server's names of this version and its published SHA-256."""
+    have, version = _find_part(part, state, url)
+    headers = {"Accept-Encoding": "identity", **_authorisation(url)}
+    if have:
+        # Only a strong ETag guarantees that both parts belong to one version of the file.
+        headers |= {"Range": f"bytes={have}-", "If-Range": version}
+    answer = session.get(url, headers=headers, stream=True, timeout=(CONNECT_SECONDS, READ_SECONDS))
+    with answer:
+        if answer.status_code == 416 and have:
+            part.unlink()
+            return _fetch_rest(session, url, part, state, observer, name)
+        if answer.status_code not in (200, 206):
+            raise _refusal(url, answer.status_code)
+        if answer.status_code == 200:
+            have = 0
+        facts = _facts(answer)
+        state.write_text(json.dumps({"url": url, "version": facts.get("etag", "")}))
+        length = answer.headers.get("Content-Length")
+        total = None if length is None else have + int(length)
+        with part.open("ab" if have else "wb") as stream:
+            for chunk in answer.iter_content(CHUNK):
+                stream.write(chunk)
+                have += len(chunk)
+                observer.progress(name, have, total)
+            stream.flush()
+            os.fsync(stream.fileno())
+    if total is not None and have < total:
+        import requests
+
+        raise requests.ConnectionError(f"cut off after {have} of {total} bytes")
+    return facts, _published_sha256(answer)
+
+
+def _find_part(part: Path, state: Path, url: str) -> tuple[int, str]:
+    """Return the size of the part and its version, or (0, "") if the version is unknown."""
+    try:
+        known = parse_json(read_input(state))
+        version = known["version"] if known["url"] == url else ""
+        size = part.stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, ""
+    strong = isinstance(version, str) and version and not version.startswith("W/")
+    return (size, version) if strong else (0, "")
+
+
+def _facts(answer: requests.Response) -> dict[str, str]:
+    facts = {}
+    # The hub redirects large files to another host, and only the hub's own answer names the commit.
+    for step in (*answer.history, answer):
+        if commit := step.headers.get("X-Repo-Commit"):
+            facts["revision"] = commit
+    if etag := answer.headers.get("ETag"):
+        facts["etag"] = etag
+    return facts
+
+
+def _published_sha256(answer: requests.Response) -> str | None:
+    """Return the SHA-256 that the hub names for a large file, which another host serves, or None."""
+    for step in answer.history:
+        named = re.fullmatch(r'"?([0-9a-f]{64})"?', step.headers.get("X-Linked-ETag", ""))
+        if named:
+            return named[1]
+    return None
+
+
+def _authorisation(url: str) -> dict[str, str]:
+    if not url.startswith(f"{hub_endpoint()}/datasets/"):
+        return {}
+    from huggingface_hub import get_token
+
+    token = get_token()
+    # The session removes this header when it is redirected to another host.
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _refusal(url: str, status: int) -> DataError:
+    hint = "for a private or gated dataset, set HF_TOKEN" if status in (401, 403) else None
+    return DataError(f"{url} answers {status}", hint=hint or "check the address")
+
+
+def _cut_off(url: str, part: Path, error: Exception) -> DataError:
+    have = part.stat().st_size if part.exists() else 0
+    reason = " ".join(str(error).split())[:300]
+    return unreachable_error(url, f"{reason}; {have:,} bytes are stored, and the next download resumes there")
+
+
+@contextlib.contextmanager
+def _report_write_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        import requests
+
+        if isinstance(error, requests.RequestException):
+            raise DataError(f"cannot be downloaded: {error}", path=path) from error
+        raise DataError(
+            f"cannot be written: {error.strerror or error}",
+            path=path,
+            hint="set HARNESS_DATA to a writable folder",
+        ) from error

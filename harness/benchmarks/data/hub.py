@@ -1,0 +1,267 @@
+"""Rows from the dataset hub through `datasets`, downloaded once and then read from our copy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from harness.benchmarks.data.cache import CachedRows, read_cached_rows, write_cached_rows
+from harness.benchmarks.data.download import DownloadObserver, download, is_intact
+from harness.benchmarks.data.files import HUB_SCHEME, hub_file_url, load_file_rows
+from harness.benchmarks.data.formats import PARQUET, Table, parquet_values
+from harness.benchmarks.data.hub_probe import (
+    HubUnreachableError,
+    hub_endpoint,
+    offline_switch,
+    unreachable_error,
+    why_unreachable,
+)
+from harness.benchmarks.data.rows import Row
+from harness.core.errors import DataError, HarnessError
+from harness.core.lock import home_folder
+
+
+@dataclass(frozen=True, slots=True)
+class HubDataset:
+    """Splits of a dataset on the hub."""
+
+    repo: str
+    config: str | None
+    """The config, or several in order: `a+b`."""
+    split: str
+    """The split, or several in order: `test+train`."""
+    files: tuple[str, ...] = ()
+    """Paths in the repository, or URLs. If there are any, the dataset is these files, in this order.
+
+    They are downloaded and stored unchanged.
+    """
+    left_on_disk: tuple[str, ...] = ()
+    """The fields of JSONL files that are read when they are needed."""
+
+    @property
+    def origin(self) -> dict[str, str | None]:
+        """Return the facts that identify the rows of this dataset among those in the cache."""
+        return {"repo": self.repo, "config": self.config, "split": self.split}
+
+    def __str__(self) -> str:
+        if self.files:
+            return f"{self.repo} ({', '.join(self.files)})"
+        return f"{self.repo} ({f'{self.config}, ' if self.config else ''}{self.split})"
+
+
+__all__ = ["HubDataset", "HubUnreachableError", "default_cache_dir", "load_hub_rows", "quiet"]
+
+
+def load_hub_rows(
+    dataset: HubDataset,
+    *,
+    cache_dir: Path | None = None,
+    notify: Callable[[str], None],
+    observer: DownloadObserver | None = None,
+    table: Table | None = None,
+    refresh: bool = False,
+) -> tuple[list[Row], str, str]:
+    """Return a hub dataset's rows, the SHA-256 of our copy of them, and `repo@commit (config, split)`.
+
+    The first call downloads the rows below `cache_dir`. Later calls use neither `datasets` nor the network,
+    unless `refresh` is set. `observer` gets the progress, and `table` is the layout of CSV files.
+
+    Raises:
+        HubUnreachableError: The hub cannot be reached; this takes at most about 3 s.
+        DataError: The hub does not have this dataset, or no readable one.
+    """
+    cache_dir = cache_dir or default_cache_dir()
+    observer = observer or DownloadObserver(notify)
+    if dataset.files:
+        urls = [name if "://" in name else f"{HUB_SCHEME}{dataset.repo}/{name}" for name in dataset.files]
+        return load_file_rows(
+            urls,
+            cache_dir=cache_dir,
+            observer=observer,
+            table=table,
+            left_on_disk=dataset.left_on_disk,
+            refresh=refresh,
+        )
+    file = _cached_file(cache_dir, dataset)
+    cached = None if refresh else read_cached_rows(file, dataset.origin)
+    if cached is None:
+        if file.exists() and not refresh:
+            notify(f"the copy of {dataset} in {file} is damaged; downloading it again")
+        endpoint = hub_endpoint()
+        _require_hub(dataset, endpoint)
+        notify(f"fetching {dataset} from {endpoint}")
+        values, revision = _fetch(dataset, endpoint, file, observer)
+        write_cached_rows(file, values, dataset.origin, revision=revision, endpoint=endpoint)
+        # Read the rows back from the file, so that the first run sees the same rows as every later one.
+        cached = read_cached_rows(file, dataset.origin)
+        if cached is None:
+            raise DataError(f"the hub returned no usable rows of {dataset}", path=file)
+    return cached.rows, cached.sha256, _location(dataset, cached)
+
+
+def default_cache_dir() -> Path:
+    """Return HARNESS_DATA if it is set, else `~/.harness/data`. Raises UsageError if there is no home."""
+    named = os.environ.get("HARNESS_DATA")
+    return Path(os.path.expanduser(named)) if named else home_folder("HARNESS_DATA") / ".harness" / "data"
+
+
+def _cached_file(cache_dir: Path, dataset: HubDataset) -> Path:
+    names = [*dataset.repo.split("/"), dataset.config or "default", dataset.split]
+    *folders, name = (quote(part, safe="+") for part in names)
+    return cache_dir.joinpath("hub", *folders, f"{name}.jsonl")
+
+
+def _location(dataset: HubDataset, cached: CachedRows) -> str:
+    return f"{dataset.repo}@{cached.note.get('revision')}{str(dataset).removeprefix(dataset.repo)}"
+
+
+def _require_hub(dataset: HubDataset, endpoint: str) -> None:
+    switch = offline_switch()
+    if switch is not None:
+        kept_there = not dataset.files and _in_datasets_cache(dataset)
+        reason = None if kept_there else f"{switch} is set"
+    else:
+        reason = why_unreachable(endpoint)
+    if reason is not None:
+        raise unreachable_error(endpoint, reason)
+    if Path(dataset.repo).exists():
+        # `datasets` prefers a local folder of the dataset's name to the dataset on the hub.
+        raise DataError(
+            "this local folder would be loaded in place of the hub's dataset",
+            path=dataset.repo,
+            hint="run from another folder",
+        )
+
+
+def _in_datasets_cache(dataset: HubDataset) -> bool:
+    """Return whether `datasets` has a copy in its cache, which it reads without the hub."""
+    home = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
+    )
+    folder = os.environ.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")
+    return os.path.isdir(os.path.join(os.path.expanduser(folder), dataset.repo.replace("/", "___")))
+
+
+def _fetch(
+    dataset: HubDataset, endpoint: str, file: Path, observer: DownloadObserver
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the rows as plain values, and their commit."""
+    try:
+        import datasets
+        from huggingface_hub import HfApi
+
+        with quiet():
+            if offline_switch() is not None:
+                return _by_datasets(dataset, None), "offline"
+            # Fix the commit, because a new commit during the download would mix two states. `datasets`
+            # also asks the dataset viewer, which is another host, unless a commit is named.
+            revision = HfApi(endpoint=endpoint).dataset_info(dataset.repo, timeout=30).sha
+            values: list[dict[str, Any]] = []
+            for config in _configs(dataset):
+                builder = datasets.load_dataset_builder(dataset.repo, config, revision=revision)
+                found = builder.config.data_files or {}
+                missing = [split for split in dataset.split.split("+") if split not in found]
+                paths = [path for split in dataset.split.split("+") for path in found.get(split, ())]
+                if missing or not all(path.endswith(PARQUET) for path in paths):
+                    # `datasets` reads other formats too, and has the error for a missing split.
+                    values += _by_datasets(replace(dataset, config=config), revision)
+                else:
+                    values += _parquet_rows(paths, file, observer)
+            return values, revision or "unknown"
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise _explain(dataset, endpoint, error) from error
+
+
+def _parquet_rows(paths: list[str], file: Path, observer: DownloadObserver) -> list[dict[str, Any]]:
+    """Return the rows of Parquet files. Our own download resumes; the files are removed afterwards."""
+    folder = file.with_name(f"{file.name}.parquet")
+    cached = []
+    for path in paths:
+        # hf://datasets/OWNER/NAME@COMMIT/PATH
+        repo, _, rest = path.removeprefix("hf://datasets/").partition("@")
+        commit, _, name = rest.partition("/")
+        target = folder / quote(f"{commit}/{name}", safe="")
+        if not is_intact(target):
+            quiet_observer = DownloadObserver(lambda _line: None, observer.progress)
+            download(hub_file_url(repo, commit, name), target, published_at=path, observer=quiet_observer)
+        cached.append(str(target))
+    values = parquet_values(cached)
+    shutil.rmtree(folder, ignore_errors=True)
+    return values
+
+
+def _by_datasets(dataset: HubDataset, revision: str | None) -> list[dict[str, Any]]:
+    import datasets
+
+    return [
+        dict(row)
+        for config in _configs(dataset)
+        for row in datasets.load_dataset(dataset.repo, config, split=dataset.split, revision=revision)
+    ]
+
+
+def _configs(dataset: HubDataset) -> list[str | None]:
+    return [*dataset.config.split("+")] if dataset.config else [None]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep `datasets` and its client from writing to the terminal and contacting any host but the hub."""
+    import datasets
+    import huggingface_hub.utils as hub
+
+    logs = (datasets.utils.logging, hub.logging)
+    levels = [log.get_verbosity() for log in logs]
+    bars = (datasets, hub)
+    shown = [not bar.are_progress_bars_disabled() for bar in bars]
+    counts = datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # This would contact a host of Amazon.
+    for log in logs:
+        log.set_verbosity_error()
+    for bar in bars:
+        bar.disable_progress_bars()
+    try:
+        yield
+    finally:
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
+        for log, level in zip(logs, levels, strict=True):
+            log.set_verbosity(level)
+        for bar, was_shown in zip(bars, shown, strict=True):
+            if was_shown:
+                bar.enable_progress_bars()
+
+
+def _explain(dataset: HubDataset, endpoint: str, error: Exception) -> DataError:
+    text = " ".join(str(error).split())[:400] or type(error).__name__
+    if isinstance(error, ImportError):
+        return DataError(f"`datasets` cannot be imported: {text}", hint="install it, or use --data PATH")
+    if any(_is_connection_failure(cause) for cause in _causes(error)):
+        return unreachable_error(endpoint, text)
+    refused = getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404)
+    if refused or type(error).__name__ == "DatasetNotFoundError":
+        return DataError(
+            f"{endpoint} has no dataset {dataset.repo}, or does not let you read it",
+            hint="check the name; for a private or gated dataset, set HF_TOKEN",
+        )
+    return DataError(f"{dataset} cannot be loaded from {endpoint}: {text}")
+
+
+def _is_connection_failure(error: BaseException) -> bool:
+    # The library's HTTP client has changed before. TransportError is the base of the current one's errors.
+    named = any(kind.__name__ == "TransportError" for kind in type(error).__mro__)
+    return named or isinstance(error, ConnectionError | TimeoutError | socket.gaierror)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -1,0 +1,154 @@
+"""The rows of a benchmark, from a path, from the hub, or from the small bundled sample."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.benchmarks.data.download import DownloadObserver
+from harness.benchmarks.data.formats import Table, file_suffix, read_file
+from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, load_hub_rows
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import SplitFiles
+from harness.benchmarks.data.tree import is_archive
+from harness.core.errors import UsageError
+from harness.core.types import DataSource
+
+BUNDLED = Path(__file__).parent / "bundled"
+
+
+# The folders that we create in a cache folder.
+_KEPT = {"hub", "files"}
+
+Gather = Callable[[Path, Callable[[str], None]], tuple[list[Row], str]]
+"""Returns the rows of a benchmark in a file, folder or archive, at least one, and the SHA-256 (hex) of their
+files. It notifies of each file that it leaves out, and raises DataError."""
+
+
+def load_rows(
+    files: SplitFiles,
+    *,
+    data: str | None,
+    hub: HubDataset | None,
+    bundled: str | None,
+    notify: Callable[[str], None],
+    cache_dir: Path | None = None,
+    gather: Gather | None = None,
+    table: Table | None = None,
+    observer: DownloadObserver | None = None,
+) -> tuple[list[Row], DataSource]:
+    """Return a benchmark's rows and their source.
+
+    Args:
+        files: The benchmark and the wanted split, and the rule that tells which file holds that split.
+        data: `hub`, `bundled` or a path. Without `gather`, the path is a file, or a folder with one file for
+            the split. A folder that is empty or a cache stores the rows of the hub. None asks the hub and,
+            only if that cannot be reached, takes the bundled sample with a loud warning.
+        bundled: The name of the bundled sample, None if there is none.
+        gather: Reads the rows at a path, for a benchmark that is more than one file.
+        table: The layout of CSV files.
+
+    Raises DataError or UsageError.
+    """
+    observer = observer or DownloadObserver(notify)
+    benchmark = files.benchmark
+    read = gather or (lambda path, _notify: _one_file(path, table, files))
+    match data:
+        case "hub":
+            return _from_hub(benchmark, hub, observer, cache_dir, table)
+        case "bundled":
+            return _from_bundled(files, bundled, read, notify)
+        case None:
+            try:
+                return _from_hub(benchmark, hub, observer, cache_dir, table)
+            except HubUnreachableError as error:
+                if bundled is None:
+                    raise
+                rows, source = _from_bundled(files, bundled, read, notify)
+                notify(_not_the_benchmark(benchmark, len(rows), error))
+                return rows, source
+        case _:
+            if hub is not None and is_cache(Path(os.path.expanduser(data))):
+                return _into_folder(benchmark, hub, observer, Path(os.path.expanduser(data)), table)
+            return _from_path(data, files, read, notify)
+
+
+def is_cache(path: Path) -> bool:
+    """Return whether a path is a folder that is empty or holds only our own folders."""
+    try:
+        return path.is_dir() and {entry.name for entry in path.iterdir()} <= _KEPT
+    except OSError:
+        return False
+
+
+def _not_the_benchmark(benchmark: str, rows: int, error: HubUnreachableError) -> str:
+    return (
+        f"WARNING: THIS IS NOT {benchmark.upper()}: {error.message}. {rows} small problems of our own run "
+        f"instead, and their score says nothing about {benchmark}. Use --data PATH for the real benchmark."
+    )
+
+
+def _from_hub(
+    benchmark: str,
+    hub: HubDataset | None,
+    observer: DownloadObserver,
+    cache_dir: Path | None,
+    table: Table | None,
+) -> tuple[list[Row], DataSource]:
+    if hub is None:
+        raise UsageError(f"{benchmark} is not on the hub", hint="use --data PATH")
+    rows, sha256, location = load_hub_rows(
+        hub, cache_dir=cache_dir, notify=observer.note, observer=observer, table=table
+    )
+    return rows, DataSource("hub", location, sha256, len(rows))
+
+
+def _into_folder(
+    benchmark: str, hub: HubDataset, observer: DownloadObserver, folder: Path, table: Table | None
+) -> tuple[list[Row], DataSource]:
+    """Return the hub's rows from a cache folder, and download them first if they are not in it."""
+    try:
+        return _from_hub(benchmark, hub, observer, folder, table)
+    except HubUnreachableError as error:
+        raise HubUnreachableError(
+            f"--data {folder}: the folder holds no data of {benchmark}, and {error.message}",
+            hint="name the file or the folder with the data, or use --data bundled for a small sample",
+        ) from error
+
+
+def _from_bundled(
+    files: SplitFiles, name: str | None, read: Gather, notify: Callable[[str], None]
+) -> tuple[list[Row], DataSource]:
+    if name is None:
+        raise UsageError(
+            f"{files.benchmark} has no bundled sample of split '{files.wanted}'",
+            hint="use --data hub, or a path",
+        )
+    rows, sha256 = read(BUNDLED / name, notify)
+    return rows, DataSource("bundled", f"harness/benchmarks/data/bundled/{name}", sha256, len(rows))
+
+
+def _from_path(
+    data: str, files: SplitFiles, read: Gather, notify: Callable[[str], None]
+) -> tuple[list[Row], DataSource]:
+    if not data.strip():
+        raise UsageError("--data is empty", hint="use bundled, hub or a path")
+    path = Path(os.path.expanduser(data))
+    if not os.path.exists(path) and os.sep not in data and not _has_ending(path):
+        near = difflib.get_close_matches(data.lower(), ["bundled", "hub"], n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "a path contains a folder or ends in a known suffix"
+        raise UsageError(f"--data '{data}' is not bundled, hub or a path", hint=hint)
+    if os.path.isfile(path):
+        files.require(path)
+    rows, sha256 = read(path, notify)
+    return rows, DataSource("path", os.path.abspath(path), sha256, len(rows))
+
+
+def _has_ending(path: Path) -> bool:
+    return file_suffix(path) is not None or is_archive(path)
+
+
+def _one_file(path: Path, table: Table | None, files: SplitFiles) -> tuple[list[Row], str]:
+    return read_file(files.choose(path) if os.path.isdir(path) else path, table)

@@ -1,0 +1,392 @@
+"""The values of the list of runs and of the page of one run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import HarnessError, UsageError
+from harness.core.inputs.files import MAX_DATA_BYTES, MIB
+from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.scoring.metrics import clustered_interval
+from harness.core.text import escape_terminal, escape_text
+from harness.core.types import AttemptRecord, RateInterval, Status, Summary
+from harness.reports.attempt_figures import describe_cost, describe_usage
+from harness.reports.comparison import (
+    conclude,
+    list_figures,
+    list_shown_differences,
+    list_warnings,
+    uses_bundled_sample,
+)
+from harness.reports.figures import (
+    count,
+    describe_headline,
+    describe_range,
+    duration,
+    list_scores,
+    percent,
+    tampering,
+)
+from harness.reports.html import flatten
+from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
+from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
+from harness.reports.stored_summary import read_stored_summary
+from harness.reports.viewer.attempt_index import AttemptIndex, IndexedAttempts
+from harness.reports.viewer.catalogue import Catalogue, UnknownRunError
+from harness.reports.viewer.transcript_follower import show_text
+from harness.runs.comparison import Comparison, compare_runs
+from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
+from harness.runs.run_names import is_running
+from harness.runs.run_state import count_statuses
+from harness.runs.store import TRANSCRIPTS, UNFINISHED, read_manifest
+from harness.runs.transcript_file import transcript_name
+from harness.runs.transcripts import ActiveStage, ActiveStages, find_transcript, read_stages
+
+_ATTEMPT_FACT_CHARACTERS = 4000
+
+
+def describe_attempt(
+    folder: Path, index: AttemptIndex, indexed: IndexedAttempts, task_id: str, attempt: int
+) -> dict[str, Any]:
+    """Return the values of an attempt. One that is under way has a transcript and no record.
+
+    Raises:
+        UnknownRunError: there is neither a record nor a transcript of the attempt.
+        UsageError: the record cannot be read.
+    """
+    head = {"name": escape_text(task_id), "attempt": attempt}
+    row = indexed.find(task_id, attempt)
+    if row is None:
+        if not has_run_file(*split_nested(find_transcript(folder, task_id, attempt))):
+            raise UnknownRunError("this run has no such attempt, or none yet")
+        state = _describe_state(folder, task_id, attempt)
+        return {**head, "status": None, "state": state, "texts": [], "facts": []}
+    record = read_record(index, int(indexed.offsets[row]))
+    return {
+        **head,
+        "status": record.status.value,
+        "category": escape_text(record.category or ""),
+        "duration": duration(record.duration_seconds),
+        "texts": [
+            {"label": label, **show_text(text), "elsewhere": more}
+            for label, text, more in _list_texts(record)
+        ],
+        "facts": [
+            (escape_terminal(name, 200), escape_terminal(text, _ATTEMPT_FACT_CHARACTERS))
+            for name, text in _list_facts(record)
+            if text != "null"
+        ],
+    }
+
+
+def _describe_state(folder: Path, task_id: str, attempt: int) -> str:
+    """Return the state of an attempt that has no record, such as `under way, acting`."""
+    if not is_running(folder):
+        return "interrupted"
+    active = read_stages(folder).attempts.get((task_id, attempt))
+    return "under way" if active is None else f"under way, {describe_stage(active)}"
+
+
+def describe_stage(active: ActiveStage) -> str:
+    """Return the stage of an attempt under way, with the node that makes it."""
+    return active.stage if active.place is None else f"{active.stage} on {escape_text(active.place)}"
+
+
+def read_record(index: AttemptIndex, offset: int) -> AttemptRecord:
+    """Return a whole record. Raises UsageError if it is no longer at its place."""
+    try:
+        return index.read(offset)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError("the record has changed while it was read", hint="reload the page") from error
+
+
+def _list_texts(record: AttemptRecord) -> Iterator[tuple[str, str, int]]:
+    """Yield the label and the text of each text that is not empty, and the characters that it lacks."""
+    output, left_out = record.agent_output, record.agent_output_cut
+    if record.agent_output_full is not None:
+        output, left_out = record.agent_output_full, 0
+    if record.error:
+        yield "evidence", record.error, 0
+    if record.submission:
+        yield "program or answer", record.submission, 0
+    if output and output.strip() != (record.submission or "").strip():
+        yield "agent output", output, left_out
+    if record.expected_output:
+        yield "expected", record.expected_output, record.expected_output_cut
+
+
+def _list_facts(record: AttemptRecord) -> Iterator[tuple[str, str]]:
+    facts = {"score": record.score, "sample line": record.sample_line, "started at": record.started_at}
+    yield from flatten(facts | dict(record.metrics))
+
+
+# More tasks, categories or facts than a reader looks through.
+_MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
+_FACT_CHARACTERS = 2000
+# The attempts under way whose transcripts are opened, and the longest first entry that is read.
+_MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
+MOST_RUNS = 200
+"""The most runs of one range."""
+
+
+def list_runs(
+    catalogue: Catalogue, search: str = "", first: int = 0, number: int = MOST_RUNS
+) -> dict[str, Any]:
+    """Return a range of the runs in which all words of a search occur, and all audits."""
+    listed = catalogue.read_list()
+    words = search.lower().split()
+    found = [(key, run) for key, run in listed.runs if _has_words(run, words)] if words else listed.runs
+    return {
+        "place": escape_text(f"{catalogue.output_dir}/") if catalogue.is_open else "",
+        "all": len(listed.runs),
+        "found": len(found),
+        "runs": [_describe_listed(key, run) for key, run in found[first : first + min(number, MOST_RUNS)]],
+        "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in listed.audits],
+    }
+
+
+def _has_words(run: ListedRun, words: Sequence[str]) -> bool:
+    texts = (run.name, run.benchmark, run.agent, run.model, run.state)
+    whole = " ".join(text or "" for text in texts).lower()
+    return all(word in whole for word in words)
+
+
+def _describe_listed(key: str, run: ListedRun) -> dict[str, Any]:
+    return {
+        "key": key,
+        "name": escape_text(run.name),
+        "state": run.state,
+        "benchmark": escape_text(run.benchmark or ""),
+        "is_bundled": run.bundled,
+        "agent": escape_text(run.agent or ""),
+        "model": escape_text(run.model or ""),
+        "planned": run.planned_attempts,
+        "finished": run.finished_attempts,
+        "passed": describe_passed(run),
+        "rate": describe_listed_rate(run),
+        "cost": describe_cost(run.cost) if run.model_requests else "",
+        "duration": "" if run.duration_seconds is None else duration(run.duration_seconds),
+        "started_at": escape_text(run.started_at or ""),
+        "reason": escape_text(run.reason or ""),
+    }
+
+
+def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
+    """Return the values of one run: its state, its headline, and the counts of its attempts.
+
+    Raises HarnessError and OSError if the folder cannot be read.
+    """
+    folder = catalogue.find_run(key)
+    listed = catalogue.read_listed_run(key, folder)
+    index, indexed = catalogue.read_attempts(folder)
+    figures: list[tuple[str, str]] = []
+    summary = _summarize(listed, indexed)
+    problems = [text for text in (listed.reason, index.problem) if text]
+    if listed.state == "finished":
+        try:
+            stored = read_stored_summary(folder)[1].summary()
+        except HarnessError as error:
+            problems.append(error.message)
+        else:
+            summary = stored
+            figures = [*_list_figures(stored)]
+    with contextlib.suppress(HarnessError):
+        figures += list_conditions(read_manifest(folder))
+    is_running = listed.state == "running"
+    headline = describe_headline(summary, is_running=is_running)
+    stages = read_stages(folder) if is_running else ActiveStages()
+    return {
+        **_describe_listed(key, listed),
+        "headline": [headline.figure, headline.interval, headline.meaning, headline.coverage],
+        "warning": tampering(summary.integrity),
+        "problems": [escape_text(text) for text in problems],
+        "figures": [(escape_terminal(label), escape_terminal(text, 1000)) for label, text in figures],
+        # The attempts with a record, by which the list is filtered.
+        "statuses": {status.value: number for status, number in indexed.count_statuses().items()},
+        # All planned attempts, as the reports count them.
+        "status_counts": [
+            {"key": each.key, "label": each.label.replace("_", " "), "number": each.number}
+            for each in count_statuses(summary, is_running=is_running)
+        ],
+        "has_categories": indexed.has_categories,
+        "categories": [*_list_categories(indexed)],
+        "attempts": len(indexed.latest),
+        "index": _describe_index(index),
+        "under_way": [*_list_under_way(folder, indexed, stages)] if is_running else [],
+        "stages": [(stage, number) for stage, number in stages.counts.items()],
+    }
+
+
+def list_facts(folder: Path) -> list[tuple[str, str]]:
+    """Return the leaves of a manifest with their paths. Raises UsageError if it cannot be read."""
+    facts = [*flatten(read_manifest(folder))]
+    return [
+        (escape_terminal(name, 200), escape_terminal(text, _FACT_CHARACTERS, multiline=True))
+        for name, text in facts[:_MOST_FACTS]
+    ]
+
+
+def _describe_index(index: AttemptIndex) -> dict[str, Any]:
+    return {"is_complete": index.is_complete, "share": index.end / index.size if index.size else 1.0}
+
+
+def _summarize(listed: ListedRun, indexed: IndexedAttempts) -> Summary:
+    """Return the summary of the attempts so far, in which attempts to come count as cancelled."""
+    statuses = indexed.count_statuses()
+    made = sum(statuses.values())
+    planned = max(listed.planned_attempts or 0, made)
+    if planned > made:
+        statuses[Status.CANCELLED] = statuses.get(Status.CANCELLED, 0) + planned - made
+    total = listed.total or indexed.tasks
+    resolved = indexed.count_resolved()
+    # A run that lacks attempts has no rate, and a finished one has a summary.
+    shares = indexed.list_shares() if planned == made and listed.state != "finished" else []
+    rate = math.fsum(share for _, share in shares) / total if total else 0.0
+    spread = clustered_interval([(share, 1) for _, share in shares], attempts=made)
+    interval = None if spread is None else RateInterval(*spread, len(shares))
+    return Summary(total, planned, resolved, rate, {}, statuses, {}, rate_interval=interval)
+
+
+def _list_figures(summary: Summary) -> Iterator[tuple[str, str]]:
+    yield from list_scores(summary)
+    if summary.model:
+        yield "model", describe_usage(summary.model)
+    yield from list_model_remarks(summary)
+    yield from list_remarks(summary)
+
+
+def _list_categories(indexed: IndexedAttempts) -> Iterator[dict[str, Any]]:
+    """Yield the categories, none if there is only one."""
+    counts = indexed.count_categories()
+    if len(counts) < 2:
+        return
+    shares: dict[str, list[float]] = {}
+    for name, share in indexed.list_shares():
+        shares.setdefault(name, []).append(share)
+    for name, (attempts, passed) in sorted(counts.items())[:_MOST_CATEGORIES]:
+        of_tasks = shares.get(name, [0.0])
+        low, high = clustered_interval([(share, 1) for share in of_tasks], attempts=attempts) or (0.0, 0.0)
+        rate = math.fsum(of_tasks) / len(of_tasks)
+        yield {
+            "category": name,
+            "name": escape_text(name) or "none",
+            "passed": f"{passed:,} of {count(attempts, 'attempt')}",
+            "rate": percent(rate),
+            "interval": describe_range(low, high),
+            "share": rate,
+            "low": low,
+            "high": high,
+        }
+
+
+def _list_under_way(folder: Path, indexed: IndexedAttempts, stages: ActiveStages) -> Iterator[dict[str, Any]]:
+    """Yield the attempts that have a transcript and no record yet. Very long runs yield none."""
+    try:
+        planned = read_manifest(folder).get("planned")
+    except HarnessError:
+        return
+    ids = planned.get("task_ids") if isinstance(planned, Mapping) else None
+    if not isinstance(ids, list) or len(ids) > _MOST_TASKS or indexed.table.num_rows > _MOST_TASKS:
+        return
+    stems = {transcript_name(task_id, 0).removesuffix("-0.jsonl"): task_id for task_id in ids}
+    try:
+        names = list_run_files(folder, TRANSCRIPTS)
+    except OSError:
+        return
+    ended = _list_ended(indexed)
+    found = []
+    for name in names:
+        stem, _, number = name.removesuffix(".jsonl").rpartition("-")
+        if stem in stems and number.isdecimal() and (stems[stem], int(number)) not in ended:
+            found.append((stems[stem], int(number), name))
+    now = time.time()
+    for place, (task_id, attempt, name) in enumerate(found):
+        seconds = _measure_ages(folder, name, now) if place < _MOST_AGES else (None, None)
+        active = stages.attempts.get((task_id, attempt))
+        yield {
+            "task_id": task_id,
+            "name": escape_text(task_id),
+            "attempt": attempt,
+            "seconds": seconds[0],
+            "quiet_seconds": seconds[1],
+            "stage": "" if active is None else describe_stage(active),
+        }
+
+
+def _measure_ages(folder: Path, name: str, now: float) -> tuple[float | None, float | None]:
+    """Return the seconds since the first and since the last entry of a transcript, None if not known."""
+    try:
+        with open_run_file(folder, f"{TRANSCRIPTS}/{name}", max_bytes=MAX_DATA_BYTES) as stream:
+            changed = os.fstat(stream.fileno()).st_mtime
+            first = parse_json(stream.readline(_FIRST_ENTRY_BYTES), allow_nan=True)
+    except (OSError, BrokenJSONError):
+        return None, None
+    began = first.get("time") if isinstance(first, dict) else None
+    age = now - began if isinstance(began, float) and 0 <= began <= now else None
+    return age, max(now - changed, 0.0)
+
+
+def _list_ended(indexed: IndexedAttempts) -> set[tuple[str, int]]:
+    rows = indexed.latest.tolist()
+    ids, numbers = indexed.table["task_id"].to_pylist(), indexed.attempt.tolist()
+    places = [list(Status).index(status) for status in UNFINISHED]
+    # An attempt without a verdict may have begun again.
+    return {(ids[row], numbers[row]) for row in rows if indexed.status[row] not in places}
+
+
+MOST_TASKS = 2000
+"""The most names of one list of tasks."""
+
+
+def describe_comparison(baseline: Path, candidate: Path) -> dict[str, Any]:
+    """Return the comparison of two runs as plain values. Raises UsageError if they cannot be compared."""
+    comparison = compare_runs([baseline], [candidate])
+    return {
+        "benchmark": escape_text(comparison.benchmark),
+        "is_bundled": uses_bundled_sample(comparison),
+        "conclusions": [*conclude(comparison)],
+        "warnings": [*list_warnings(comparison)],
+        "difference": comparison.difference,
+        "interval": comparison.interval,
+        "figures": [
+            [
+                each.label,
+                *(escape_terminal(text, 300) for text in (each.baseline, each.candidate)),
+                each.change,
+            ]
+            for each in list_figures(comparison)
+        ],
+        "tasks": [_describe_tasks(label, names) for label, names in _list_tasks(comparison)],
+        "differences": [
+            {
+                "name": escape_terminal(each.name, 300),
+                "baseline": escape_terminal(each.baseline, 1000),
+                "candidate": escape_terminal(each.candidate, 1000),
+                "is_unfair": each.is_unfair,
+            }
+            for each in list_shown_differences(comparison)
+        ],
+    }
+
+
+def _list_tasks(comparison: Comparison) -> list[tuple[str, tuple[str, ...]]]:
+    return [
+        ("lost", tuple(task.task_id for task in comparison.lost)),
+        ("gained", tuple(task.task_id for task in comparison.gained)),
+        ("missing in the baseline", comparison.baseline.missing),
+        ("missing in the candidate", comparison.candidate.missing),
+    ]
+
+
+def _describe_tasks(label: str, names: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "label": label,
+        "number": len(names),
+        "tasks": [{"task_id": name, "name": escape_text(name)} for name in names[:MOST_TASKS]],
+    }

@@ -1,0 +1,298 @@
+"""Read a tool call in any of the forms that models write, from a place where one may begin.
+
+The chat templates of models differ in the marks around a call more than in the call itself. It is JSON,
+elements of XML, a name and JSON, a name and pairs, or a call of a Python function. So a call is read in any
+of these forms after any mark. Nothing is carried out, and literals of Python are read by `ast.literal_eval`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.tools import TextCall, Tool
+from harness.runs.agents.chat.arguments import (
+    MOST_LITERAL_CHARACTERS,
+    decode_arguments,
+    evaluate_literal,
+    find_tool_name,
+    fit_arguments,
+    parse_expression,
+    read_literal,
+)
+
+TOKEN = r"<[|｜][^<>|｜\n]{1,60}[|｜]>"
+ELEMENT = r"(?:[\w-]{1,20}:|[|｜]DSML[|｜])?"
+"""The start of a name in XML, such as `minimax:`."""
+_WRAPPER = r"(?:tool_?calls?|function_?calls?)"
+FRAME = rf"{TOKEN}|</?{ELEMENT}(?:{_WRAPPER}|function|invoke|tool)>|\[/?TOOL_CALLS\]"
+"""The marks of templates around and between calls."""
+# Between two calls, and between the marks of a list of calls and its first one.
+_BETWEEN = re.compile(rf"(?:[\s;,]|{FRAME}){{0,200}}+", re.IGNORECASE)
+# The marks that end a call, but not the element of a function, which may be one of several in a call.
+_ENDING = re.compile(
+    rf"</{ELEMENT}(?:{_WRAPPER}|tool)>|<[|｜][^<>|｜\n]{{0,60}}end[^<>|｜\n]{{0,60}}[|｜]>|\[/TOOL_CALLS\]",
+    re.I,
+)
+_MARK = re.compile(rf"{FRAME}|functools|to=", re.IGNORECASE)
+# Some models put the JSON after a mark into a block.
+_FENCE = re.compile(r"\s*`{3,}\w{0,20}[ \t]*\n")
+_FENCE_END = re.compile(r"\s*`{3,}")
+_NAME_VALUE = r"[\"']?(?P<name>[\w.:/-]{1,200})[\"']?"
+_FUNCTION = re.compile(
+    rf"<{ELEMENT}(?:function(?:=|\s+name=)|invoke\s+name=){_NAME_VALUE}[^<>]{{0,100}}>", re.I
+)
+_FUNCTION_END = re.compile(rf"\s*</{ELEMENT}(?:function|invoke|tool_?call)", re.IGNORECASE)
+_PARAMETER = re.compile(rf"\s*<{ELEMENT}parameter(?:=|\s+name=){_NAME_VALUE}[^<>]{{0,100}}>", re.IGNORECASE)
+_PARAMETER_END = re.compile(rf"</{ELEMENT}parameter>", re.IGNORECASE)
+_KEY = re.compile(r"\s*<arg_key>\s*(?P<name>[\w.:-]{1,200})\s*</arg_key>\s*<arg_value>")
+_VALUE_END = "</arg_value>"
+_NAME = re.compile(r"(?:function\s*<[|｜]tool[▁_]sep[|｜]>)?\s*(?P<name>[A-Za-z_][\w.:/-]{0,200}+)")
+# Between a name and its arguments. gpt-oss names the form of the arguments, and DeepSeek puts a block there.
+_BEFORE_JSON = re.compile(
+    rf"(?:\s|{TOKEN}|\[CALL_ID\][\w-]{{1,100}}|\[ARGS\]|`{{3,}}(?:json)?[ \t]*\n"
+    r"|(?:json|code|commentary)\b)*+"
+)
+_END = re.compile(rf"\s*(?:</|{TOKEN})")
+_NAMES, _ARGUMENTS = ("name", "tool_name", "tool"), ("arguments", "parameters", "args", "input")
+_PIECES = re.compile(r"\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+'|[\[\](){}]", re.DOTALL)
+_OPENING_BRACKETS = frozenset("[({")
+_DECODER = json.JSONDecoder(strict=False)
+Read = tuple[list[TextCall], int]
+"""The calls that were read, and the position after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Calls that follow each other in one form, and the position after them."""
+
+    calls: list[TextCall]
+    end: int
+    # The last mark before a call, and the kind of text in it.
+    form: tuple[str, str] = ("", "")
+
+
+def read_calls(text: str, start: int, tools: Mapping[str, Tool], mark: str = "") -> Group:
+    """Return the calls that follow each other in one form at `start`, right behind the text `mark`."""
+    calls: list[TextCall] = []
+    fence = _FENCE.match(text, start)
+    end = start if fence is None else fence.end()
+    form = ("", "")
+    while True:
+        found = _BETWEEN.match(text, end)
+        position = end if found is None else found.end()
+        between = text[end:position]
+        opener = _find_opener(between) or ("" if calls and _ENDING.search(between) else form[0])
+        here = (opener if calls else opener or _find_opener(mark), _find_kind(text, position))
+        if calls and here != form:
+            break
+        read = _read_call(text, position, tools)
+        if read is None:
+            break
+        more, end = read
+        if not more:
+            break
+        form = here
+        calls += more
+    if fence is not None and (closing := _FENCE_END.match(text, end)):
+        end = closing.end()
+    return Group(calls, end, form)
+
+
+def _find_opener(marks: str) -> str:
+    """Return the last mark that ends nothing."""
+    found = [each.lower() for each in _MARK.findall(marks) if each[:2] != "</" and not _ENDING.match(each)]
+    return found[-1] if found else ""
+
+
+def _find_kind(text: str, position: int) -> str:
+    if text[position : position + 1] in ("{", "["):
+        return "json"
+    return "elements" if _FUNCTION.match(text, position) else "name"
+
+
+def read_expression(text: str, tools: Mapping[str, Tool]) -> list[TextCall]:
+    """Return the calls in a text that is one expression of Python as a whole, else nothing."""
+    try:
+        tree = parse_expression(text)
+        # A comment behind the expression is a text behind the call.
+        last = text.strip().split("\n")[(tree.end_lineno or 1) - 1 :]
+        if len(last) != 1 or last[0].encode()[tree.end_col_offset or 0 :].strip():
+            return []
+        nodes = tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]
+        return [_read_node(node, tools) for node in nodes]
+    except ValueError:
+        return []
+
+
+def _read_call(text: str, position: int, tools: Mapping[str, Tool]) -> Read | None:
+    if text[position : position + 1] in ("{", "["):
+        return _read_json(text, position, tools)
+    if function := _FUNCTION.match(text, position):
+        return _read_elements(text, function, tools)
+    named = _NAME.match(text, position)
+    if named is None:
+        return None
+    if text[named.end() : named.end() + 1] == "(":
+        return _read_python(text, position, tools)
+    tool = find_tool_name(named["name"], tools)
+    if tool not in tools:
+        return None
+    if _KEY.match(text, named.end()):
+        return _read_pairs(text, named.end(), tool, tools)
+    before = _BEFORE_JSON.match(text, named.end())
+    start = named.end() if before is None else before.end()
+    if text[start : start + 1] == "{":
+        read = _read_value(text, start)
+        if read is None or not isinstance(read[0], dict):
+            return None
+        end = _skip_fence_end(text, read[1], text[named.end() : start])
+        return [TextCall(tool, fit_arguments(read[0], tools[tool]))], end
+    return ([TextCall(tool, {})], named.end()) if _END.match(text, named.end()) else None
+
+
+def _skip_fence_end(text: str, position: int, before: str) -> int:
+    """Return the position after the fence that closes one in the text before a call's arguments."""
+    closing = _FENCE_END.match(text, position) if "```" in before else None
+    return position if closing is None else closing.end()
+
+
+def _read_json(text: str, position: int, tools: Mapping[str, Tool]) -> Read | None:
+    read = _read_value(text, position)
+    if read is not None:
+        return list(_calls_in(read[0], tools)), read[1]
+    return _read_python(text, position, tools) if text[position] == "[" else None
+
+
+def _read_value(text: str, position: int) -> tuple[Any, int] | None:
+    """Return the JSON value or Python literal that begins at a position, and the position after it."""
+    try:
+        return _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        pass
+    end = _find_bracket(text, position)
+    if end is None:
+        return None
+    try:
+        return read_literal(text[position:end]), end
+    except ValueError:
+        return None
+
+
+def _calls_in(value: Any, tools: Mapping[str, Tool]) -> Iterator[TextCall]:
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, dict):
+            continue
+        # The form of the API has the name and the arguments inside of `function`.
+        inner = each.get("function")
+        call = inner if isinstance(inner, dict) else each
+        name = next((call[key] for key in _NAMES if isinstance(call.get(key), str)), None)
+        written = next((call[key] for key in _ARGUMENTS if key in call), None)
+        if name is None or (tool := find_tool_name(name, tools)) not in tools:
+            continue
+        try:
+            arguments = decode_arguments(written)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(arguments, dict):
+            yield TextCall(tool, fit_arguments(arguments, tools[tool]))
+
+
+def _read_elements(text: str, function: re.Match[str], tools: Mapping[str, Tool]) -> Read | None:
+    """Return the call in XML and the position after it. Its arguments are JSON, or an element each."""
+    tool = find_tool_name(function["name"], tools)
+    found = _BEFORE_JSON.match(text, function.end())
+    start = function.end() if found is None else found.end()
+    arguments: dict[str, Any] = {}
+    if text[start : start + 1] == "{":
+        read = _read_value(text, start)
+        if read is None or not isinstance(read[0], dict):
+            return None
+        arguments, position = read[0], _skip_fence_end(text, read[1], text[function.end() : start])
+    else:
+        position = function.end()
+        while parameter := _PARAMETER.match(text, position):
+            end = _find_parameter_end(text, parameter.end())
+            if end is None:
+                return [], parameter.end()
+            arguments[parameter["name"]] = _strip_lines(text[parameter.end() : end.start()])
+            position = end.end()
+        # A reply that was cut off may lack further arguments.
+        if _FUNCTION_END.match(text, position) is None:
+            return [], position
+    return _make_call(tool, arguments, tools), position
+
+
+def _find_parameter_end(text: str, position: int) -> re.Match[str] | None:
+    # A search for the pattern would look at each character by itself.
+    while (position := text.find("</", position)) >= 0:
+        if found := _PARAMETER_END.match(text, position):
+            return found
+        position += 2
+    return None
+
+
+def _read_pairs(text: str, position: int, tool: str, tools: Mapping[str, Tool]) -> Read:
+    arguments: dict[str, Any] = {}
+    while pair := _KEY.match(text, position):
+        end = text.find(_VALUE_END, pair.end())
+        if end < 0:
+            return [], pair.end()
+        arguments[pair["name"]] = _strip_lines(text[pair.end() : end])
+        position = end + len(_VALUE_END)
+    return (_make_call(tool, arguments, tools) if _END.match(text, position) else []), position
+
+
+def _read_python(text: str, position: int, tools: Mapping[str, Tool]) -> Read | None:
+    end = _find_bracket(text, position)
+    calls = [] if end is None else read_expression(text[position:end], tools)
+    return None if end is None or not calls else (calls, end)
+
+
+def _read_node(node: ast.expr, tools: Mapping[str, Tool]) -> TextCall:
+    """Return the call that a node of a syntax tree is. Raises ValueError for any other node."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        raise ValueError("not a call")
+    name = ast.unparse(node.func)
+    # Llama calls its own tools by a method, as in `bash.call(command="ls")`.
+    tool = find_tool_name(name.removesuffix(".call"), tools)
+    if tool not in tools:
+        raise ValueError(f"no tool {name}")
+    arguments: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise ValueError("unnamed arguments")
+        arguments[keyword.arg] = evaluate_literal(keyword.value)
+    names = list(tools[tool].parameters.get("properties", {}))
+    if len(node.args) > len(names):
+        raise ValueError("more arguments than the tool has")
+    arguments = {
+        **dict(zip(names, map(evaluate_literal, node.args), strict=False)),
+        **arguments,
+    }
+    return TextCall(tool, fit_arguments(arguments, tools[tool]))
+
+
+def _find_bracket(text: str, position: int) -> int | None:
+    """Return the position after the bracket that closes the first one, None if it is too far away."""
+    depth = 0
+    for piece in _PIECES.finditer(text, position, position + MOST_LITERAL_CHARACTERS):
+        if piece.group() in _OPENING_BRACKETS:
+            depth += 1
+        elif len(piece.group()) == 1:
+            depth -= 1
+            if depth <= 0:
+                return piece.end()
+    return None
+
+
+def _make_call(tool: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> list[TextCall]:
+    return [TextCall(tool, fit_arguments(arguments, tools[tool]))] if tool in tools else []
+
+
+def _strip_lines(written: str) -> str:
+    return written.removeprefix("\n").removesuffix("\n")

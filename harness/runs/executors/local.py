@@ -1,0 +1,87 @@
+"""The executor of this machine: workers of this process make attempts concurrently."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.core.types import Task
+from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.executors.base import Work, group_attempts
+from harness.runs.executors.messages import discard_sandboxes, make_record
+from harness.runs.faults import RunStopped
+from harness.runs.plan import PlannedAttempt
+
+
+class LocalExecutor:
+    """Makes up to `concurrency` attempts at once. Implements `Executor`."""
+
+    def __init__(self, settings: AttemptSettings, concurrency: int) -> None:
+        self._settings = settings
+        self._concurrency = concurrency
+
+    def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
+        return min(self._concurrency, max(len(self._group(attempts)), 1))
+
+    async def execute(self, work: Work) -> None:
+        open_attempts = Counter(planned.task.id for planned in work.attempts)
+        units = iter(self._group(work.attempts))
+        execution = _Execution(self._settings, work, units, open_attempts)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self.count_places(work.attempts)):
+                    group.create_task(execution.work_off())
+        except ExceptionGroup as failures:
+            # The first failure cancelled the other workers, or they failed for the same reason.
+            raise failures.exceptions[0] from None
+        if self._settings.faults.stopped is not None:
+            raise self._settings.faults.stopped
+
+    def _group(self, attempts: Sequence[PlannedAttempt]) -> list[list[PlannedAttempt]]:
+        # A service shares its sandboxes between all attempts, whatever their order is.
+        in_parallel = self._settings.service is not None or getattr(self._settings.agent, "waits", True)
+        return group_attempts(attempts, in_parallel=in_parallel)
+
+
+@dataclass(slots=True)
+class _Execution:
+    """The state that the workers share. A worker takes a unit of attempts, and makes one after the other."""
+
+    settings: AttemptSettings
+    work: Work
+    units: Iterator[list[PlannedAttempt]]
+    # The number of attempts at each task that have not ended, by task id.
+    open_attempts: Counter[str]
+    _begun: set[str] = field(default_factory=set)
+
+    async def work_off(self) -> None:
+        """Make attempts until none is left, or until the run stops."""
+        for unit in self.units:
+            for planned in unit:
+                if self.settings.faults.stopped is not None:
+                    return
+                self._begin_task(planned.task)
+                try:
+                    with self.work.progress.begin(planned) as active:
+                        record = await make_record(self.settings, planned, active)
+                except RunStopped:
+                    return
+                await self.work.finish(record)
+                await self._end_attempt(planned)
+
+    def _begin_task(self, task: Task) -> None:
+        """Announce the attempts of a task to the model, which may answer all of them in one reply."""
+        model = self.settings.model
+        if model is not None and task.id not in self._begun:
+            self._begun.add(task.id)
+            model.merger.expect(task.id, self.open_attempts[task.id])
+
+    async def _end_attempt(self, planned: PlannedAttempt) -> None:
+        self.open_attempts[planned.task.id] -= 1
+        rest = self.open_attempts[planned.task.id]
+        if self.settings.is_isolated or not rest:
+            await discard_sandboxes(self.settings, planned)
+        if not rest and self.settings.model is not None:
+            self.settings.model.merger.forget(planned.task.id)

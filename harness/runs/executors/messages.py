@@ -1,0 +1,189 @@
+"""The messages between the process of a run and its nodes: plain data, without functions and open files."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.types import AttemptRecord
+from harness.runs.attempt import make_attempt
+from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.plan import PlannedAttempt
+from harness.runs.progress import ActiveAttempt, Stage
+from harness.runs.records import build_record
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """The facts of a node before it gets any work."""
+
+    harness_version: str
+    # The SHA-256 of the package's code.
+    code_sha256: str
+    cores: int
+    # The id by which an engine names itself, None if the run needs no engine.
+    engine_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageContent:
+    """The content of an image, which is the same on every engine, whatever id the engine gives it."""
+
+    tag: str
+    # The SHA-256 over the layers, the architecture and the settings of its processes.
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """Everything from which a node prepares for the attempts of a run. No key of a model is in it."""
+
+    run_id: str
+    # The config as JSON.
+    config: Mapping[str, Any]
+    # The inputs of the run by their names, each with a SHA-256, or None for one that it does not have.
+    inputs: Mapping[str, str | None]
+    # The reason for each task that a rehearsal has quarantined, by task id.
+    unsound: Mapping[str, str]
+    # The images by their names.
+    images: Mapping[str, ImageContent]
+    # How long the node waits for its engine when that stops responding.
+    wait_seconds: float
+    # How many first attempts in which the agent cannot start stop the run.
+    start_tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One attempt that a node has to make."""
+
+    task_id: str
+    number: int
+    # Whether the node gets another attempt at this task next, so that its sandbox stays open.
+    is_followed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The reason for which a node can make no further attempt."""
+
+    message: str
+    hint: str | None
+    # Whether attempts on other nodes would not fail.
+    of_machine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """News of an attempt under way. The last report has a record or a stop."""
+
+    stage: Stage
+    notes: tuple[str, ...] = ()
+    # The next bytes of the transcript, and whether they are its first ones.
+    transcript: bytes = b""
+    begins_transcript: bool = False
+    # The record as a line of JSON.
+    record: str | None = None
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reason for which a node takes no part in a run."""
+
+    message: str
+    hint: str | None = None
+
+
+Unit = Sequence[PlannedAttempt]
+"""Attempts that follow each other on one node."""
+
+
+class LeaseBook:
+    """Lends units of attempts to places on nodes. Each attempt gets exactly one record.
+
+    A place takes a unit when it is free, so that a fast node makes more attempts than a slow one, and no node
+    holds more units than it has places. A lost node gives its units back. They are lent again before all
+    others, because they have waited longest.
+    """
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        self._waiting: deque[Unit] = deque(units)
+        self._open = {planned.key for unit in self._waiting for planned in unit}
+        self._tries: Counter[tuple[str, int]] = Counter()
+        self._changed = asyncio.Event()
+        self._done = asyncio.Event()
+        self._note_end()
+
+    async def take(self) -> Unit | None:
+        """Return the next unit, or None once every attempt has a record.
+
+        It waits while all open attempts are under way, because a lost node may give some of them back.
+        """
+        while self._open:
+            while self._waiting:
+                unit = [planned for planned in self._waiting.popleft() if planned.key in self._open]
+                if unit:
+                    return unit
+            self._changed.clear()
+            await self._changed.wait()
+        return None
+
+    def begin(self, planned: PlannedAttempt) -> int:
+        """Note a try of an attempt and return its number, from 1."""
+        self._tries[planned.key] += 1
+        return self._tries[planned.key]
+
+    def finish(self, planned: PlannedAttempt) -> bool:
+        """Return whether the record of an attempt is its first one. A late duplicate must be dropped."""
+        if planned.key not in self._open:
+            return False
+        self._open.remove(planned.key)
+        self._note_end()
+        return True
+
+    async def wait_until_done(self) -> None:
+        """Return once every attempt has a record."""
+        await self._done.wait()
+
+    def give_back(self, unit: Iterable[PlannedAttempt]) -> int:
+        """Lend the attempts of a unit again that have no record. Return how many there are."""
+        lost = [planned for planned in unit if planned.key in self._open]
+        if lost:
+            self._waiting.appendleft(lost)
+            self._changed.set()
+        return len(lost)
+
+    def _note_end(self) -> None:
+        if not self._open:
+            self._done.set()
+            self._changed.set()
+
+
+async def make_record(
+    settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
+) -> AttemptRecord:
+    """Make an attempt and return its record, which nobody has stored yet.
+
+    `active` gets the stages of the attempt. Raises RunStopped and StorageError as `make_attempt` does.
+    """
+    started_at, started = time.time(), time.monotonic()
+    outcome = await make_attempt(settings, planned, active)
+    return build_record(
+        planned,
+        settings.benchmark.references[planned.task.id],
+        settings.benchmark.add_metrics(outcome.verdict),
+        submission=outcome.submission,
+        duration_seconds=time.monotonic() - started,
+        started_at=started_at,
+    )
+
+
+async def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
+    """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
+    await settings.pool.discard(settings.key(planned))
+    await settings.pool.discard(settings.acting_key(planned))

@@ -1,0 +1,344 @@
+"""The plan of a run: the selected tasks and their numbered attempts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.benchmarks import Benchmark
+from harness.core.errors import UsageError, unknown_task
+from harness.core.types import Task
+from harness.runs.agents import Agent, ChoosesSamples
+from harness.runs.config import STATEMENT, RunConfig, Sampling
+from harness.runs.filters import TaskFilters, filter_tasks
+
+CATEGORY, DIFFICULTY = "category", "difficulty"
+
+
+def sample_tasks(
+    tasks: Sequence[Task], size: int, *, sampling: Sampling, seed: int, stratify_by: str | None = None
+) -> list[Task]:
+    """Return a sample of tasks in the order of the data.
+
+    Args:
+        tasks: the tasks to draw from.
+        size: the number of tasks to draw. A larger number than that of the tasks returns all.
+        sampling: `sequential` takes the first tasks, `random` draws them. `stratified` draws from each
+            stratum in proportion to its size, by the method of largest remainders.
+        seed: the seed of the draws.
+        stratify_by: the strata: `category`, `difficulty`, or the kind of a label. None stands for the
+            category.
+
+    Raises:
+        UsageError: if no task has the value that `stratify_by` names.
+    """
+    strata = _group_by_stratum(tasks, stratify_by or CATEGORY) if sampling == "stratified" else {}
+    if size >= len(tasks):
+        return list(tasks)
+    match sampling:
+        case "sequential":
+            return list(tasks[:size])
+        case "random":
+            chosen = set(random.Random(seed).sample(range(len(tasks)), size))
+        case "stratified":
+            chosen = set()
+            for name, quota in share_out(size, {name: len(each) for name, each in strata.items()}).items():
+                # A permutation, so that a larger sample with the same seed keeps most tasks of a smaller one.
+                order = strata[name].copy()
+                random.Random(f"{seed}/{name}").shuffle(order)
+                chosen.update(order[:quota])
+    return [task for place, task in enumerate(tasks) if place in chosen]
+
+
+def share_out(size: int, strata: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of tasks to draw from each stratum, by the method of largest remainders.
+
+    `strata` has the number of tasks in each stratum; `size` is at most their sum. Of equal remainders that
+    of the larger stratum comes first, then that of the first name.
+    """
+    whole = sum(strata.values())
+    quotas = {name: size * number // whole for name, number in strata.items()}
+    by_remainder = sorted(strata, key=lambda name: (-(size * strata[name] % whole), -strata[name], name))
+    for name in by_remainder[: size - sum(quotas.values())]:
+        quotas[name] += 1
+    return quotas
+
+
+def read_strata(task: Task) -> dict[str, str]:
+    """Return the values by which a task can be stratified, by kind."""
+    known = {CATEGORY: task.category, DIFFICULTY: task.difficulty}
+    return {**task.labels, **{kind: value for kind, value in known.items() if value is not None}}
+
+
+def _group_by_stratum(tasks: Sequence[Task], kind: str) -> dict[str, list[int]]:
+    """Return the places of the tasks in each stratum. Tasks without a value form one of their own."""
+    strata: dict[str, list[int]] = {}
+    for place, task in enumerate(tasks):
+        strata.setdefault(read_strata(task).get(kind, ""), []).append(place)
+    if tasks and not strata.keys() - {""}:
+        kinds = {name for task in tasks for name in read_strata(task)}
+        if not kinds:
+            raise UsageError(
+                "the selected tasks have no category, difficulty or label to stratify by",
+                hint="leave out --sampling stratified",
+            )
+        hint = f"--stratify-by takes what the tasks have: {', '.join(sorted(kinds))}"
+        raise UsageError(f"no selected task has a {kind} to stratify by", hint=hint)
+    return strata
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAttempt:
+    """One attempt to make. `number` counts from 0 within its task, `sample_line` from 1 in the file.
+
+    Its seeds are computed when they are used, because a plan may have very many attempts.
+    """
+
+    task: Task
+    number: int
+    sample_line: int | None
+    run_seed: int = 0
+    # The cluster of its task if the run clusters tasks by a field, else None.
+    cluster: str | None = None
+
+    @property
+    def seed(self) -> int:
+        """The seed that the agent gets."""
+        return _derive_seed(f"{self.run_seed}/{self.task.id}/{self.number}")
+
+    @property
+    def environment_seed(self) -> int:
+        """The seed of what the environment draws. The agent does not get it."""
+        return _derive_seed(f"environment/{self.run_seed}/{self.task.id}/{self.number}")
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.task.id, self.number
+
+
+def select_tasks(
+    benchmark: Benchmark,
+    filters: TaskFilters | None = None,
+    *,
+    sample_size: int | None = None,
+    sampling: Sampling = "random",
+    stratify_by: str | None = None,
+    seed: int = 0,
+    include_quarantined: bool = False,
+    recorded: Collection[str] | None = None,
+) -> list[Task]:
+    """Return the selected tasks in the order of the data.
+
+    Args:
+        benchmark: the benchmark to select from.
+        filters: the wanted tasks, None for all.
+        sample_size: the number of tasks to take from the tasks that are left, None for all.
+        sampling: the way in which they are taken.
+        stratify_by: the strata of `stratified`, None for the categories.
+        seed: the seed of the draw.
+        include_quarantined: whether quarantined tasks take part.
+        recorded: the ids of the tasks that a recorded run has, None to select from all.
+
+    Raises:
+        UsageError: for a filter that no task passes, for one without an environment, for an id of a
+            quarantined task or one that the recorded run lacks, and if all selected tasks are quarantined.
+    """
+    filters = filters or TaskFilters()
+    tasks = filter_tasks(benchmark, filters)
+    if recorded is not None:
+        for task_id in filters.task_ids:
+            if task_id not in recorded:
+                raise unknown_task(task_id, recorded, place="the recorded run", which="with a verdict")
+        tasks = [task for task in tasks if task.id in recorded]
+    if not include_quarantined:
+        require_sound(benchmark, tasks, named=filters.task_ids)
+        tasks = [task for task in tasks if task.id not in benchmark.quarantined]
+    if sample_size is not None:
+        tasks = sample_tasks(tasks, sample_size, sampling=sampling, seed=seed, stratify_by=stratify_by)
+    return tasks
+
+
+def select_configured_tasks(
+    benchmark: Benchmark, config: RunConfig, *, recorded: Collection[str] | None = None
+) -> list[Task]:
+    """Return the tasks that a config selects, as `select_tasks` does."""
+    return select_tasks(
+        benchmark,
+        TaskFilters.of_config(config),
+        sample_size=config.sample_size,
+        sampling=config.sampling,
+        stratify_by=config.stratify_by,
+        seed=config.seed,
+        include_quarantined=config.include_quarantined,
+        recorded=recorded,
+    )
+
+
+def list_quarantined(benchmark: Benchmark, filters: TaskFilters | None = None) -> dict[str, str]:
+    """Return the reason for each quarantined task among those that pass the filters, by id."""
+    return {
+        task.id: benchmark.quarantined[task.id]
+        for task in filter_tasks(benchmark, filters or TaskFilters())
+        if task.id in benchmark.quarantined
+    }
+
+
+def replace_prompts(tasks: Sequence[Task], prompt: str) -> list[Task]:
+    """Return the tasks with the user's own prompt, in which each problem replaces {problem_statement}.
+
+    Each task keeps its old prompt as its statement, because a completion still continues that. It loses its
+    instruction, because the user's prompt says how to answer.
+    """
+    prompted = []
+    for task in tasks:
+        statement = task.prompt if task.statement is None else task.statement
+        prompted.append(
+            replace(task, prompt=prompt.replace(STATEMENT, statement), statement=statement, instruction="")
+        )
+    return prompted
+
+
+def plan_attempts(
+    tasks: Sequence[Task], agent: Agent, *, n_samples: int = 1, seed: int = 0
+) -> list[PlannedAttempt]:
+    """Return every attempt in task order: `n_samples` at each task, or as many as the agent decides."""
+    return [
+        PlannedAttempt(task, number, line, seed)
+        for task in tasks
+        for number, line in enumerate(
+            agent.samples(task) if isinstance(agent, ChoosesSamples) else [None] * n_samples
+        )
+    ]
+
+
+def name_clusters(plan: Sequence[PlannedAttempt], cluster_by: str | None) -> list[PlannedAttempt]:
+    """Return the plan with the cluster of each task: its value of the field `cluster_by`.
+
+    A task without a value is a cluster of its own. Raises UsageError if no task has one.
+    """
+    if cluster_by is None:
+        return [*plan]
+    named = [replace(each, cluster=read_strata(each.task).get(cluster_by)) for each in plan]
+    if plan and all(each.cluster is None for each in named):
+        kinds = sorted({kind for each in plan for kind in read_strata(each.task)})
+        raise UsageError(
+            f"no selected task has a {cluster_by} to cluster by",
+            hint=f"--cluster-by takes what the tasks have: {', '.join(kinds)}" if kinds else "leave it out",
+        )
+    return named
+
+
+def list_task_ids(plan: Sequence[PlannedAttempt]) -> list[str]:
+    """Return the ids of the tasks in a plan, each once, in the order of the plan."""
+    return list(dict.fromkeys(planned.task.id for planned in plan))
+
+
+def _derive_seed(name: str) -> int:
+    """Return the seed of this name, from 0 to 2**31 - 1, which every model API accepts."""
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:4]) >> 1
+
+
+def require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequence[str]) -> None:
+    """Raise UsageError if a named task is quarantined, or if all tasks are."""
+    hint = "add --include-quarantined to run it"
+    for task_id in named:
+        if task_id in benchmark.quarantined:
+            reason = benchmark.quarantined[task_id]
+            raise UsageError(f"{benchmark.name}: task {task_id} is quarantined: {reason}", hint=hint)
+    if tasks and all(task.id in benchmark.quarantined for task in tasks):
+        raise UsageError(f"{benchmark.name}: every selected task is quarantined", hint=hint)
+
+
+def describe_unused_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> str | None:
+    """Return how many samples of `agent` are not used, and the reasons, or None if all are used.
+
+    Args:
+        benchmark: the benchmark of the samples.
+        tasks: the selected tasks.
+        agent: the agent that submits the samples.
+    """
+    selected = {task.id for task in tasks}
+    left_out: Counter[str] = Counter()
+    number = 0
+    for task in benchmark.tasks:
+        samples = sum(line is not None for line in agent.samples(task))
+        number += samples
+        if samples and task.id not in selected:
+            left_out["quarantined tasks" if task.id in benchmark.quarantined else "unselected tasks"] += (
+                samples
+            )
+    if not left_out:
+        return None
+    reasons = ", ".join(f"{count:,} for {reason}" for reason, count in sorted(left_out.items()))
+    return f"samples that are not used: {left_out.total():,} of {number:,} ({reasons})"
+
+
+def require_attempts(plan: Sequence[PlannedAttempt], ks: Sequence[int]) -> None:
+    """Raise UsageError if no task has as many attempts as the largest k of pass@k needs."""
+    attempts = Counter(planned.task.id for planned in plan)
+    most, k = max(attempts.values(), default=0), max(ks, default=1)
+    if attempts and most < k:
+        raise UsageError(
+            f"--k {k}: pass@{k} needs {k} attempts at a task, but no task has more than {most}",
+            hint=f"leave out --k {k}, or add attempts: {k} lines for a task in --samples, "
+            f"or harness run --n-samples {k}",
+        )
+
+
+def require_solutions(benchmark: Benchmark, tasks: Sequence[Task], *, agent: str) -> None:
+    """Raise UsageError if none of the tasks has a reference solution that the agent could submit."""
+    if any(benchmark.references[task.id].solution for task in tasks):
+        return
+    model = benchmark.definition.options
+    own = (
+        "--option solutions=FILE.jsonl, or "
+        if model is not None and "solutions" in model.model_fields
+        else ""
+    )
+    raise UsageError(
+        f"agent '{agent}' needs reference solutions, but {benchmark.name} publishes none for these tasks",
+        hint=f"add {own}grade samples: harness grade -b {benchmark.name} --samples FILE.jsonl",
+    )
+
+
+MAX_LISTED_BYTES = 2 * 1024 * 1024
+"""The maximum size of the list of task ids as JSON. Each command that names the run reads its manifest."""
+_LIST, _HASH = "task_ids", "task_ids_sha256"
+
+
+def describe_planned(plan: Sequence[PlannedAttempt]) -> dict[str, Any]:
+    """Return the field `planned` of a manifest: the number of tasks and attempts, and the tasks.
+
+    `task_ids` lists the tasks. If the list has more than MAX_LISTED_BYTES, `task_ids_sha256` has its hash
+    instead.
+    """
+    ids = list_task_ids(plan)
+    listed = _encode(ids)
+    tasks = {_LIST: ids} if len(listed) <= MAX_LISTED_BYTES else {_HASH: _hash(listed)}
+    return {"tasks": len(ids), "attempts": len(plan), **tasks}
+
+
+def has_same_tasks(planned: Any, plan: Sequence[PlannedAttempt]) -> bool:
+    """Return whether a plan has the tasks of the field `planned` of a manifest, in the same order.
+
+    The manifest of an earlier version records no tasks, so that any plan agrees with it.
+    """
+    if not isinstance(planned, Mapping):
+        return True
+    if planned.get(_LIST) is not None:
+        return bool(planned[_LIST] == list_task_ids(plan))
+    return planned.get(_HASH) is None or planned[_HASH] == _hash(_encode(list_task_ids(plan)))
+
+
+def _encode(ids: Sequence[str]) -> bytes:
+    """Return the ids as ASCII, because half a surrogate pair in an id has no encoding in UTF-8."""
+    return json.dumps(ids, separators=(",", ":")).encode("ascii")
+
+
+def _hash(listed: bytes) -> str:
+    return hashlib.sha256(listed).hexdigest()

@@ -1,0 +1,136 @@
+"""The progress of a run: the attempts under way with their stages, and the size of each category."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from harness.core.logger import get_logger
+from harness.runs.plan import PlannedAttempt
+
+_LOGGER = get_logger(__name__)
+
+
+class Stage(StrEnum):
+    """The stages of an attempt, by the words that displays show."""
+
+    MODEL = "waiting for model"
+    """At least one request to a model is under way, or waits for its place or its next try."""
+    ACTING = "acting"
+    """The agent works, in the sandbox if the task has one."""
+    GRADING = "grading"
+    """A grader works."""
+    QUEUED = "queued"
+    """The attempt waits for a sandbox, for a place to be graded, or before it is repeated."""
+
+
+class ActiveAttempt:
+    """An attempt under way. Displays read it in other threads, and only the event loop changes it."""
+
+    __slots__ = ("_requests", "_stage", "number", "place", "started", "task_id")
+
+    def __init__(self, task_id: str, number: int, started: float, place: str | None = None) -> None:
+        """Begin an attempt at the time `started` of the monotonic clock.
+
+        `place` is the node that makes it, None for this process.
+        """
+        self.task_id = task_id
+        self.number = number
+        self.started = started
+        self.place = place
+        self._stage = Stage.QUEUED
+        self._requests = 0
+
+    @property
+    def stage(self) -> Stage:
+        return Stage.MODEL if self._requests else self._stage
+
+    def enter(self, stage: Stage) -> None:
+        """Move the attempt to another stage."""
+        self._stage = stage
+        if _LOGGER.isEnabledFor(logging.DEBUG):
+            _LOGGER.debug("%s, attempt %d: %s", self.task_id, self.number, stage)
+
+    def begin_grading(self) -> None:
+        """Note that a grader has its place and begins."""
+        self.enter(Stage.GRADING)
+
+    @contextlib.contextmanager
+    def ask_model(self) -> Iterator[None]:
+        """Note that a request to a model is under way in the block. Blocks may overlap."""
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class CategorySize:
+    """The number of planned attempts in a category, and of those that an earlier run has finished."""
+
+    attempts: int
+    finished: int
+
+
+@dataclass(slots=True)
+class RunProgress:
+    """The attempts of a run that are under way. The cost of each method depends on their number alone."""
+
+    categories: Mapping[str, CategorySize] = field(default_factory=dict)
+    """Empty for a benchmark without categories."""
+    _active: dict[tuple[str, int], ActiveAttempt] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def begin(self, planned: PlannedAttempt, *, place: str | None = None) -> Iterator[ActiveAttempt]:
+        """Yield an attempt that is under way until the end of the block, at a node or in this process."""
+        active = ActiveAttempt(planned.task.id, planned.number, time.monotonic(), place)
+        self._active[planned.key] = active
+        try:
+            yield active
+        finally:
+            del self._active[planned.key]
+
+    def list_active(self) -> list[ActiveAttempt]:
+        """Return the attempts under way, the oldest first. Any thread may call this."""
+        return list(self._active.values())  # one step of the interpreter, so the event loop cannot interfere
+
+
+def count_stages(attempts: Sequence[ActiveAttempt]) -> dict[Stage, int]:
+    """Return the number of attempts in each stage that has any, in the order of the stages."""
+    found = Counter(attempt.stage for attempt in attempts)
+    return {stage: found[stage] for stage in Stage if found[stage]}
+
+
+def count_places(attempts: Sequence[ActiveAttempt]) -> dict[str, int]:
+    """Return the number of attempts that each node makes, sorted by the names of the nodes."""
+    found = Counter(attempt.place for attempt in attempts if attempt.place is not None)
+    return dict(sorted(found.items()))
+
+
+def measure_categories(
+    plan: Sequence[PlannedAttempt], waiting: Sequence[PlannedAttempt]
+) -> dict[str, CategorySize]:
+    """Return the size of each category in the order of the plan, or {} if there are fewer than two.
+
+    `waiting` are the attempts of the plan that are not finished.
+    """
+    planned = Counter(each.task.category or "" for each in plan)
+    if len(planned) < 2:
+        return {}
+    left = Counter(each.task.category or "" for each in waiting)
+    return {name: CategorySize(number, number - left[name]) for name, number in planned.items()}
+
+
+@runtime_checkable
+class ShowsProgress(Protocol):
+    """An observer of a run that also shows the attempts under way."""
+
+    def show_progress(self, progress: RunProgress) -> None:
+        """Get the progress of the run, once and just before `on_start`. It changes while the run goes on."""

@@ -1,0 +1,157 @@
+"""Attempt records as JSON. Only this module converts between the two forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from harness.core.inputs.json_text import parse_json
+from harness.core.types import AttemptRecord, Reference, Status, Submission, Verdict, explain_verdict
+from harness.runs.plan import PlannedAttempt
+
+AGENT_OUTPUT_CHARACTERS = 500
+# A character takes up to 12 bytes of JSON. A line with two such texts must stay under MAX_LINE_BYTES.
+MAX_TEXT_CHARACTERS = 2_500_000
+_WHOLE_TEXTS = ("agent_output_full", "submission")
+# Only some records have these fields.
+_OPTIONAL = (*_WHOLE_TEXTS, "cluster")
+_FIELDS = tuple(field.name for field in fields(AttemptRecord))
+_NUMBER = (int, float)
+_TEXT_OR_NONE = (str, type(None))
+# Types are compared exactly, because a boolean is an instance of int.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "task_id": (str,),
+    "attempt": (int,),
+    "sample_line": (int, type(None)),
+    "category": _TEXT_OR_NONE,
+    "resolved": (bool,),
+    "status": (str,),
+    "score": (*_NUMBER, type(None)),
+    "metrics": (dict,),
+    "agent_output": (str,),
+    "expected_output": (str,),
+    "duration_seconds": _NUMBER,
+    "error": _TEXT_OR_NONE,
+}
+# Records of earlier versions lack these fields.
+_LATER_TYPES: Mapping[str, tuple[type, ...]] = {
+    "agent_output_cut": (int,),
+    "expected_output_cut": (int,),
+    "agent_output_full": _TEXT_OR_NONE,
+    "submission": _TEXT_OR_NONE,
+    "started_at": _TEXT_OR_NONE,
+    "cluster": _TEXT_OR_NONE,
+}
+
+
+def build_record(
+    planned: PlannedAttempt,
+    reference: Reference,
+    verdict: Verdict,
+    *,
+    submission: Submission | None,
+    duration_seconds: float,
+    started_at: float | None = None,
+) -> AttemptRecord:
+    """Return the record of a finished attempt.
+
+    `submission` is None if the agent submitted nothing. `started_at` is in seconds since 1970.
+    """
+    agent_output = "" if submission is None else submission.agent_output
+    return AttemptRecord(
+        task_id=planned.task.id,
+        attempt=planned.number,
+        sample_line=planned.sample_line,
+        category=planned.task.category,
+        resolved=verdict.resolved,
+        status=verdict.status,
+        score=verdict.score,
+        metrics=verdict.recorded_metrics,
+        agent_output=agent_output[:AGENT_OUTPUT_CHARACTERS],
+        expected_output=reference.expected_output[:AGENT_OUTPUT_CHARACTERS],
+        duration_seconds=round(duration_seconds, 4),
+        error=explain_verdict(verdict, submission).evidence,
+        agent_output_cut=max(len(agent_output) - AGENT_OUTPUT_CHARACTERS, 0),
+        expected_output_cut=max(len(reference.expected_output) - AGENT_OUTPUT_CHARACTERS, 0),
+        agent_output_full=None if submission is None else _cut_for_line(agent_output),
+        submission=None if submission is None else _cut_for_line(submission.text),
+        started_at=None if started_at is None else _format_time(started_at),
+        cluster=planned.cluster,
+    )
+
+
+def _format_time(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _cut_for_line(text: str) -> str:
+    if len(text) <= MAX_TEXT_CHARACTERS:
+        return text
+    return f"{text[:MAX_TEXT_CHARACTERS]}... ({len(text)} characters in all)"
+
+
+def to_json(record: AttemptRecord) -> str:
+    """Return a record as one line of JSON, without the whole texts if the record has none.
+
+    Lone surrogates stay escaped, so the line is always UTF-8. Metrics that JSON cannot hold are left out,
+    because one unreadable line would make the whole file unreadable.
+    """
+    try:
+        line = json.dumps(_values(record), allow_nan=False, default=_to_plain)
+        # Only the metrics hold values of any type and depth.
+        parse_json(json.dumps(record.metrics, allow_nan=False, default=_to_plain))
+    except (ValueError, TypeError, RecursionError) as error:
+        named = {"unreadable": f"metrics that are not plain JSON: {type(error).__name__}"}
+        line = json.dumps(_values(replace(record, metrics=named)), allow_nan=False)
+    return line
+
+
+def _values(record: AttemptRecord) -> dict[str, Any]:
+    values = ((name, getattr(record, name)) for name in _FIELDS)
+    return {name: value for name, value in values if name not in _OPTIONAL or value is not None}
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a dataclass in the metrics as a dictionary. Raises TypeError for any other object."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def from_json(line: str | bytes, *, whole: bool = False) -> AttemptRecord:
+    """Return the record in a line of JSON, with its whole texts only if `whole` is true.
+
+    Raises ValueError, TypeError or KeyError for anything that is not a record.
+    """
+    values = require_record(parse_json(line))
+    if not whole:
+        values = {name: value for name, value in values.items() if name not in _WHOLE_TEXTS}
+    return AttemptRecord(**{**values, "status": Status(values["status"])})
+
+
+def require_record(values: Any) -> dict[str, Any]:
+    """Return the values of a line of JSON, which are those of a record.
+
+    Raises ValueError, TypeError or KeyError for anything else.
+    """
+    if not isinstance(values, dict):
+        raise TypeError("the line is not a JSON object")
+    for name, types in _TYPES.items():
+        if type(values[name]) not in types:
+            raise TypeError(f"'{name}' is a {type(values[name]).__name__}")
+    if len(values) > len(_TYPES):
+        for name in values.keys() - _TYPES.keys():
+            if name not in _LATER_TYPES:
+                raise TypeError(f"a record has no field {name!r}")
+            if type(values[name]) not in _LATER_TYPES[name]:
+                raise TypeError(f"'{name}' is a {type(values[name]).__name__}")
+    status = Status(values["status"])
+    if values["resolved"] != (status is Status.PASSED):
+        raise ValueError(f"'resolved' is {str(values['resolved']).lower()}, but 'status' is '{status}'")
+    return values

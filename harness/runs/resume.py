@@ -1,0 +1,276 @@
+"""The continuation of a run: read its config and manifest back, and refuse inputs that have changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from harness.benchmarks import Benchmark
+from harness.core.errors import UsageError, describe_first_error, quote_value
+from harness.core.inputs.files import MAX_DATA_BYTES
+from harness.core.option_names import name_option
+from harness.runs.agents import Agent
+from harness.runs.changes import Change, accept_changes, add_accepted, find_changes
+from harness.runs.config import RunConfig
+from harness.runs.manifest import hash_definition, hash_samples
+from harness.runs.plan import PlannedAttempt, has_same_tasks
+from harness.runs.run_files import has_run_file, open_run_file
+from harness.runs.store import MANIFEST, SAMPLES, read_manifest
+from harness.sandbox.backends.base import BackendFacts
+
+
+def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None) -> RunConfig:
+    """Return the config that the run in `folder` was started with. Raises UsageError.
+
+    `manifest` is that of the folder, if it has been read.
+    """
+    manifest = read_manifest(folder) if manifest is None else manifest
+    try:
+        config = RunConfig.model_validate(manifest["config"], strict=False)
+        kept = folder / SAMPLES
+        is_kept = config.samples is not None and has_run_file(folder, SAMPLES)
+        if is_kept and (_is_same(folder, config.samples) or not os.path.exists(config.samples or "")):
+            _require_file(folder)
+            # The folder has been moved. Its copy of the samples has the hash that the manifest holds.
+            config = config.model_copy(update={"samples": os.path.abspath(kept)})
+        # A resumed run uses the same source, whether or not the hub can be reached now.
+        decided = manifest["source"] if manifest["source"] in ("hub", "bundled") else None
+        return config.model_copy(update={"data": config.data or decided})
+    except ValidationError as error:
+        raise UsageError(
+            f"{folder / MANIFEST}: its config is not valid: {describe_first_error(error)}"
+        ) from error
+
+
+def _is_same(folder: Path, samples: str | None) -> bool:
+    """Return whether a config names the copy of the samples in its own run folder."""
+    return os.path.abspath(samples or "") == os.path.abspath(folder / SAMPLES)
+
+
+def _require_file(folder: Path) -> None:
+    """Raise UsageError unless the copy of the samples is a file of the run folder, such as no link is."""
+    try:
+        open_run_file(folder, SAMPLES, max_bytes=MAX_DATA_BYTES).close()
+    except OSError as error:
+        raise UsageError(f"{folder / SAMPLES}: cannot be read: {error.strerror}") from error
+
+
+def read_unsound_references(folder: Path) -> dict[str, str]:
+    """Return the unsound references that the run in `folder` found. Raises UsageError."""
+    found = read_manifest(folder).get("unsound_references", {})
+    if not isinstance(found, dict) or not all(type(reason) is str for reason in found.values()):
+        raise UsageError(f"{folder / MANIFEST}: its unsound_references are not a map of texts")
+    return found
+
+
+def find_agent_hash(agent: Agent) -> str | None:
+    """Return the SHA-256 of the file of a user's own agent, None for a built-in one."""
+    sha256: str | None = getattr(agent, "source_sha256", None)
+    return sha256
+
+
+def read_resumed_manifest(
+    folder: Path,
+    config: RunConfig,
+    benchmark: Benchmark,
+    agent: Agent,
+    facts: BackendFacts | None,
+    *,
+    accepted: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the manifest of a resumed run, with the values of now for the fields whose change is accepted.
+
+    Args:
+        folder: the run folder.
+        config: the config of the run.
+        benchmark: the benchmark of the run.
+        agent: the agent of the run.
+        facts: the engine and the images, None for a run without sandboxes.
+        accepted: the fields of the manifest that may have changed.
+
+    Raises:
+        UsageError: for a changed field that is not accepted, with both values.
+    """
+    manifest = read_manifest(folder)
+    changes = accept_input_changes(folder, manifest, config, benchmark, agent, facts, accepted=accepted)
+    if not changes:
+        return manifest
+    now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
+    images = {} if facts is None else dict(facts.images)
+    data = asdict(benchmark.source)
+    return add_accepted({**manifest, **now, "images": images, "data": data}, changes)
+
+
+def require_same_tasks(folder: Path, manifest: Mapping[str, Any], plan: Sequence[PlannedAttempt]) -> None:
+    """Raise UsageError if a resumed run selects other tasks than at its start."""
+    if not has_same_tasks(manifest.get("planned"), plan):
+        raise UsageError(
+            f"{folder}: the settings of this run select other tasks than when it started",
+            hint=f"use the version of harness that started it: {quote_value(manifest['harness_version'])}",
+        )
+
+
+def accept_input_changes(
+    folder: Path,
+    manifest: Mapping[str, Any],
+    config: RunConfig,
+    benchmark: Benchmark,
+    agent: Agent,
+    facts: BackendFacts | None,
+    *,
+    accepted: Collection[str],
+) -> list[Change]:
+    """Return the changes of a run's inputs since its manifest was written, all of which are accepted.
+
+    The arguments are those of `read_resumed_manifest`. Raises UsageError as it does.
+    """
+    now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
+    return accept_changes(
+        find_changes(_list_recorded_inputs(manifest), now),
+        accepted,
+        manifest=manifest,
+        describe=partial(_describe_change, folder, config, benchmark),
+        hints=_HINTS,
+    )
+
+
+def require_planned(
+    folder: Path, results: Collection[tuple[str, int]], plan: Iterable[PlannedAttempt]
+) -> None:
+    """Raise UsageError if the run has a record of an attempt that is no longer in its plan."""
+    lost = set(results) - {planned.key for planned in plan}
+    if lost:
+        task_id, number = min(lost)
+        raise UsageError(
+            f"{folder}: has a record of attempt {number} of task {task_id}, which the changed "
+            "run would not make",
+            hint="start a new run",
+        )
+
+
+# What the user can do about a changed input, by the first part of its field.
+_HINTS: Mapping[str, str] = {
+    "image_tags": "start a new run, because one run must not mix verdicts of two images",
+    "images": "start a new run, because one run must not mix verdicts of two images",
+    "data": "restore the data, start a new run",
+    "": "restore the file, start a new run",
+}
+
+
+def _describe_change(
+    folder: Path, config: RunConfig, benchmark: Benchmark, field: str, before: str, after: str
+) -> str:
+    subject = {
+        "data": f"the data has changed since this run started: {benchmark.source.location}",
+        "definition_sha256": f"{config.benchmark} has changed since this run started",
+        "samples_sha256": f"the samples have changed since this run started: {config.samples}",
+        "agent_sha256": f"agent '{config.agent}' has changed since this run started",
+    }.get(field.partition(".")[0], "the sandbox image has changed since this run started")
+    return f"{folder}: {subject}: {field} was {before}, and is {after} now"
+
+
+def _list_inputs(
+    config: RunConfig, benchmark: Benchmark, agent: Agent, facts: BackendFacts | None, *, with_tags: bool
+) -> dict[str, Any]:
+    """Return the fields of a manifest that describe the inputs of a run.
+
+    The tag of an image is a hash of its sources. The id of an image changes with every build, so it is
+    compared only if the manifest is of an earlier version, which wrote no tags.
+    """
+    tags = {} if facts is None else dict(facts.image_tags)
+    ids = {} if facts is None else dict(facts.images)
+    return {
+        "data": {"sha256": benchmark.source.sha256},
+        "definition_sha256": hash_definition(benchmark),
+        "samples_sha256": hash_samples(config),
+        "agent_sha256": find_agent_hash(agent),
+        **({"image_tags": tags} if with_tags else {"images": ids}),
+    }
+
+
+def _list_recorded_inputs(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `_list_inputs` from a manifest."""
+    images = "image_tags" if "image_tags" in manifest else "images"
+    hashes = ("definition_sha256", "samples_sha256", "agent_sha256")
+    return {
+        "data": {"sha256": manifest["data"]["sha256"]},
+        **{name: manifest.get(name) for name in hashes},
+        images: manifest[images],
+    }
+
+
+# They change no verdict.
+_CHANGEABLE = frozenset(
+    ("max_concurrent", "max_sandboxes", "run_budget", "durations_from", "executor", "ray_address")
+)
+# They decide which attempts there are and what they start from, so the recorded attempts would not fit.
+_FIXED = frozenset(
+    (
+        *("benchmark", "agent", "data", "split", "options", "samples", "replay_from", "extract"),
+        *("task_ids", "filter_category", "filter_difficulty", "filter_tags", "include_quarantined"),
+        *("sample_size", "sampling", "stratify_by", "shard", "cluster_by"),
+        *("seed", "n_samples", "k", "output_dir"),
+    )
+)
+_GROUPS = frozenset(("generation", "command", "limits", "attempt_budget"))
+
+
+def change_resumed_config(
+    folder: Path, recorded: RunConfig, given: RunConfig, accepted: Collection[str]
+) -> tuple[RunConfig, list[Change]]:
+    """Return the config of a resumed run with the given settings, and the accepted changes.
+
+    Args:
+        folder: the run folder.
+        recorded: the config of the run.
+        given: the config with the settings that the user gives. Only those count.
+        accepted: the fields of the manifest that may change, such as `config.generation`.
+
+    Raises:
+        UsageError: for a setting that differs and cannot change, or whose change is not accepted.
+    """
+    # The reader of configs sets these two, also if nobody gives them.
+    unset = {name for name in ("data", "samples") if getattr(given, name) is None}
+    taken = given.model_fields_set - unset
+    # Options of the command line set a few settings of a group, and leave the others as they are.
+    groups = {name: _merge(getattr(recorded, name), getattr(given, name)) for name in _GROUPS & taken}
+    given = given.model_copy(update=groups)
+    names = taken - _CHANGEABLE
+    before, after = ({"config": _dump(config, names)} for config in (recorded, given))
+    changes = find_changes(before, after)
+    for change in changes:
+        key = change.field.removeprefix("config.")
+        if key.partition(".")[0] in _FIXED:
+            raise UsageError(
+                f"{_describe(folder, change.field, quote_value(change.before), quote_value(change.after))}, "
+                f"but a resumed run cannot change {name_option(key.partition('.')[0])}",
+                hint="start a new run, because the recorded attempts do not fit this setting",
+            )
+    found = accept_changes(
+        changes,
+        accepted,
+        manifest=read_manifest(folder),
+        describe=partial(_describe, folder),
+        hints={"": "leave the setting as it was, start a new run"},
+    )
+    return recorded.model_copy(update={name: getattr(given, name) for name in taken}), found
+
+
+def _merge(recorded: BaseModel, given: BaseModel) -> BaseModel:
+    """Return a group of settings with those that are given."""
+    return recorded.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
+
+
+def _dump(config: RunConfig, names: Collection[str]) -> Mapping[str, Any]:
+    values = config.model_dump(mode="json")
+    return {name: values[name] for name in sorted(names)}
+
+
+def _describe(folder: Path, field: str, before: str, after: str) -> str:
+    return f"{folder}: {field} was {before} when this run started, and is {after} now"

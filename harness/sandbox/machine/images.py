@@ -1,0 +1,272 @@
+"""Build missing images, list and prune images."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core.errors import SandboxError
+from harness.core.lock import exclusive
+from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_going, is_gone
+from harness.sandbox.backends.docker.images import (
+    AGENT_LABEL,
+    BASE,
+    LABEL,
+    Image,
+    build_context,
+    find_image,
+    image_names,
+    image_sources,
+    image_tag,
+)
+from harness.sandbox.machine.installation import bootstrap_base, pull_debian
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+
+LOG_TAIL_LINES = 30
+LEFTOVER_SECONDS = 5.0
+
+
+def run_build(client: APIClient, name: str, **arguments: Any) -> None:
+    """Build image `name` with these arguments of `APIClient.build`.
+
+    Raises SandboxError with the end of the log if the build fails. Nothing of such a build is left.
+    """
+    log: deque[str] = deque(maxlen=LOG_TAIL_LINES)
+    layers: list[str] = []
+    done = False
+    try:
+        with engine_errors(f"build image {name}"):
+            events = client.build(rm=True, forcerm=True, decode=True, **arguments)
+            # Ctrl-C closes the events too, and the engine ends a build whose client is gone.
+            with closing(events):
+                for event in events:
+                    _read_event(name, event, log, layers)
+        done = True
+    finally:
+        if not done:
+            _remove_leftovers(client, layers)
+
+
+def _read_event(name: str, event: dict[str, Any], log: deque[str], layers: list[str]) -> None:
+    text = str(event.get("stream") or event.get("error") or "")
+    log.extend(line for line in text.splitlines() if line.strip())
+    layers.extend(re.findall(r"^ ---> ([0-9a-f]{12,64})$", text, re.MULTILINE))
+    if "error" in event:
+        raise SandboxError(
+            f"cannot build image {name}; the end of the log:\n" + "\n".join(f"  {line}" for line in log),
+            hint="fix the cause, then run: harness images build",
+        )
+
+
+def _remove_leftovers(client: APIClient, layers: list[str]) -> None:
+    """Remove the untagged images of a failed build, from its last step to the first."""
+    from docker.errors import APIError
+
+    deadline = time.monotonic() + LEFTOVER_SECONDS
+    # An error from here is suppressed, because it would hide the error of the build.
+    with suppress(SandboxError), engine_errors("remove what the build left"):
+        while layers:
+            details = image_details(client, layers[-1])
+            try:
+                if details is not None and not details["RepoTags"]:
+                    client.remove_image(layers[-1])
+                layers.pop()
+            except APIError as error:
+                if is_gone(error):
+                    layers.pop()
+                    continue
+                # The container of an interrupted step may still use the image.
+                if not is_going(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+
+REQUIREMENTS = "requirements.txt"
+FETCH_SECONDS = 600
+LOG_TAIL_CHARACTERS = 2000
+
+
+def fetch_wheels(image: str, requirements: bytes, *, notify: Callable[[str], None]) -> dict[str, bytes]:
+    """Return the wheels that `requirements` pins by their hashes, as path in the build context -> content.
+
+    Raises SandboxError with the end of pip's output if one cannot be fetched.
+    """
+    notify(f"image {image}: fetching its Python packages")
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder, REQUIREMENTS)
+        wanted.write_bytes(requirements)
+        wheels = Path(folder, "wheels")
+        options = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off"]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pip", "download", *options, "-d", str(wheels), "-r", str(wanted)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=FETCH_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _cannot(image, f"pip took more than {FETCH_SECONDS} s") from error
+        if done.returncode != 0:
+            raise _cannot(image, f"pip failed:\n{done.stdout[-LOG_TAIL_CHARACTERS:].strip()}")
+        return {f"wheels/{path.name}": path.read_bytes() for path in wheels.iterdir()}
+
+
+def _cannot(image: str, why: str) -> SandboxError:
+    return SandboxError(
+        f"cannot fetch the Python packages of image {image}: {why}",
+        hint="only benchmarks that need this image cannot run; once PyPI or a mirror of it can be reached "
+        f"(pip config) run: harness images build {image}",
+    )
+
+
+# The engine's name of an image that has lost its tag to a newer build.
+_UNTAGGED = "<none>:<none>"
+# The lock of builds of prepared agents, which may take minutes. Builds of other images do not wait for it.
+AGENTS_LOCK = "agents"
+
+
+def build_images(
+    client: APIClient,
+    names: Iterable[str] | None = None,
+    *,
+    notify: Callable[[str], None],
+    force: bool = False,
+) -> list[Image]:
+    """Return the images of these names (default: all), and build those that the engine does not have.
+
+    `force` builds all of them again, without the engine's cache. `notify` gets a line for each step that
+    takes time. Several processes may call this at once. Raises ImageMissingError or SandboxError with the end
+    of the log.
+    """
+    wanted = tuple(image_names() if names is None else names)
+    found = {name: None if force else find_image(client, name) for name in wanted}
+    if None in found.values():
+        with exclusive("images", notify=notify):
+            for name in sorted((n for n in wanted if found[n] is None), key=image_names().index):
+                found[name] = _provide(client, name, notify=notify, force=force)
+    return [image for image in found.values() if image is not None]
+
+
+def list_images(client: APIClient) -> list[Image]:
+    """Return all images that harness has built, including stale ones and those of other versions.
+
+    An image that a user has built from one of ours inherits our label. It has neither a tag of ours, nor the
+    label as its last layer.
+    """
+    names = image_names()
+    current = {image_tag(name) for name in names}
+    with engine_errors("list the images"):
+        listed = client.images(filters={"label": LABEL})
+    # A user may remove the sources of a prepared agent, so only the image that it stands on makes it stale.
+    prepared = (item["Labels"][LABEL] for item in listed if AGENT_LABEL in item["Labels"])
+    current |= {image_tag(name) for name in prepared if name.partition("+")[0] in names}
+    images = [
+        Image(
+            name=item["Labels"][LABEL],
+            tag=None if tag == _UNTAGGED else tag,
+            id=item["Id"],
+            size_bytes=item["Size"],
+            current=tag in current,
+            agent_sha256=item["Labels"].get(AGENT_LABEL),
+        )
+        for item in listed
+        for tag in item["RepoTags"] or [_UNTAGGED]
+        if _is_ours(client, item["Labels"][LABEL], tag, item["Id"])
+    ]
+    return sorted(images, key=lambda image: (image.name, not image.current, image.tag or ""))
+
+
+def _is_ours(client: APIClient, name: str, tag: str, image_id: str) -> bool:
+    """Return whether harness has built an image with our label `name`, and has given it this tag."""
+    from docker.errors import APIError
+
+    if tag != _UNTAGGED:
+        base, is_prepared, agent = name.partition("+")
+        version = f"{base}-" if is_prepared else ""
+        repository = f"harness/agent-{agent}" if is_prepared else f"harness/{base}"
+        return re.fullmatch(rf"{re.escape(f'{repository}:{version}')}[0-9a-f]{{12}}", tag) is not None
+    with engine_errors(f"read the history of image {image_id}"):
+        try:
+            layers = client.history(image_id)  # type: ignore[no-untyped-call]
+        except APIError as error:
+            if is_gone(error) or is_going(error):
+                return False
+            raise
+    # The builder adds labels last, and the imported base is one layer.
+    return len(layers) == 1 or f"{LABEL}=" in str(layers[0].get("CreatedBy"))
+
+
+def prune_images(client: APIClient, *, notify: Callable[[str], None]) -> list[str]:
+    """Remove our stale images that no container uses; return their tags, or the ids of untagged ones."""
+    from docker.errors import APIError
+
+    removed = []
+    # The locks keep builds away, because a new image is untagged for a moment and then looks stale.
+    with exclusive(AGENTS_LOCK, notify=notify), exclusive("images", notify=notify):
+        # The base comes last, because the engine cannot remove it before the images that are built on it.
+        for image in sorted(list_images(client), key=lambda image: image.name == BASE):
+            reference = image.tag or image.id
+            if image.current:
+                continue
+            with engine_errors(f"remove image {reference}"):
+                try:
+                    client.remove_image(reference)
+                    removed.append(reference)
+                except APIError as error:
+                    if not is_gone(error) and not is_going(error):
+                        raise
+    return removed
+
+
+def _provide(client: APIClient, name: str, *, notify: Callable[[str], None], force: bool) -> Image:
+    """Return image `name`, and build it unless another process has done so. The caller holds the lock."""
+    image = None if force else find_image(client, name)
+    if image is not None:
+        return image
+    if name == BASE:
+        reason = pull_debian(client, notify=notify)
+        if reason is not None:
+            bootstrap_base(client, image_tag(BASE), reason=reason, notify=notify)
+        else:
+            _build(client, name, notify=notify, force=force)
+    else:
+        if find_image(client, BASE) is None:
+            _provide(client, BASE, notify=notify, force=False)
+        _build(client, name, notify=notify, force=force)
+    image = find_image(client, name)
+    if image is None:
+        raise SandboxError(
+            f"image {image_tag(name)} was built and has been removed since", hint="run: harness images build"
+        )
+    return image
+
+
+def _build(client: APIClient, name: str, *, notify: Callable[[str], None], force: bool) -> None:
+    requirements = dict(image_sources(name)).get(REQUIREMENTS)
+    fetched = {} if requirements is None else fetch_wheels(name, requirements, notify=notify)
+    notify(f"image {name}: building {image_tag(name)}")
+    run_build(
+        client,
+        name,
+        fileobj=build_context(name, fetched),
+        custom_context=True,
+        tag=image_tag(name),
+        labels={LABEL: name},
+        buildargs={} if name == BASE else {"BASE": image_tag(BASE)},
+        nocache=force,
+    )

@@ -34,7 +34,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval browser test test-unit coverage lint lock bench calibrate fuzz chaos mutants clean
+.PHONY: help setup eval browser test test-unit coverage lint lock bench measure calibrate fuzz chaos mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -96,6 +96,9 @@ lock: ## renew constraints.txt, the versions that `make setup` installs
 
 bench: $(TOOLS) setup ## measure the cost of isolation: make bench [ARGS="--quick -o FILE"]
 	$(BIN)/python tests/perf/bench.py $(ARGS)
+
+measure: setup ## measure the size and the shape of the project: make measure [ARGS="--no-walks"]
+	@$(BIN)/python tests/measure/measure.py $(ARGS)
 
 calibrate: $(TOOLS) setup ## attack other graders: make calibrate [ARGS="--peer evalplus"]
 	$(BIN)/python tests/calibration/calibrate.py $(ARGS)

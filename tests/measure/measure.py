@@ -1,0 +1,85 @@
+"""Measure the house: `make measure` prints its size, its shape and the walks through it, beside the goals.
+
+`--no-walks` leaves out what needs an engine. `--json` prints the figures for other programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from house import count_files_with, measure_shape, measure_size
+from walks import KEY, walk_all
+
+ROOT = Path(__file__).parents[2]
+
+# The most that each figure should be.
+_GOALS = {
+    "lines of harness/ without attacks": 80_000,
+    "files of harness/ without attacks": 350,
+    "lines of tests/": 75_000,
+    "floors": 8,
+    "longest chain of imports": 20,
+    f"files that name the setting {KEY}": 1,
+    "one graded sample: functions": 300,
+    "one graded sample: files": 50,
+    "one tool call: functions": 35,
+    "one tool call: files": 12,
+    "one request to /v1/grade: functions": 90,
+    "one request to /v1/grade: files": 25,
+}
+
+
+def measure_house() -> dict[str, int]:
+    """Return the figures that need no engine, by their names."""
+    package = ROOT / "harness"
+    size, tests = measure_size(package), measure_size(ROOT / "tests")
+    shape = measure_shape(package, ROOT / "pyproject.toml")
+    return {
+        "lines of harness/ without attacks": size.lines,
+        "files of harness/ without attacks": size.files,
+        "files of harness/ under 60 lines": size.small_files,
+        "functions over 60 lines": size.long_functions,
+        "rooms": shape.rooms,
+        "floors": shape.floors,
+        "longest chain of imports": shape.longest_chain,
+        "modules in cycles": shape.modules_in_cycles,
+        f"files that name the setting {KEY}": count_files_with(package, KEY),
+        "lines of tests/": tests.lines,
+        "files of tests/": tests.files,
+    }
+
+
+def measure_walks() -> dict[str, int]:
+    """Return the figures of the walks, by their names."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            f"{walk.name}: {unit}": number
+            for walk in walk_all(Path(folder))
+            for unit, number in (
+                ("functions", walk.functions),
+                ("files", walk.files),
+                ("changes of file", walk.changes),
+            )
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make measure", description=__doc__)
+    parser.add_argument("--no-walks", action="store_true", help="leave out what needs an engine")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    figures = measure_house() | ({} if options.no_walks else measure_walks())
+    if options.json:
+        print(json.dumps(figures, indent=1))
+        return
+    width = max(map(len, figures))
+    for name, number in figures.items():
+        goal = _GOALS.get(name)
+        print(f"{name:{width}}  {number:>8,}" + (f"   goal {goal:,}" if goal is not None else ""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The figures of `make measure`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import house
+import pytest
+
+FILES = {
+    "__init__.py": "",
+    "top.py": "from made_up.room import middle\n",
+    "room/__init__.py": "",
+    "room/middle.py": "def later():\n    from .bottom import value\n    return value\n",
+    "room/bottom.py": "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import made_up.top\nvalue = 1\n",
+    "one.py": "import made_up.other\n",
+    "other.py": "from made_up import one\n",
+    "attacks/long.py": "pass\n" * 100,
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / "made_up" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    layers = '[[tool.importlinter.contracts]]\ntype = "layers"\nlayers = ["made_up.top", "made_up.room"]\n'
+    (tmp_path / "pyproject.toml").write_text(layers)
+    return tmp_path / "made_up"
+
+
+def test_imports_in_functions_count_and_those_for_type_checkers_do_not(package: Path) -> None:
+    imports = house.read_imports(package)
+    assert imports["made_up.top"] == {"made_up.room.middle"}
+    assert imports["made_up.room.middle"] == {"made_up.room.bottom"}
+    assert imports["made_up.room.bottom"] == set()
+
+
+def test_the_longest_chain_counts_a_cycle_once(package: Path) -> None:
+    shape = house.measure_shape(package, package.parent / "pyproject.toml")
+    assert (shape.longest_chain, shape.modules_in_cycles, shape.floors) == (3, 2, 2)
+
+
+def test_attacks_count_apart(package: Path) -> None:
+    size = house.measure_size(package)
+    assert (size.files, size.lines, size.small_files) == (7, 10, 7)

@@ -1,1 +1,1 @@
-"""Attacks on graders, of which none may get a pass (`harness audit`)."""
+"""Attacks on graders. No attack may get a pass (`harness audit`)."""

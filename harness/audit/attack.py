@@ -119,7 +119,7 @@ def name_folder(kind: str) -> str:
 
 
 def include_parts(text: str) -> str:
-    """Return a text in which each line `# include: FILE` is replaced by that file of `parts`, indented alike.
+    """Return a text with each line `# include: FILE` replaced by that file of `parts`, indented alike.
 
     Raises OSError for a missing file, and DataError for an invalid one.
     """

@@ -156,7 +156,7 @@ class Numbers:
     """The integers from the first to the second of `numbers`, in descending order if the second is less.
 
     Attributes:
-        form: the text for a number, in which `<n>` stands for it.
+        form: the text for a number. `<n>` is the number.
         between: the text between two numbers.
     """
 
@@ -178,7 +178,7 @@ Answer = Piece | tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class ForEach:
-    """All `answers` for each value. `<each>` stands for the value, and `<each+1>` for the next number."""
+    """All `answers` for each value. `<each>` is the value, and `<each+1>` the next number."""
 
     for_each: tuple[str | int, ...]
     answers: tuple[str, ...]

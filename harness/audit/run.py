@@ -86,7 +86,7 @@ class AuditPlan:
         return self.control_run.selection.benchmark.source
 
     def describe(self) -> dict[str, Any]:
-        """Return a description from which the audit can be resumed, with a digest of its attacks."""
+        """Return a description for resuming the audit, with a digest of its attacks."""
         attacks = to_jsonable_python({step.name: step.attack for step in self.attack_run.suite.steps})
         return {
             "config": self.config.model_dump(mode="json"),
@@ -270,7 +270,7 @@ def sample_every_kind(
 ) -> list[Task]:
     """Return a random sample of tasks in the order of the data, evenly distributed over the kinds of targets.
 
-    The sample has `number` tasks, or all if that is None. It has at least one task of each kind, even if
+    The sample has `number` tasks, or all if `number` is None. It has at least one task of each kind, even if
     that makes more than `number`.
     """
     if number is None or number >= len(tasks):

@@ -63,9 +63,9 @@ def list_attacks() -> tuple[Attack, ...]:
 
 
 def name_target(target: PlainData) -> str:
-    """Return the name by which the attacks on a target list it, which is mostly the name of its class.
+    """Return the name that the attacks use for a target, mostly the name of its class.
 
-    A target whose rule reads answers as that of another target does is named after that other target.
+    A target whose rule reads answers as another target's rule does is named after that other target.
     """
     match target:
         case PlainAnswer(rule=AnswerRule.NUMBER):

@@ -18,7 +18,7 @@ from harness.core.errors import HarnessError, UsageError
 
 
 def names_python_file(name: str) -> bool:
-    """Return whether a name is that of a Python file. Every command that takes such a file asks here."""
+    """Return whether a name belongs to a Python file. Every command that takes such a file asks here."""
     return name.lower().endswith(".py")
 
 

@@ -11,7 +11,7 @@ HarnessError
  ├─ ImageMissingError          an image that a run needs was not built
  ├─ StorageError               a run folder or a result cannot be written
  ├─ RunStoppedError            a run was stopped, because going on would fail every further attempt
- ├─ RewardUnavailableError     a trainer's completion got no verdict, which is no reward of 0
+ ├─ RewardUnavailableError     a trainer's completion got no verdict, which is not a reward of 0
  ├─ ModelError                 the server of a model failed until the time of a request was over
  ├─ ServiceUnreachableError    no `harness serve` answers at an address
  ├─ ServiceBusyError           a `harness serve` had no room within the time of a call
@@ -65,7 +65,7 @@ _REQUIREMENTS = {
     "too_long": "has too many entries, and may have at most {max_length}",
     "union_tag_invalid": "needs {expected_tags} as {discriminator}",
     "union_tag_not_found": "lacks {discriminator}",
-    "extra_forbidden": "is no known field",
+    "extra_forbidden": "is not a known field",
     "missing": "is missing",
 }
 # The value says nothing more, or is not the fault.
@@ -224,7 +224,7 @@ def describe_first_error(error: ValidationError, values: object = None) -> str:
 
 
 def _drop_kinds(place: tuple[int | str, ...], values: object) -> tuple[int | str, ...]:
-    """Return a place without the parts that are no keys of the data. The last part may be missing there."""
+    """Return a place without the parts that are not keys of the data. The last part may be missing there."""
     kept: list[int | str] = []
     for number, part in enumerate(place):
         if isinstance(values, Mapping):

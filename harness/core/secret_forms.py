@@ -1,4 +1,4 @@
-"""The forms in which secrets stand in settings and in URLs, and the removal of those from texts."""
+"""Find secrets in settings and in URLs, and remove them from texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HIDDEN_KEY = "[key]"
 _NAME = re.compile(
     r"API[_-]?KEY|(?:^|[_-])KEYS?(?:$|[_-])|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIAL", re.IGNORECASE
 )
-# Settings whose names look like those of secrets.
+# Settings whose names look like the names of secrets.
 _NO_SECRETS = re.compile(r"api_key_env|max_tokens_field|(?:[a-z_]+_)?tokens")
 _PARAMETER_NAME = re.compile(r"^(?:auth\w*|sig|signature|pass|pwd|code|key)$", re.IGNORECASE)
 # No ordinary parameter has a long value that mixes letters and digits.
@@ -25,9 +25,9 @@ def names_secret(name: str) -> bool:
 
 
 def is_secret_parameter(name: str, value: str) -> bool:
-    """Return whether a parameter in the query of a URL looks like a secret that stands there itself.
+    """Return whether a parameter in the query of a URL looks like a literal secret.
 
-    A value that takes its secret from an environment variable, as `${NAME}`, is none.
+    A value that takes its secret from an environment variable, as `${NAME}`, is not one.
     """
     plain = _VARIABLE.sub("", value)
     if not plain:

@@ -46,7 +46,7 @@ class Status(StrEnum):
 
 
 class Phase(StrEnum):
-    """The part of an attempt in which it ended: the agent was acting, or the evaluator was grading."""
+    """The part of an attempt where it ended: the agent was acting, or the evaluator was grading."""
 
     AGENT = "agent"
     EVALUATOR = "evaluator"
@@ -65,7 +65,7 @@ class Task:
     category: str | None = None
     # The function that a program must define, or None.
     entry_point: str | None = None
-    # The data from which the environment is set up before an agent acts in it. The environment has a type for
+    # The data that the environment is set up from before an agent acts in it. The environment has a type for
     # it.
     setup: PlainData | None = None
     # A user selects tasks by these and by the category.
@@ -73,14 +73,14 @@ class Task:
     # The problem without the text that the benchmark's prompt puts around it, for a prompt that the user
     # writes. None if the benchmark has no such text.
     statement: str | None = None
-    # The number of tool calls that an attempt may make. None stands for the default of the environment.
+    # The number of tool calls that an attempt may make. None means the default of the environment.
     turns: int | None = None
     # A sentence that a chat model needs before the prompt, because the prompt asks for nothing, or does not
-    # say how to answer. It agrees with the rule by which the benchmark reads replies.
+    # say how to answer. It agrees with the benchmark's rule for reading replies.
     instruction: str = ""
     # The difficulty in the words of the benchmark, such as `hard` or `5`. None if it publishes none.
     difficulty: str | None = None
-    # Further names by which a user selects tasks. A task may have several.
+    # Further names for selecting tasks. A task may have several.
     tags: tuple[str, ...] = ()
 
 
@@ -104,7 +104,7 @@ class ProgramTests:
 
 @dataclass(frozen=True, slots=True)
 class Reference(Generic[Target]):
-    """The gold answer or the hidden tests of a task. It never enters a container in which an agent acts.
+    """The gold answer or the hidden tests of a task. It never enters a container where an agent acts.
 
     The type of `target` selects the grader (`EnvironmentSpec.graders`), and the attacks that an audit tries.
     """
@@ -125,7 +125,7 @@ class Submission:
     """
 
     text: str
-    # The whole reply of the agent, from which `text` was taken.
+    # The whole reply of the agent, which `text` was taken from.
     agent_output: str
     # A fact that may explain why the submission fails, such as that the agent's program printed nothing.
     remark: str | None = None
@@ -142,7 +142,7 @@ class Verdict:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     # Text for people, bounded and already escaped.
     evidence: str | None = None
-    # The part of the attempt in which it ended; None if the grader does not report it.
+    # The part of the attempt where it ended; None if the grader does not report it.
     phase: Phase | None = None
     # The limit that was reached: a field of `Limits`, `timeout_seconds` or `rounds`.
     limit: str | None = None
@@ -299,7 +299,7 @@ class Summary:
     budget: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     # Counts of a run that has a model: the `attempts` that have ended, and those that `asked` the model.
     asking: Mapping[str, int] = field(default_factory=dict)
-    # Counts of a run in which verdicts were superseded: the `attempts`, and those that are `resolved` now.
+    # Counts of a run with superseded verdicts: its `attempts`, and how many of them are `resolved` now.
     superseded: Mapping[str, int] = field(default_factory=dict)
     # The comparison of a replay with the recorded run: counts of `attempts`, which are `equal`, `different`
     # or `incomplete`, of `observations` and `observations_differing`, of `same_verdicts`, and the

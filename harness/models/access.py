@@ -88,10 +88,10 @@ class ModelAccess:
         return mode
 
     async def require_valid_parameters(self, error: InvalidRequestError) -> None:
-        """Raise ModelRefusedError if the server refuses a plain request, too, and has answered none so far.
+        """Raise ModelRefusedError if the server also refuses a plain request, and has answered none so far.
 
         Then the parameters of the run are invalid, and all attempts would fail alike. `error` is the refusal.
-        The plain request has the parameters of the run alone, because those of one agent must not end it.
+        The plain request has only the run's parameters, because one agent's parameters must not end the run.
         """
         if self.client.has_succeeded:
             return
@@ -113,11 +113,11 @@ class ModelAccess:
 
         If the server answers one, the agent's request was to blame, and nothing else has failed. An API in
         which the server has answered nothing so far is a choice of the agent, which must not become a fault
-        of the server. So the run asks in the API of its endpoint, too.
+        of the server. So the run also asks in the API of its endpoint.
         `payer` is charged, because the agent has caused the requests.
         """
         endpoint = self.client.endpoint
-        # A plain request adds an API to those in which the server has answered.
+        # A plain request adds an API to those that the server has answered in.
         is_chosen = api != endpoint.api and not self.client.has_answered_at(api)
         if await self._answers_plainly(api, payer):
             return InvalidRequestError(error.reply)
@@ -185,7 +185,7 @@ class ModelAccess:
             number: the number of the attempt at its task.
             seed: the seed that is sent with each request.
             transcript: each request is written here.
-            waiting: returns a context in which the time of the agent stands still.
+            waiting: returns a context that pauses the agent's time.
             asking: returns a context that surrounds each request, with all of its tries.
             group: the first requests of sessions with the same group may be merged into one. None for none.
             earlier: the session of an earlier try of the attempt, whose use of the model counts as well.

@@ -23,7 +23,7 @@ PAGE = "a web page"
 _TITLE_CHARACTERS = 80
 # A base URL ends before the path of an API.
 _PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
-# The paths at which servers have their API: most, then OpenRouter, Groq, Open WebUI, Gemini and Qwen.
+# The paths where servers have their API: most, then OpenRouter, Groq, Open WebUI, Gemini and Qwen.
 _ROOTS = ("/v1", "/api/v1", "/openai/v1", "/api", "/v1beta/openai", "/compatible-mode/v1")
 _ROOT_OF_HOST = {
     "openrouter.ai": "/api/v1",

@@ -1,4 +1,4 @@
-"""Requests and replies in the form of Anthropic's Messages API, which other servers speak, too.
+"""Requests and replies in the form of Anthropic's Messages API, which other servers also speak.
 
 Source: https://platform.claude.com/docs/en/api/messages, of the version 2023-06-01.
 """
@@ -40,7 +40,7 @@ OPTIONAL_PARAMETERS = frozenset({"temperature", "top_p", "stop_sequences", "outp
 DEFAULT_MAX_TOKENS = 16_384
 # The API refuses an empty message. Agents send one if a program printed nothing.
 NO_CONTENT = "(no content)"
-# The key of `Reasoning.fields` under which the blocks of a reply with thoughts are kept, in their order.
+# The key of `Reasoning.fields` that keeps the blocks of a reply with thoughts, in their order.
 _BLOCKS = "thinking_blocks"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _FINISHES = {
@@ -128,7 +128,7 @@ def decode_usage(usage: Any) -> Usage:
 
 
 def read_input(text: str) -> Any:
-    """Return the arguments of a call that arrived in pieces: an object, or the text if it is no JSON."""
+    """Return the arguments of a call that arrived in pieces: an object, or the text if it is not JSON."""
     try:
         return json.loads(text) if text else {}
     except (ValueError, RecursionError):

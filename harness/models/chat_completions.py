@@ -41,7 +41,7 @@ OPTIONAL_PARAMETERS = frozenset(
         "response_format",
     }
 )
-# The fields in which servers send reasoning. vLLM renamed `reasoning_content` to `reasoning`, and OpenRouter
+# The fields that servers send reasoning in. vLLM renamed `reasoning_content` to `reasoning`, and OpenRouter
 # sends `reasoning_details`, which it wants back unchanged.
 REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 # The fields that this codec reads, and those that only describe a reply.
@@ -82,7 +82,7 @@ def encode_request(
         model: the name of the model at the server.
         max_tokens_field: `max_tokens` or `max_completion_tokens`.
         left_out: parameters that the server has refused.
-        replay_reasoning: whether reasoning is sent back in the fields in which it came.
+        replay_reasoning: whether reasoning is sent back in the fields that it came in.
     """
     generation = request.generation
     body: dict[str, Any] = {
@@ -139,7 +139,7 @@ def decode_reply(raw: Any) -> ModelReply:
 def name_call(identity: Any, number: int, taken: Collection[str]) -> str:
     """Return the id of a call: the server's, unless it sent none or has used it for another call.
 
-    Two calls with one id would make the next request invalid, for which the agent is not to blame.
+    Two calls with one id would make the next request invalid, and the agent is not to blame for that.
     """
     name = identity if isinstance(identity, str) and identity else f"call_{number}"
     while name in taken:
@@ -158,9 +158,9 @@ def read_arguments(arguments: Any) -> str:
 
 
 def repair_arguments(arguments: str) -> str:
-    """Return arguments that a server takes back: as they are, or an empty object if they are none.
+    """Return arguments that a server takes back: as they are, or an empty object if they are not JSON.
 
-    llama.cpp answers 500 to every later request that holds arguments that are no JSON.
+    llama.cpp answers 500 to every later request with arguments that are not JSON.
     """
     return arguments if _is_object(arguments) else "{}"
 
@@ -257,7 +257,7 @@ def _split_thought(text: str) -> tuple[str, str]:
 
 
 def _decode_thinking(content: Any) -> list[str]:
-    """Return the texts of the parts in which Mistral's reasoning models think."""
+    """Return the texts of the parts that hold the thoughts of Mistral's reasoning models."""
     parts = content if isinstance(content, list) else []
     thoughts = [
         _decode_text(part.get("thinking"))
@@ -321,4 +321,4 @@ def _parses_as_object(text: str) -> bool:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

@@ -113,7 +113,7 @@ class ModelClient:
         self.limit = AdaptiveLimit(endpoint.concurrency)
         self._connection = connection
         self._last_success = -math.inf
-        # The APIs in which the server has answered a request that was passed on.
+        # The APIs that the server has answered a forwarded request in.
         self._answered_apis: set[Api] = set()
         is_open = endpoint.api == "chat" and endpoint.max_tokens_field == "auto"
         # Whether any try has reached the server. A wrong address shows soon, and a server may come back.
@@ -133,7 +133,7 @@ class ModelClient:
         return self._connection.hide_key(text)
 
     def find_dialect(self, api: Api) -> Dialect:
-        """Return the form in which the server takes the parameters of requests of an API."""
+        """Return how the server takes the parameters of requests of an API."""
         if api == self.endpoint.api:
             return self._dialect
         return Dialect("max_completion_tokens" if self.endpoint.base_url == OPENAI_URL else "max_tokens")
@@ -204,7 +204,7 @@ class ModelClient:
         Args:
             api: the API of the request.
             content: the whole body.
-            begin: reads the reply to the point after which no other try may follow. It may raise
+            begin: reads the reply up to the point where a retry is no longer allowed. It may raise
                 MalformedReplyError, ReplyTooLongError and ErrorReply.
             waiting: as in `ask`.
             permit: as in `ask`.
@@ -285,7 +285,7 @@ class ModelClient:
             is_late = time.monotonic() + pause > started + self.endpoint.request_seconds
             if is_late or is_unreadable or failures == most_tries:
                 raise self._give_up(failure, failures, started, is_unreadable=is_unreadable)
-            # The text of the failure is that of a server.
+            # The text of the failure comes from a server.
             _LOGGER.info(
                 "model '%s': try %d failed: %s; the next one begins in %.1f s",
                 self.endpoint.model,
@@ -359,7 +359,7 @@ class ModelClient:
 
     @contextlib.contextmanager
     def _sort_faults(self) -> Iterator[None]:
-        """Raise _Retry for each fault of a reply after which another try may help."""
+        """Raise _Retry for each fault of a reply that a retry may mend."""
         try:
             yield
         except NoReplyError as error:

@@ -37,7 +37,7 @@ class Dialect:
     # The parameters that the server has refused. Each has its value if an agent has chosen the value itself,
     # else None. So a value of one agent changes no request that does not have it.
     refused: frozenset[tuple[str, object]] = frozenset()
-    # Whether the server accepts the fields in which it sends reasoning.
+    # Whether the server accepts the fields that it sends reasoning in.
     replays_reasoning: bool = True
     # Whether the server takes back the fields of its replies that no codec knows.
     replays_extra: bool = True
@@ -108,7 +108,7 @@ DEFAULT_MAX_TOKENS: Mapping[Api, int | None] = {
     "responses": None,
     "messages": anthropic_messages.DEFAULT_MAX_TOKENS,
 }
-# The parameters of generation for which an API has no field.
+# The parameters of generation that an API has no field for.
 _MISSING: Mapping[Api, frozenset[str]] = {
     "chat": frozenset(),
     "responses": frozenset({"stop", "seed"}),

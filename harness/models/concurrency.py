@@ -153,7 +153,7 @@ class AdaptiveLimit:
 
 
 Waiting = Callable[[], AbstractContextManager[None]]
-"""Returns a context in which the time of the agent stands still."""
+"""Return a context that pauses the agent's time."""
 
 
 class SharedPause:

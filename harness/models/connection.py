@@ -71,7 +71,7 @@ class ErrorReply(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        # The JSON of the error, None if it is no JSON.
+        # The JSON of the error, None if it is not JSON.
         self.body = body
         # Whether the error is a web page.
         self.is_page = is_page
@@ -124,7 +124,7 @@ class Connection:
         Raises:
             ErrorReply: if the server answers with an error.
             NoReplyError: if the connection fails, or the reply does not come in time.
-            MalformedReplyError: if the reply is no JSON.
+            MalformedReplyError: if the reply is not JSON.
             ReplyTooLongError: if the reply is too long or has too many values.
         """
         import httpx2
@@ -167,7 +167,7 @@ class Connection:
                 yield OpenReply(response.headers.get("content-type", ""), self._read_pieces(response))
 
     async def find_base_url(self, likely: Sequence[str]) -> str | None:
-        """Return the first of these URLs at which an API answers, None without any."""
+        """Return the first of these URLs that an API answers at, or None."""
 
         async def answers(url: str) -> bool:
             with contextlib.suppress(NoReplyError, ErrorReply, TimeoutError, ValueError, ReplyTooLongError):
@@ -206,7 +206,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _explain_faults(self) -> Iterator[None]:
-        """Raise ErrorReply or NoReplyError for each exception with which the library reports a fault."""
+        """Raise ErrorReply or NoReplyError for each exception that the library reports a fault with."""
         import httpx2
 
         try:
@@ -332,7 +332,7 @@ async def open_connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
 
 
 def _list_headers(api: Api) -> dict[str, str]:
-    """Return the headers that an API needs in addition to those of HTTP."""
+    """Return the headers that an API needs in addition to HTTP's own."""
     return {"anthropic-version": ANTHROPIC_VERSION} if api == "messages" else {}
 
 
@@ -371,7 +371,7 @@ def _explain_environment(endpoint: Endpoint) -> Iterator[None]:
 
 
 def make_malformed(received: bytes, reason: str, hide_key: Callable[[str], str]) -> MalformedReplyError:
-    """Return the error of a reply that is no JSON, which names a web page as one."""
+    """Return the error for a reply that is not JSON. It says so if the reply is a web page."""
     page = describe_page(hide_key(received[:MAX_ERROR_BYTES].decode("utf-8", "replace")))
     return MalformedReplyError(reason) if page is None else PageReplyError(f"it answers with {page}")
 

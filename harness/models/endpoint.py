@@ -39,7 +39,7 @@ class Prices(BaseModel):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
-    """The price of input tokens that the server found in its cache. None stands for the price of input."""
+    """The price of input tokens that the server found in its cache. None means the price of input."""
 
 
 class Endpoint(BaseModel):
@@ -52,7 +52,7 @@ class Endpoint(BaseModel):
     model: str = Field(min_length=1)
     """The name of the model at its server."""
     api: Api = "chat"
-    """The API of the requests. `chat` is Chat Completions, and `messages` is that of Anthropic."""
+    """The API of the requests. `chat` is Chat Completions, and `messages` is Anthropic's."""
     base_url: str = Field(default_factory=lambda known: find_default_url(known.get("api", "chat")))
     """The URL up to and including the version, such as http://localhost:8000/v1."""
     api_key_env: str = Field(

@@ -17,7 +17,7 @@ class ModelFinding:
 
 
 def describe_facts(facts: ModelFacts) -> tuple[ModelFinding, ...]:
-    """Return a finding for each fact, in the order in which people read them."""
+    """Return a finding for each fact, in reading order."""
     return (
         ModelFinding("answers", f"after {facts.seconds:.1f} s"),
         _describe_tools(facts),

@@ -49,7 +49,7 @@ class Judge:
             number: the number of the attempt at its task.
             seed: the seed that is sent with each request.
             transcript: each request is written here, as an entry of the kind `judge`.
-            pause: returns a context in which the time of the agent stands still.
+            pause: returns a context that pauses the agent's time.
             asking: returns a context that surrounds each request, with all of its tries.
             earlier: the judge of an earlier try of the attempt, whose requests count as well.
         """
@@ -73,7 +73,7 @@ class Judge:
     async def ask(
         self, messages: Sequence[Message], schema: ReplySchema, read: Callable[[str], Judgement]
     ) -> Judgement:
-        """Return the judgement that `read` finds in the model's reply. The agent's time stands still.
+        """Return the judgement that `read` finds in the model's reply. The agent's time is paused.
 
         Args:
             messages: the whole request.
@@ -138,7 +138,7 @@ async def ask_until_valid(
 
 
 class _JudgeTranscript:
-    """A transcript in which the requests to the judge differ from those of the agent."""
+    """A transcript that tells the requests to the judge from the agent's own."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript

@@ -20,7 +20,7 @@ class Role(StrEnum):
 
 
 class Finish(StrEnum):
-    """The reason for which a model stopped."""
+    """Why a model stopped."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -118,14 +118,14 @@ class ModelRequest:
     n: int = 1
     # The form of the reply, None for any text.
     reply_schema: ReplySchema | None = None
-    # The names of the parameters whose values differ from those of the run, because an agent has chosen them.
+    # The names of the parameters that an agent has set to other values than the run's.
     # They only show whom a refusal concerns, so requests that differ in nothing else are equal.
     own_parameters: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens of a request as the server reports them. None stands for a number that it did not report."""
+    """The tokens of a request as the server reports them. None is a number that it did not report."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -166,7 +166,7 @@ class Choice:
 
     message: Message
     finish: Finish
-    # The text with which the model declined, or the name of the filter.
+    # The model's refusal, or the name of the filter.
     refusal: str | None = None
 
 
@@ -198,7 +198,7 @@ class ModelReply:
     waiting_seconds: float = 0.0
     retries: int = 0
     is_cached: bool = False
-    # The request, if other attempts got their replies from it, too.
+    # The request, if other attempts also got their replies from it.
     shared: SharedRequest | None = None
 
     @property
@@ -223,7 +223,7 @@ def drop_extra(message: Message) -> Message:
 
 
 def read_count(value: Any) -> int | None:
-    """Return a count of tokens from a server's JSON, None for everything that is no count."""
+    """Return a count of tokens from a server's JSON, or None if the value is not a count."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
@@ -245,7 +245,7 @@ def read_server_json(text: str) -> Any:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a copy of a JSON value in which `change` has replaced each text, names of fields included.
+    """Return a copy of a JSON value after `change` has replaced each text, names of fields included.
 
     Raises RecursionError for a value that is nested too deeply.
     """

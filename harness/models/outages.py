@@ -42,7 +42,7 @@ class Outage:
             "model '%s': the server at %s does not answer: %s%s; harness goes on trying",
             self._endpoint.model,
             self._endpoint.base_url,
-            # The text of the failure is that of a server.
+            # The text of the failure comes from a server.
             escape_terminal(reason),
             "" if proxy is None else f"; {proxy}",
         )

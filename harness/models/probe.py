@@ -40,7 +40,7 @@ SMALL_LIMIT = 16
 SHORT_LINES, LONG_LINES = 40, 640
 LONG_PROMPT_TOKENS = 8_000
 Ask = Callable[[ModelRequest], Awaitable[ModelReply]]
-# A prompt of which the server reports a smaller part than this was cut.
+# A prompt was cut if the server reports a smaller part of it than this.
 WHOLE_PROMPT_SHARE = 0.8
 
 TOOL = ToolSchema(
@@ -60,7 +60,7 @@ CAPITAL = "Which city is the capital of France?"
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The findings of a probe. None stands for a question that the probe could not answer."""
+    """The findings of a probe. None is a question that the probe could not answer."""
 
     # The time in seconds until the first reply.
     seconds: float

@@ -1,6 +1,6 @@
 """The conversation in a request of a client, as the transcript shows it.
 
-The client may send anything, so all that is no text of a known form is named by its type or left out.
+The client may send anything. A value that is not text of a known form is named by its type or left out.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class RawRequest:
     is_stream: bool = False
     # Whether the client wants to know the usage at the end of a stream of Chat Completions.
     wants_usage: bool = False
-    # The client's parameters of generation that override those of the run.
+    # The client's parameters of generation that override the run's.
     generation: Generation = field(default_factory=Generation)
     # The bound of the reply that the client has asked for. It counts where the run and the budget have none.
     fallback_max_tokens: int | None = None

@@ -37,21 +37,21 @@ class ReplyCache:
         self._folder = folder
 
     def find(self, api: Api, key: str) -> ModelReply | None:
-        """Return the kept reply of an API, None if there is none or if its file is damaged."""
+        """Return the kept reply of an API, or None if it is missing or its file is damaged."""
         try:
             return decode_reply(api, json.loads(self._path(key).read_bytes()))
         except (OSError, ValueError, RecursionError, MalformedReplyError):
             return None
 
     def find_bytes(self, key: str) -> bytes | None:
-        """Return a kept reply in the bytes in which it was passed on, None if there is none."""
+        """Return a kept reply in the bytes that were passed on, or None if it is missing."""
         try:
             return self._path(key).read_bytes()
         except OSError:
             return None
 
     def keep_bytes(self, key: str, data: bytes) -> None:
-        """Keep a whole reply in the bytes in which it was passed on. On a full disk nothing is kept."""
+        """Keep a whole reply in the bytes that were passed on. On a full disk nothing is kept."""
         path = self._path(key)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ _MESSAGE_FIELDS = frozenset({"type", "id", "role", "status", "content"})
 _CALL_FIELDS = frozenset({"type", "id", "status", "call_id", "name", "arguments"})
 # The reason of a reply that a broken connection ended.
 ENDED_EARLY = "the stream ended early"
-# The key of `Reasoning.fields` under which the server's items are kept, each with the item that it precedes.
+# The key of `Reasoning.fields` that keeps the server's items, each with the item that it precedes.
 _ITEMS = "reasoning_items"
 # The place of a reasoning item before the text of the message. Other places are the ids of calls.
 _BEFORE_TEXT = ""
@@ -210,7 +210,7 @@ def _decode_finish(raw: Mapping[str, Any], refusals: list[str], has_calls: bool)
 
 
 def _keep_reasoning(item: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the item in the form in which a server takes it back, or nothing if it cannot.
+    """Return the item in the form that a server takes back, or nothing if it cannot.
 
     OpenAI takes only encrypted reasoning, and refuses its plain text. Other servers send only plain text.
     """

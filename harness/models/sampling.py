@@ -19,7 +19,7 @@ from harness.models.spending import compute_cost
 
 # The largest number of replies to ask for at once. Source: the limit of OpenAI's API.
 MOST_REPLIES = 128
-# The time that a request waits for those of the other attempts at its task, which began in the same moment.
+# How long a request waits for the requests of other attempts at its task, which began at the same moment.
 GATHER_SECONDS = 0.05
 
 # The group, and the request as text without its seed.
@@ -30,7 +30,7 @@ _Key = tuple[Hashable, str]
 class Sample:
     """The request of one attempt.
 
-    `waiting` returns a context in which the time of its agent stands still. `permit` raises an exception if
+    `waiting` returns a context that pauses its agent's time. `permit` raises an exception if
     the request must not be sent any more.
     """
 
@@ -87,7 +87,7 @@ class SampleMerger:
         except asyncio.CancelledError:
             if batch.waiting == 1:
                 batch.replies.cancel()
-                # A sample that joined now would be cancelled, too.
+                # A sample that joined now would also be cancelled.
                 if self._batches.get(key) is batch:
                     del self._batches[key]
             raise

@@ -107,14 +107,14 @@ def classify_error(status: int, body: Any, text: str) -> ErrorKind:
         return ErrorKind.RATE_LIMIT
     if (status >= 500 and status != 501) or status in RETRIED_STATUSES:
         return ErrorKind.SERVER
-    # The message may quote the conversation, in which a model or a tool can write anything.
+    # The message may quote the conversation, where a model or a tool can write anything.
     if "model_not_found" in _read_code(body):
         return ErrorKind.REFUSED
     return ErrorKind.INVALID
 
 
 def find_error(raw: Any) -> tuple[int, Mapping[str, Any]] | None:
-    """Return the HTTP status and the JSON of an error that came with status 200, None if there is none."""
+    """Return the HTTP status and the JSON of an error that came with status 200, or None."""
     error = raw.get("error") if isinstance(raw, Mapping) else None
     if not error or raw.get("choices"):
         return None

@@ -85,10 +85,10 @@ class ModelSession:
         self._rooms = OutputRooms(lambda limit: self._spending.find_rest(limit), self.endpoint.prices)
         # Parameters that the server has refused in a request of the agent.
         self._refused: dict[Api, frozenset[str]] = {}
-        # The APIs in which the server answers nothing, with the failure of their requests.
+        # The APIs that the server does not answer in, with the failure of their requests.
         self._unspoken: dict[Api, InvalidRequestError] = {}
         self._has_ended = asyncio.Event()
-        # The failure for which the agent is not to blame, until a later request succeeds. An agent may catch
+        # The failure that the agent is not to blame for, until a later request succeeds. An agent may catch
         # it and submit something, but the submission would count as its own.
         self.failure: Exception | None = None
 
@@ -99,7 +99,7 @@ class ModelSession:
 
     @property
     def keeps_client_generation(self) -> bool:
-        """Whether a program's parameters of generation override those of the run."""
+        """Whether a program's parameters of generation override the run's."""
         return self._access.keeps_client_generation
 
     async def ask(
@@ -115,7 +115,7 @@ class ModelSession:
         Args:
             messages: the whole conversation so far, because a model remembers nothing.
             tools: the tools that the model may call.
-            generation: parameters that override those of the run, unless they are None.
+            generation: parameters that override the run's, unless they are None.
             reply_schema: the form of the reply, which a server may ignore.
 
         Raises:
@@ -139,7 +139,7 @@ class ModelSession:
         whole = (Message(Role.USER, messages),) if isinstance(messages, str) else tuple(messages)
         asked = generation or Generation()
         chosen = self._choose_generation(asked, DEFAULT_MAX_TOKENS[self.endpoint.api])
-        # A seed or a limit that harness has set is no choice of the agent.
+        # A seed or a limit that harness has set is not the agent's choice.
         own = list_own_parameters(chosen, self._access.generation, among=asked)
         request = ModelRequest(whole, tuple(tools), chosen, reply_schema=reply_schema, own_parameters=own)
         self._requests += 1
@@ -221,7 +221,7 @@ class ModelSession:
                     with contextlib.suppress(UnknownSpendingError):
                         self._end_passage(number, request, generation, passage)
                     if isinstance(error, ModelError):
-                        # A request can make a server break its reply off, too.
+                        # A request can also make a server break off its reply.
                         blamed = await self._find_blame(request.api, error)
                         if blamed is not error:
                             raise blamed from None
@@ -235,7 +235,7 @@ class ModelSession:
                 self._end_passage(number, request, generation, passage)
 
     async def wait_until_ended(self) -> Exception:
-        """Return the failure after which no request of this session can succeed, as soon as there is one."""
+        """Return the failure that ends this session for further requests, as soon as there is one."""
         await self._has_ended.wait()
         assert self.failure is not None  # noqa: S101
         return self.failure
@@ -297,7 +297,7 @@ class ModelSession:
         """Return the failure of a request, as `ModelAccess.find_blame` does.
 
         An API that the server does not speak is found out once, because a program could ask in it without
-        end, and each time the run would ask the server, too.
+        end, and each time the run would also ask the server.
         """
         if api in self._unspoken and not self._access.client.has_answered_at(api):
             return self._unspoken[api]

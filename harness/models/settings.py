@@ -28,7 +28,7 @@ class GenerationSettings(BaseModel):
     )
 
     temperature: float | None = Field(default=None, ge=0, le=5)
-    """Default: that of the server."""
+    """Default: the server's own."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int | None = Field(default=None, ge=1)
     """The largest number of tokens of one reply, reasoning included."""
@@ -126,7 +126,7 @@ def _list_forms(key: str) -> list[str]:
 def list_own_parameters(
     generation: Generation, of_run: Generation, *, among: Generation | None = None
 ) -> frozenset[str]:
-    """Return the names of the parameters whose values are not those of the run, but those of `among`."""
+    """Return the names of the parameters whose values differ from the run's, restricted to `among`."""
     values, others = generation.as_values(), of_run.as_values()
     chosen = values if among is None else among.as_values()
     return frozenset(

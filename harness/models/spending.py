@@ -15,7 +15,7 @@ _MILLION = 1_000_000
 
 
 class Budget(BaseModel):
-    """The most that an attempt or a run may spend on models. None stands for no bound."""
+    """The most that an attempt or a run may spend on models. None is no bound."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
@@ -30,7 +30,7 @@ class Budget(BaseModel):
 class BudgetReached(Exception):
     """A budget is used up.
 
-    `limit` is its name, a field of Budget, and `allowed` its bound. `is_of_run` if it is that of the run.
+    `limit` is its name, a field of Budget, and `allowed` its bound. `is_of_run` if it is the run's bound.
     """
 
     def __init__(self, limit: str, used: float, allowed: float, *, is_of_run: bool) -> None:

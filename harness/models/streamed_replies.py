@@ -42,7 +42,7 @@ class StreamedReply(Protocol):
 
 
 def begin_streamed_reply(api: Api) -> StreamedReply:
-    """Return a reply of which nothing has come yet."""
+    """Return a reply before its first event."""
     kinds: dict[Api, type[StreamedReply]] = {
         "chat": _StreamedCompletion,
         "responses": _StreamedResponse,
@@ -259,7 +259,7 @@ async def receive_reply(pieces: AsyncIterator[bytes]) -> bytes:
 
 
 async def read_reply(received: bytes, hide_key: Callable[[str], str]) -> Any:
-    """Return the JSON of a reply without the key. Raises ValueError and RecursionError if it is none."""
+    """Return the JSON of a reply without the key. Raises ValueError and RecursionError if it is not JSON."""
 
     def read() -> Any:
         # A server may cut a character in two. The rest of the reply is still of use.

@@ -234,8 +234,8 @@ def test_json_within_the_bounds_is_read() -> None:
 # --- YAML
 
 BROKEN_YAML = {
-    "an escape beyond the last character": ('a: "\\U00110000"', 1, "stands for no character"),
-    "an escape that no number holds": ('a: 1\nb: "\\Uffffffff"', 2, "stands for no character"),
+    "an escape beyond the last character": ('a: "\\U00110000"', 1, "is not a character"),
+    "an escape that no number holds": ('a: 1\nb: "\\Uffffffff"', 2, "is not a character"),
     "an alias": ("a: &x [1]\nb: *x", 1, "aliases"),
     "an alias of nothing": ("a: *x", 1, "aliases"),
     "an anchor on a key": ("&x a: 1", 1, "aliases"),

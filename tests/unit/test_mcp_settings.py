@@ -99,7 +99,7 @@ def test_a_server_in_a_sandbox_loads_and_is_dumped(tmp_path: Path) -> None:
 
 def test_two_servers_of_one_name_are_refused(tmp_path: Path) -> None:
     both = "{name: a, command: x}\n  - {name: a, command: y}"
-    assert "'a' stands there twice" in refusal(tmp_path, both)
+    assert "'a' appears twice" in refusal(tmp_path, both)
 
 
 def test_a_baseline_goes_without_the_prompts_of_servers(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from harness.service.verdicts.source_parser import SourceParser
     [
         (GradeRequest, b"", "the body is empty; send a JSON object"),
         (GradeRequest, b'{"samples": []}', "'samples' has too few entries, and needs at least 1"),
-        (GradeRequest, b'{"sample": []}', "'sample' is no known field, and 'samples' is missing"),
-        (CreateSandboxRequest, b'{"limits": {"memory": 512}}', "'limits.memory' is no known field"),
+        (GradeRequest, b'{"sample": []}', "'sample' is not a known field, and 'samples' is missing"),
+        (CreateSandboxRequest, b'{"limits": {"memory": 512}}', "'limits.memory' is not a known field"),
         (
             GradeRequest,
             b'{"samples": [{"solution": "x", "tests": {"kind": "unit"}}]}',

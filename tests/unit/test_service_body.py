@@ -56,5 +56,6 @@ def test_the_first_of_many_samples_that_are_none_is_named() -> None:
 
 def test_the_first_of_some_faults_is_named() -> None:
     body = json.dumps({f"unknown {number}": 0 for number in range(1000)}).encode()
-    with pytest.raises(InvalidRequestError, match="'unknown 0' is no known field, and 'samples' is missing"):
+    expected = "'unknown 0' is not a known field, and 'samples' is missing"
+    with pytest.raises(InvalidRequestError, match=expected):
         read_json(GradeRequest, body)

@@ -22,7 +22,7 @@ def test_the_place_of_a_fault_has_only_the_keys_of_the_request() -> None:
     tests = {"kind": "stdin", "tests": [{"stdin": "3", "output": "4"}]}
     fault = refuse({"samples": [{"solution": "", "tests": tests}]})
     assert fault == (
-        "'samples.0.tests.tests.0.stdin' is no known field, and 'samples.0.tests.tests.0.input' is missing"
+        "'samples.0.tests.tests.0.stdin' is not a known field, and 'samples.0.tests.tests.0.input' is missing"
     )
 
 

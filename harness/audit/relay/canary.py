@@ -28,7 +28,7 @@ _ORDER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """A request as it arrived at the server. `at` is the monotonic time at which its head was complete."""
+    """A request as it arrived at the server. `at` is the monotonic time when its head was complete."""
 
     at: float
     method: str

@@ -176,7 +176,7 @@ async def _make_attack(ground: _Ground, attack: RelayAttack) -> RelayOutcome:
 
 
 async def _run_attack(attempt: _Attempt, attack: RelayAttack) -> tuple[ExecResult, float]:
-    """Return the result of an attack, and the monotonic time at which its relay had ended.
+    """Return the result of an attack, and the monotonic time when its relay had ended.
 
     The relay ends when the attack asks for it, as it ends before grading, or after the attack.
     """

@@ -55,7 +55,7 @@ def open_input(path: str | os.PathLike[str], *, max_bytes: int) -> io.BufferedRe
 
 
 def open_input_below(folder: int, path: str, *, max_bytes: int) -> io.BufferedReader:
-    """Return a regular file below a folder, to which no link leads, opened as `open_input` does.
+    """Return a regular file below a folder, opened as `open_input` does. Its path contains no link.
 
     Untrusted programs may have written the folder. A link there could lead to a file that only this process
     can read, such as /proc/self/environ.
@@ -79,7 +79,7 @@ def open_input_below(folder: int, path: str, *, max_bytes: int) -> io.BufferedRe
 def open_parent_below(folder: int, path: str) -> Iterator[tuple[int, str]]:
     """Yield a descriptor of the folder that holds a file below `folder`, and the last part of the path.
 
-    The arguments are those of `open_input_below`. Raises OSError for a link or `..` in the path.
+    It takes the arguments of `open_input_below`. Raises OSError for a link or `..` in the path.
     """
     *folders, name = PurePath(path).parts or ("",)
     if ".." in (*folders, name) or os.path.isabs(path):
@@ -166,7 +166,7 @@ def _read_regular(descriptor: int, path: str, max_bytes: int) -> io.BufferedRead
 
 
 def require_kind(mode: int, path: str) -> None:
-    """Raise OSError, whose `strerror` names the kind, unless a mode is that of a regular file."""
+    """Raise OSError, whose `strerror` names the kind, unless a mode belongs to a regular file."""
     for is_kind, reason in _KINDS:
         if is_kind(mode):
             raise OSError(errno.EINVAL, reason, path)

@@ -182,7 +182,7 @@ class ValueCounter:
             is_cut = (len(piece) - len(piece.rstrip(b"\\"))) % 2
             self._escape = b"\\" * is_cut
             piece = piece[: len(piece) - is_cut].replace(b"\\\\", b"").replace(b'\\"', b"")
-        # The quotes that are left begin and end texts, whose contents are no marks.
+        # The remaining quotes begin and end texts. The contents of texts are not marks.
         parts = piece.split(b'"')
         marks = b"".join(parts[self._is_inside :: 2])
         self._objects += marks.count(b"{")

@@ -31,7 +31,7 @@ class Lines:
 
     line: int
     inner: Mapping[str, Lines] = field(default_factory=dict)
-    """The values of a mapping by their keys as text, and those of a list by their places from 0."""
+    """The values of a mapping by their keys as text, and a list's values by their indexes."""
 
 
 def read_yaml(path: Path) -> Any:
@@ -68,7 +68,7 @@ def parse_yaml(text: str, path: Path | None = None) -> Any:
 
 
 def _parse(text: str, path: Path | None) -> tuple[Any, Node | None]:
-    """Return the value of a YAML text, and the tree from which it was built. None if the text is empty."""
+    """Return the value of a YAML text, and the tree that it was built from. None if the text is empty."""
     loader = None
     try:
         loader = _PlainLoader(text)
@@ -83,7 +83,7 @@ def _parse(text: str, path: Path | None) -> tuple[Any, Node | None]:
     except (ValueError, OverflowError, RecursionError) as error:
         # The scanner fails on escapes such as "\\U00110000".
         raise _error(
-            path, loader.line if loader else 0, "an escape sequence that stands for no character"
+            path, loader.line if loader else 0, "an escape sequence that is not a character"
         ) from error
     finally:
         if loader is not None:

@@ -133,7 +133,7 @@ MAX_NUMBER_CHARACTERS = 1000
 """The longest number that is read. A longer one equals nothing."""
 
 
-# A command, an escaped brace or backslash that is no brace, or a brace. `\\boxed` counts as the
+# A command, an escaped brace or backslash that is not a brace, or a brace. `\\boxed` counts as the
 # command, since replies are often escaped once too often.
 _BOX_PIECE = re.compile(
     r"\\(?P<command>boxed|fbox)(?![A-Za-z])[ \t]*(?P<brace>\{)?"

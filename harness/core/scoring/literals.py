@@ -32,7 +32,7 @@ def read_equated(text: str) -> Any:
     statement = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else None
     if isinstance(statement, ast.Assert):
         if not _is_text(statement.msg):
-            raise LiteralRefused("has a message that is no string")
+            raise LiteralRefused("has a message that is not a string")
         compared = statement.test
     elif isinstance(statement, ast.Expr):
         compared = statement.value

@@ -13,7 +13,7 @@ from harness.core.types import MetricSummary
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Return the unbiased estimate of pass@k of one task, from `n` attempts of which `c` passed.
+    """Return the unbiased estimate of pass@k of one task, from `n` attempts with `c` passes.
 
     The estimate is 1 - C(n-c, k) / C(n, k), from 0 to 1: the share of all choices of k attempts that contain
     a pass. Returns None if n < k, because then there is no such choice.
@@ -162,7 +162,7 @@ def bootstrap_clusters(
     """Return the 95 % percentile interval of a mean, drawn by clusters, or None without values.
 
     Each cluster is the sum of its values and their number. A resample keeps the values of a cluster together.
-    The arguments, the error and the source are those of `bootstrap_interval`.
+    The arguments, the error and the source are as in `bootstrap_interval`.
     """
     if resamples < 40:
         raise ValueError(f"{resamples} resamples are too few for a 95 % interval")

@@ -13,7 +13,7 @@ _TOLERANCE = Decimal("1e-6")
 _MARK = "####"
 _DIGIT = re.compile(r"\d")
 # Each character maps to one character, so positions stay: full-width forms, no-break blanks (thin ones too),
-# dashes that stand for a minus, Arabic separators.
+# dashes in place of a minus, Arabic separators.
 _BLANK = "\N{NO-BREAK SPACE}"
 _ALIKE = str.maketrans(
     {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
@@ -68,7 +68,7 @@ def gold_number(answer: str) -> Decimal:
 
 
 def last_number(text: str) -> Decimal | None:
-    """Return the last number of a text, or None if there is none or it cannot be read.
+    """Return the last number of a text, or None if there is not one or it cannot be read.
 
     Marks between thousands are dropped: commas, thin and no-break blanks, and their LaTeX forms. Currency
     signs, percent signs and trailing dots are ignored. Exponents of units do not count as numbers. The last
@@ -121,7 +121,7 @@ def _ends_in_minus(before: str) -> bool:
     if dash["blank"]:
         # The dash of `- 5` may belong to a list or to the sentence.
         return left.rstrip(f" {_BLANK}").endswith(("=", "(", "[", "{"))
-    # Marks of formatting may stand between the number and the dash that follows it.
+    # Marks of formatting may appear between the number and the dash that follows it.
     left = left.rstrip("$*`_")
     return not left or not (left[-1].isalnum() or left[-1] in ")]}%.-'")
 

@@ -31,7 +31,7 @@ _MCP_PATH = "/mcp"
 
 
 def make_relay_app(token: str, *, model: ModelSession | None, mcp: ASGIApp | None) -> ASGIApp:
-    """Return the app through which the programs of one attempt reach the model and the tools.
+    """Return the app that the programs of one attempt reach the model and the tools through.
 
     Args:
         token: the key that a program sends, as `Authorization: Bearer` or as `x-api-key`.
@@ -55,7 +55,7 @@ class _RelayApp:
         if scope["type"] != "http":
             return
         answer = Answer(send)
-        # A path that would have to be decoded, joined or cut first is no path of the relay.
+        # A path that would have to be decoded, joined or cut first is not a path of the relay.
         path = scope["raw_path"].decode("latin-1")
         api = API_OF_PATH.get(path)
         self._under_way += 1
@@ -111,7 +111,7 @@ async def _refuse(answer: Answer, api: Api | None, error: RelayError) -> None:
     await answer.send_whole(error.status, encode_error(api, error), headers)
 
 
-# The time in which the head of a request must arrive as a whole.
+# The whole head of a request must arrive within this time.
 HEAD_SECONDS = 20.0
 # Libraries keep idle connections for reuse. An idle one costs little, and their number is bounded.
 IDLE_SECONDS = 75
@@ -131,7 +131,7 @@ class RelayProtocol(H11Protocol):
 
     @property
     def waiting_seconds(self) -> float:
-        """The time for which the connection has had no whole request to answer, in seconds."""
+        """How long the connection has been without a whole request to answer, in seconds."""
         if self._waits_since is None or self.transport.is_closing():
             return 0.0
         return self.loop.time() - self._waits_since
@@ -158,7 +158,7 @@ class RelayProtocol(H11Protocol):
         self._watch_head()
 
     def _watch_head(self) -> None:
-        """Run the time of a head from its first byte, that of the first head from the beginning."""
+        """Run the time of a head from its first byte, and of the first head from the beginning."""
         is_busy = self.cycle is not None and not self.cycle.response_complete
         if is_busy:
             self._waits_since = None

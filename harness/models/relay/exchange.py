@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 MAX_HEAD_BYTES = 32 * 1024
 MAX_BODY_BYTES = 16 * 1024 * 1024
 BODY_SECONDS = 120.0
-# The time for which a client may take nothing of its answer.
+# How long a client may read nothing of its answer.
 SEND_SECONDS = 120.0
-# A field that stands twice could mean one thing to the relay and another to the app behind it.
+# A repeated field could mean one thing to the relay and another to the app behind it.
 _SINGLE = frozenset(
     {
         b"authorization",
@@ -49,7 +49,7 @@ def read_headers(scope: Scope) -> dict[str, str]:
     names = [name for name, _ in scope["headers"]]
     twice = sorted(name.decode("latin-1") for name in _SINGLE if names.count(name) > 1)
     if twice:
-        raise RelayError(400, "invalid_head", f"the field {twice[0]} stands twice in the head of the request")
+        raise RelayError(400, "invalid_head", f"the field {twice[0]} appears twice in the request head")
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     if scope["http_version"] != "1.1":
         raise RelayError(400, "invalid_head", "the relay speaks HTTP/1.1 only")
@@ -260,7 +260,7 @@ _MOST_FALLBACK_TOKENS = 128_000
 def parse_body(content: bytes) -> dict[str, Any]:
     """Return the object in a body. Raises RelayError."""
     try:
-        # Python would accept UTF-16 as well, in which the values of a body cannot be counted.
+        # Python would also accept UTF-16, but the values of a UTF-16 body cannot be counted.
         text = content.decode("utf-8-sig", "surrogatepass")
         body = json.loads(text, parse_constant=_refuse_constant)
         # Deeper values could be read here, and not be written later, which would seem a defect of ours.
@@ -269,9 +269,9 @@ def parse_body(content: bytes) -> dict[str, Any]:
         reason = f"the body of the request is nested too deeply, more than {MAX_DEPTH} levels"
         raise RelayError(400, "invalid_json", reason) from None
     except ValueError:
-        raise RelayError(400, "invalid_json", "the body of the request is no valid JSON") from None
+        raise RelayError(400, "invalid_json", "the body of the request is not valid JSON") from None
     if not isinstance(body, dict):
-        raise RelayError(400, "invalid_json", "the body of the request is no JSON object")
+        raise RelayError(400, "invalid_json", "the body of the request is not a JSON object")
     return body
 
 
@@ -283,7 +283,7 @@ def rewrite_request(
     Args:
         api: the API of the request.
         body: the JSON of the client.
-        keeps_parameters: whether the client's parameters of generation override those of the run.
+        keeps_parameters: whether the client's parameters of generation override the run's.
         marks: further fields of the entry in the transcript.
     """
     is_stream = body.get("stream")
@@ -318,7 +318,7 @@ def rewrite_request(
 
 
 def _list_tools(api: Api, tools: Iterable[Mapping[str, Any]]) -> Iterator[ToolSchema]:
-    """Yield the tools for the transcript. The name of a tool of a group follows that of the group."""
+    """Yield the tools for the transcript. The name of a tool in a group follows the group's name."""
     for tool in tools:
         if api == "responses" and tool["type"] == "namespace":
             for each in tool["tools"]:
@@ -348,7 +348,7 @@ def _describe_notes(notes: Notes) -> dict[str, Any]:
 
 
 def _read_parameters(api: Api, body: Mapping[str, Any]) -> Generation:
-    """Return those parameters of a client that a run can have, too."""
+    """Return the client's parameters that a run can also have."""
     stop = body.get("stop_sequences" if api == "messages" else "stop")
     texts = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
     effort = body.get("reasoning_effort")
@@ -378,4 +378,4 @@ def _read_count(value: Any) -> int | None:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

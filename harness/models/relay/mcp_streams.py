@@ -144,7 +144,7 @@ async def _read_line(reader: asyncio.StreamReader) -> bytes:
 
 
 def _parse_message(line: bytes) -> SessionMessage | Exception:
-    """Return the message in a line, or an exception for a line that is none.
+    """Return the message in a line, or an exception for a line that is not a message.
 
     Raises BrokenStreamError for a message with too many values, because the check of each takes memory.
     """
@@ -157,7 +157,7 @@ def _parse_message(line: bytes) -> SessionMessage | Exception:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
         # The exception of the check quotes the line, in a text that may be far longer.
-        return ValueError("a line is no message of the protocol")
+        return ValueError("a line is not a message of the protocol")
 
 
 def _answers_request(streams: MessageStreams, message: SessionMessage) -> bool:

@@ -67,7 +67,7 @@ class ModelRoutes:
     async def answer(
         self, method: str, path: str, headers: Mapping[str, str], receive: Receive, answer: Answer
     ) -> None:
-        """Answer one request. Raises RelayError unless the answer has begun."""
+        """Answer one request. Raises RelayError until the answer begins."""
         api = API_OF_PATH.get(path)
         if method != ("GET" if api is None else "POST"):
             raise RelayError(405, "wrong_method", f"the path {path} takes no {method[:20]}")

@@ -26,7 +26,7 @@ _TOOLS = {
     "local_shell": ("type",),
     "apply_patch": ("type",),
 }
-# A group of functions and custom tools, such as those of one MCP server of the program.
+# A group of functions and custom tools, such as the tools of one of the program's MCP servers.
 _NAMESPACE = ("type", "name", "description", "tools")
 _GROUPED = ("function", "custom")
 _CALL = ("type", "id", "call_id", "status")

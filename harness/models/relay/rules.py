@@ -39,7 +39,7 @@ class Notes:
 
 
 def keep_fields(value: Mapping[str, Any], allowed: Fields, notes: Notes, place: str) -> dict[str, Any]:
-    """Return the fields of an object that may pass. A null stands for a field that is not there."""
+    """Return the fields of an object that may pass. A null counts as a missing field."""
     kept = {}
     for name, each in value.items():
         if name in allowed:

@@ -1,1 +1,1 @@
-"""The MCP servers of a user, whose tools an agent gets in addition to those of its environment."""
+"""The user's MCP servers. An agent gets their tools in addition to the environment's own."""

@@ -95,7 +95,7 @@ class ServerConnection:
         self._program = program
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool and return its result. A fault of the server is a result, too."""
+        """Call a tool and return its result. A fault of the server is also a result."""
         import mcp_types as types
 
         seconds = self.server.tool_timeout_ms / 1000
@@ -170,7 +170,7 @@ def _open_program(
 
 
 async def explain(error: BaseException, program: Program | None) -> str:
-    """Return the reason of a failure, in which a program's own last words count most."""
+    """Return the reason for a failure, preferring a program's own last words."""
     if program is not None:
         await program.wait_for_reason()
     while isinstance(error, BaseExceptionGroup):

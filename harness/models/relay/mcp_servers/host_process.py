@@ -90,7 +90,7 @@ async def open_host_process(
 
     Args:
         command: the program and its arguments.
-        env: the variables of its environment, in addition to those of INHERITED.
+        env: the variables of its environment, in addition to INHERITED.
         note_unclean: called with the fault of an end that was not clean.
 
     Raises CannotSuperviseError if this machine cannot start one more program.
@@ -216,7 +216,7 @@ class _EventValues:
 
     def __init__(self) -> None:
         self.events = 0
-        # The most values of an event so far, those of the present one included.
+        # The most values of an event so far, including the present one.
         self.total = 0
         self._values = ValueCounter()
         self._lines = 0

@@ -35,7 +35,7 @@ KEPT_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ServerPlace:
-    """The sandbox in which the program of a server runs."""
+    """The sandbox that a server's program runs in."""
 
     sandbox: Sandbox
     # The longest time that the program may run, in seconds.
@@ -47,7 +47,7 @@ class ServerPlace:
 
     @property
     def work_folder(self) -> str:
-        """The folder in which the program starts, and the shell of the agent in the sandbox of a task."""
+        """The folder where the program starts, and the agent's shell in the sandbox of a task."""
         return self.sandbox.environment["HOME"]
 
 
@@ -98,7 +98,7 @@ async def open_sandbox_process(
     Args:
         place: the sandbox.
         command: the program and its arguments.
-        env: the variables of its environment, in addition to those of every program in the sandbox.
+        env: the variables of its environment, in addition to those that every program in the sandbox has.
 
     Raises ConnectionError if the program cannot be started, and SandboxError if the sandbox fails meanwhile.
     """
@@ -228,7 +228,7 @@ class _Doors:
             async with asyncio.timeout(TOKEN_SECONDS):
                 while len(line) < size and (data := await loop.sock_recv(connected, size - len(line))):
                     line += data
-        except OSError:  # a timeout is one, too
+        except OSError:  # a timeout is also one
             return None
         for number, expected in enumerate(self._lines):
             if hmac.compare_digest(line, expected):

@@ -1,4 +1,4 @@
-"""The settings of one MCP server of the user's, in the form that other tools use, too."""
+"""The settings of one of the user's MCP servers, in the form that other tools also use."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class McpServer(BaseModel):
     @model_validator(mode="after")
     def _require_readers(self) -> McpServer:
         if self.where == "host":
-            # A run folder holds the defaults, too.
+            # A run folder also holds the defaults.
             for name, default in (("image", None), ("machine", "task")):
                 if getattr(self, name) != default:
                     raise ValueError(
@@ -163,7 +163,7 @@ def require_unique_names(servers: list[McpServer]) -> list[McpServer]:
     """Return the servers. Raises ValueError if two of them have one name."""
     names = [server.name for server in servers]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"must have different names, and '{twice[0]}' stands there twice")
+        raise ValueError(f"must have different names, and '{twice[0]}' appears twice")
     return servers
 
 

@@ -1,4 +1,4 @@
-"""The names under which an agent sees the tools of servers."""
+"""The names that an agent sees for the tools of servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REMEMBERED_SCHEMAS = 1024
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as its server lists it. `schema` is that of its arguments, or the fault of it as a text."""
+    """A tool as its server lists it. `schema` is the schema of its arguments, or its fault as a text."""
 
     name: str
     description: str
@@ -38,7 +38,7 @@ class ListedTool:
 async def read_tools(tools: Sequence[Any]) -> list[ListedTool]:
     """Return tools of the package with their schemas checked, in a thread, because a check takes long.
 
-    A cancelled call ends the thread after the schema at which it is.
+    A cancelled call ends the thread after its present schema.
     """
     stop = threading.Event()
     try:
@@ -137,7 +137,7 @@ def name_tools(
 ) -> tuple[list[NamedTool], list[tuple[str, str, str]]]:
     """Return the tools as an agent sees them, and (server, tool, reason) of each that is left out.
 
-    A tool keeps its name unless the environment or another server has it, too, or no API takes it.
+    A tool keeps its name unless the environment or another server also has it, or no API takes it.
 
     Args:
         listed: the tools of each server by its name, as the servers list them.

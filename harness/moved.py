@@ -5,14 +5,13 @@ Own benchmarks, agents and graders import them. The old names go with the next r
 
 from __future__ import annotations
 
-import importlib
 import sys
-import warnings
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
+# Every start of the process imports this module, so it imports the rest only for an old name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
     from typing import Any
 
 _MOVED = {
@@ -49,12 +48,17 @@ class OldNames:
         new = find_new_name(fullname)
         if new is None:
             return None
+        import warnings
+        from importlib.machinery import ModuleSpec
+
         warnings.warn(f"{fullname} is now {new}; the old name goes with the next release", FutureWarning, 2)
         # Without the abstract class of loaders, whose import takes 30 ms.
         loader: Any = self
         return ModuleSpec(fullname, loader)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        import importlib
+
         module = importlib.import_module(find_new_name(spec.name) or spec.name)
         self._specs[spec.name] = module.__spec__
         return module

@@ -18,7 +18,7 @@ READ_BYTES = 1 << 18
 # before it waits for an acknowledgement.
 MAX_WAITING_BYTES = 1 << 20
 KEPT_STDERR_BYTES = 16 * 1024
-# The time in which a guest ends itself. The backend ends any other.
+# How soon a guest ends itself. The backend ends any other.
 BYE_SECONDS = 1.0
 CLOSED = "the stream was closed by the host"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# PID 1, which root starts in the folder "/". Not -I, with which the interpreter would ignore PYTHONHASHSEED.
+# PID 1, which root starts in the folder "/". Not -I, which would make the interpreter ignore PYTHONHASHSEED.
 # -S and -s keep out the same folders.
 GUEST_COMMAND = (
     "/usr/bin/python3",

@@ -20,7 +20,7 @@ MOST_SECONDS = 365 * 24 * 3600.0
 
 
 class Limits(BaseModel):
-    """The limits of a container, and those of each job in it. Sizes (`*_mb`) are in MiB, times in seconds.
+    """The limits of a container, and of each job in it. Sizes (`*_mb`) are in MiB, times in seconds.
 
     A value out of its range raises pydantic's ValidationError.
     """
@@ -39,7 +39,7 @@ class Limits(BaseModel):
     inodes: int = Field(default=16384, ge=64, le=16_777_216)
     """The number of files on each writable tmpfs. A writable root file system has no such limit."""
     cpu_seconds: int = Field(default=10, ge=1, le=600)
-    """The CPU time of a job: that of all its processes, ended ones included."""
+    """The CPU time of a job: all its processes, including ended ones."""
     wall_seconds: float = Field(default=30.0, gt=0, le=600)
     """The wall time of a job."""
     output_mb: int = Field(default=64, ge=1, le=4096)
@@ -53,7 +53,7 @@ class Limits(BaseModel):
     has measured on this machine, unless this is set; 1 is off."""
     uncounted_sockets: bool = False
     """The kernel counts the buffers of IPv4 and IPv6 sockets in `memory_mb` with cgroup version 2 only, and
-    those of netlink sockets with neither version. Programs get no such uncounted socket unless this is
+    netlink sockets' buffers with neither version. Programs get no such uncounted socket unless this is
     set."""
 
     def of_job(self, timeout: float | None, keep_bytes: int) -> JobLimits:

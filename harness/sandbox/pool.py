@@ -24,11 +24,11 @@ from harness.sandbox.sandbox import Sandbox
 MEMORY_SHARE = 0.8
 # One place more than there are cores keeps the cores busy, because a container often waits for the backend.
 EXTRA = 1
-# The time for which the pool lends out the same sandbox.
+# How long the pool lends out the same sandbox.
 KEPT_SECONDS = 1200.0
 # A sandbox outlives its last lease by this much, so that the lease reaches its limit first.
 MARGIN_SECONDS = 60.0
-# The time for which an idle sandbox keeps its memory while a lease waits for memory. The next attempt at the
+# How long an idle sandbox keeps its memory while a lease waits for memory. The next attempt at the
 # same task comes sooner, unless its agent waits for a model.
 IDLE_SECONDS = 1.0
 
@@ -65,7 +65,7 @@ class SandboxSettings:
 
 @dataclass(frozen=True, slots=True)
 class AcrossTasks:
-    """The key of a sandbox that grades the programs of one task after those of another.
+    """The key of a sandbox that grades the programs of one task after another task's.
 
     Only a sandbox that is made for programs under tests can have this key: with the strict filter of system
     calls, with a user for each job, and without terminals. The sandboxes in which agents act are different,
@@ -113,7 +113,7 @@ class _Live:
 class SandboxPool:
     """Lends out sandboxes, and bounds how many of them live and how many of them work at once.
 
-    The pool has two separate budgets. One bounds the live sandboxes, of which one may always live. The other
+    The pool has two separate budgets. One bounds the live sandboxes; one may always live. The other
     is `gate`, which bounds the work that uses the processor: starting containers and grading. Use the pool in
     an `async with` block, whose end destroys every sandbox.
 
@@ -125,7 +125,7 @@ class SandboxPool:
         backend: Starts the sandboxes. The default is Docker.
         images: Ids of builds by the names of images. Any other name means its current build.
         runtime: The name of the container runtime.
-        run_id: The label by which the containers of a run are found.
+        run_id: The label that the containers of a run are found by.
         memory_mb: The sum of `Limits.memory_mb` of all live sandboxes, by default a share of the free memory.
         max_sandboxes: The number of live sandboxes. Without it, only memory bounds them.
         gate_places: The number of places at the gate, by default one more than the cores.
@@ -189,7 +189,7 @@ class SandboxPool:
 
     @property
     def starts(self) -> Sequence[float]:
-        """The times of `time.monotonic` at which the starts of sandboxes that are under way began."""
+        """The times of `time.monotonic` when the unfinished starts of sandboxes began."""
         return self._starts
 
     @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ together with the time at which the process started. Several machines, or CI job
 engine. They cannot compare pids, so only a deadline long past makes an orphan there.
 
 A namespace, from the environment variable HARNESS_NAMESPACE, keeps the orphans of one user of an engine from
-the clean-ups of another, such as those of two test workers.
+the clean-ups of another, such as two test workers' clean-ups.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def namespace() -> str:
 
 @cache
 def identify_host() -> str:
-    """Return a name for the boot and the pid namespace in which the pid of this process is unique."""
+    """Return a name for the boot and the pid namespace that make the pid of this process unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"

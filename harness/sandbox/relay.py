@@ -281,7 +281,7 @@ class CarriedConnection:
                 self._relay.send(self._number, "close")
 
     async def _find_waiting(self) -> bool:
-        """Wait for bytes of the client and return True, or False once there will be none."""
+        """Wait for bytes of the client and return True, or False once none will come."""
         while not self._waiting and not self._client_ended:
             self._arrived.clear()
             await self._arrived.wait()

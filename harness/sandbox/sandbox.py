@@ -58,7 +58,7 @@ FILE_SECONDS = 40.0
 KEEP_BYTES = 64 * 1024
 # The connections of a relay. The host and the guest each hold up to 256 KiB of each in both directions.
 MOST_RELAYED = 64
-# The user ids of jobs lie above those of any Debian package, and within the range of a remapped user
+# The user ids of jobs lie above any Debian package's, and within the range of a remapped user
 # namespace.
 FIRST_UID, LAST_UID = 10_000, 65_000
 
@@ -126,7 +126,7 @@ class Sandbox:
                 `relay` does not work. Where the kernel does not count the buffers of these sockets, they are
                 small, and too many sockets end the sandbox.
             deadline_seconds: The sandbox ends itself after this many seconds, whatever its host does.
-            run_id: The label by which the containers of a run are found.
+            run_id: The label that the containers of a run are found by.
             backend: Starts the container. Without it, the sandbox makes its own connection to the Docker
                 engine of the environment.
 
@@ -199,7 +199,7 @@ class Sandbox:
     ) -> contextlib.AbstractContextManager[SyncSandbox]:
         """Return a context manager that opens a sandbox for blocking calls, without an event loop.
 
-        The arguments are those of `open`.
+        It takes the arguments of `open`.
         """
         from harness.sandbox.sync import hold_sandbox
 
@@ -263,7 +263,7 @@ class Sandbox:
 
         Every byte comes, whatever the result keeps. A caller who takes no more makes the command wait, so
         that memory stays bounded, but the wall time of the command goes on. The end of the block ends the
-        command. The arguments are those of `exec`.
+        command. It takes the arguments of `exec`.
 
         Raises UsageError as `exec` does, and the block and the stream raise SandboxError.
         """

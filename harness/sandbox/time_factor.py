@@ -1,4 +1,4 @@
-"""The factor by which runs on this machine extend the processor time of programs under tests.
+"""The factor that runs on this machine extend the processor time of programs under tests by.
 
 A limit on processor time means another amount of work on another machine, and neighbours that share a
 processor slow a program down too. `harness doctor` compares this machine with a reference and stores the

@@ -21,7 +21,7 @@ from harness.sandbox.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """Plain, picklable data from which a backend starts one hardened container."""
+    """Plain, picklable data that a backend starts one hardened container from."""
 
     # The name of an image of the harness, which means its current build, or the id of a build.
     image: str
@@ -57,7 +57,7 @@ class StartedContainer:
     # Yields the guest's stderr, which has a traceback if the guest has failed; None if it does not come
     # separately.
     stderr: socket.socket | None = None
-    # Splits the next bytes of `stream` into those of stdout and those of stderr, for an engine that sends
+    # Splits the next bytes of `stream` into stdout's and stderr's, for an engine that sends
     # both over one stream. Raises FrameError. None if all bytes are stdout.
     split: Callable[[bytes], tuple[bytes, bytes]] | None = None
     # The runtime bounds neither the processes nor the memory of the container, so the guest counts both.
@@ -161,11 +161,11 @@ class Backend(Protocol):
     def destroy(self, container_id: str) -> bool:
         """Kill and remove a container, by its id or name; return whether this call removed it.
 
-        A missing container is no error. Raises SandboxError if the container stays.
+        A missing container is not an error. Raises SandboxError if the container stays.
         """
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
-        """Return all containers, running or not, that have these labels; None stands for any value."""
+        """Return all containers, running or not, that have these labels; None matches any value."""
 
 
 @dataclass(frozen=True, slots=True)

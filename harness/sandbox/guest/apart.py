@@ -81,7 +81,7 @@ def act_as_root() -> None:
 def shut_out() -> None:
     """Refuse PID 1's users to this child and to its later processes, and reset its scheduling.
 
-    It does nothing in a container in which PID 1 is root, because no agent is root there. Raises OSError.
+    It does nothing in a container where PID 1 is root, because no agent is root there. Raises OSError.
     """
     if _Apart.control is None or _Apart.program is None:
         return

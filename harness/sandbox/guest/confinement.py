@@ -1,7 +1,7 @@
 """Have the kernel confine an untrusted program and every process that it starts.
 
 User ids keep a program from changing files of others. They do not keep it from reading the counters of other
-processes in /proc, or those of the container in /sys/fs/cgroup. Landlock hides these files, and needs no
+processes in /proc, or the container's in /sys/fs/cgroup. Landlock hides these files, and needs no
 capability. A filter of system calls hides the counters that need no file. If the kernel offers neither,
 programs run without them.
 """

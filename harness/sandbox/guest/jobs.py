@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXITED, SIGNALLED = "exited", "signal"
 CPU, WALL, MEMORY, PROCESSES, OUTPUT, FILE = "cpu", "wall", "memory", "processes", "output", "file"
 KILLED = "killed"
-# The job ended through a fault of the machine, which is no limit of the job (`Job.blame_machine`).
+# The job ended through a fault of the machine, which is not a limit of the job (`Job.blame_machine`).
 MACHINE = "machine"
 BUSY = "the machine was too busy to run a program of the sandbox"
 # The wait status of a first process that could not be started.
@@ -109,7 +109,7 @@ class Job:
     def _reason(self, status: int, cpu_seconds: float) -> str:
         """Return the reason for the job's end.
 
-        `status` is the wait status of its first process, and `cpu_seconds` are those of its account.
+        `status` is the wait status of its first process, and `cpu_seconds` come from its account.
         """
         if self.stop_reason is not None:
             return self.stop_reason
@@ -162,7 +162,7 @@ class Job:
 
 
 class PatientJob(Job):
-    """A job whose wall limit does not count the time in which it waits for a processor (`waiting`)."""
+    """A job whose wall limit does not count the time that it waits for a processor (`waiting`)."""
 
     # The machine is to blame after this many times the wall limit, however long the job has waited.
     patience = MOST_PATIENCE

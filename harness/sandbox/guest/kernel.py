@@ -98,7 +98,7 @@ class Kernel:
         # Those of the jobs that run on a terminal.
         self.terminals: dict[int, TerminalJob] = {}
         self.relays: dict[int, RelayJob] = {}
-        # Those of the commands whose output is sent as it comes.
+        # The outputs of the commands whose output is sent as it comes.
         self.sent_outputs: dict[int, SentOutput] = {}
         # The agent's user, which is made when it is first needed.
         self.agent: User | None = None

@@ -1,6 +1,6 @@
 """Pairs of connected sockets, and descriptors that pass through them.
 
-These are the functions in C on which the module `socket` stands. That module builds enumerations, with which
+These are the functions in C that the module `socket` is built on. That module builds enumerations, with which
 every container would start 5 ms of processor time later.
 """
 

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # A callback, its owner, and the round of the loop in which it was made.
+    # A callback, its owner, and the round of the loop that made it.
     Entry = tuple[Callable[[], None], int | None, int]
 
 READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -43,7 +43,7 @@ class Timer:
 class Loop:
     """Callbacks on descriptors, on the monotonic clock and on the end of child processes.
 
-    A callback belongs to the request for which it was made, its owner. If a callback fails, the loop calls
+    A callback belongs to the request that it was made for, its owner. If a callback fails, the loop calls
     `on_failure` with the owner and the error, and goes on, because a failed request must not end PID 1. An
     error in a callback without an owner is raised.
     """

@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def find_installer(folder: str) -> Callable[[Kernel], None] | None:
-    """Import the guest half of the image's environment and return its `install`, None if there is none.
+    """Import the guest half of the image's environment and return its `install`, or None if it has none.
 
     The build puts at most one environment into an image.
     """

@@ -45,7 +45,7 @@ class HelloReply(TypedDict):
 
 
 class Call(TypedDict):
-    """Call a procedure that the image's environment has added. The reply is that of the procedure."""
+    """Call a procedure that the image's environment has added. The reply is the procedure's."""
 
     procedure: str
     request: Mapping[str, object]
@@ -99,7 +99,7 @@ class StreamFacts(TypedDict):
 
 
 class JobFacts(TypedDict):
-    """The facts of every job. The body is the kept head and tail of stdout, then those of stderr."""
+    """The facts of every job. The body is the kept head and tail of stdout, then of stderr."""
 
     # Negative for a signal.
     exit_code: int

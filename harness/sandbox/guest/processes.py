@@ -50,14 +50,14 @@ PYTHON_SIGNALS: dict[int, Any] = {
 def reset_signals() -> None:
     """Reset the signal handlers that Python installs, so that all commands inherit the defaults.
 
-    PID 1 loses nothing, because the kernel sends it no signal for which it has no handler.
+    PID 1 loses nothing, because the kernel sends it no signal without a handler.
     """
     for number in PYTHON_SIGNALS:
         set_handler(number, SIG_DFL)
 
 
 def restore_python_signals() -> None:
-    """Restore the signal handlers of Python, so that a program in a fork finds those of a new interpreter."""
+    """Restore the signal handlers of Python, so that a program in a fork finds a new interpreter's."""
     for number, handler in PYTHON_SIGNALS.items():
         set_handler(number, handler)
 
@@ -81,7 +81,7 @@ def limit_children(limits: Mapping[str, Any]) -> None:
     if resource.getrlimit(resource.RLIMIT_NICE)[1] != 0:
         try:
             # A process that has lowered its priority must not raise it again, because `waiting`, in the
-            # environment `python`, does not count the time for which such a process waits.
+            # environment `python`, does not count the time that such a process waits.
             resource.setrlimit(resource.RLIMIT_NICE, (0, 0))
         except ValueError:
             pass  # gVisor has no priorities
@@ -92,7 +92,7 @@ def limit_children(limits: Mapping[str, Any]) -> None:
 def compute_backstop(cpu_seconds: float) -> int:
     """Return the kernel's limit on the processor time of each process of a job.
 
-    For its limit, the kernel counts the whole ticks in which it saw a process run. On a busy machine that may
+    For its limit, the kernel counts the whole ticks when it saw a process run. On a busy machine that may
     be much more than the process has used. The guest counts exactly, so the guest enforces the limit of the
     job. The kernel's limit ends only a process that the guest has failed to end.
     """
@@ -126,7 +126,7 @@ def become_limited(uid: int, folder: str, cpu_seconds: int, keep: Iterable[int])
 def act_for(uid: int, folder: str, limits: Mapping[str, Any], keep: Iterable[int]) -> None:
     """Make this freshly forked child read and write as `uid`, without giving that user power over it.
 
-    Its real user stays that of PID 1. Processes of `uid` therefore cannot trace it, and only those of root
+    Its real user stays PID 1's. Processes of `uid` therefore cannot trace it, and only those of root
     can stop or kill it. Call it only for our own code that executes no other program.
     """
     apart.act_as_root()
@@ -229,8 +229,8 @@ def send(pids: Iterable[int], number: int) -> None:
 def end_processes(uids: frozenset[int], *, seconds: float = 5.0) -> bool:
     """Kill every process of these users and return whether none is left.
 
-    A listing of processes is no snapshot. It may miss a whole chain of processes of which each forks the next
-    and ends. So the kernel kills all processes of a user in one step, which no fork can escape. This function
+    A listing of processes is not a snapshot. It may miss a chain of processes that each fork the next one
+    and end. So the kernel kills all processes of a user in one step, which no fork can escape. This function
     forks nothing, so it works in a full cgroup.
     """
     deadline = time.monotonic() + seconds

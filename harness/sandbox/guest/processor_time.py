@@ -1,4 +1,4 @@
-"""Count the processor time of a job, including that of its ended processes.
+"""Count the processor time of a job, including its ended processes.
 
 The container's cgroup counts every process, however it was started and whichever process waited for it. The
 processor time of a job is therefore the cgroup's count since the job began, minus the time of our own
@@ -94,7 +94,7 @@ class Account:
         Args:
             living: Returns the ids of the job's living processes.
             trusted_uid: The user of our own process that works for this job, if there is one.
-            alone: Whether no process runs in the container except those of jobs and our own.
+            alone: Whether no process runs in the container except the jobs' and our own.
         """
         # Orphans of an earlier job may have ended without being reaped yet. Their time is not of this job.
         loop.collect_ended()

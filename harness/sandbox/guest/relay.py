@@ -37,7 +37,7 @@ EVENTS_A_SECOND = 2000
 ACCEPT_COST = 20
 # The wait for the pace, or for a descriptor or memory that the kernel did not have.
 PAUSE_SECONDS = 0.01
-# The time in which a client must take further bytes after the host has closed the connection.
+# How long a client may take no further bytes after the host has closed the connection.
 LINGER_SECONDS = 5.0
 # Makes `close` drop the connection, and all bytes that are under way.
 ABORT = struct.pack("ii", 1, 0)

@@ -66,7 +66,7 @@ def count_threads() -> int:
 def measure_memory() -> int:
     """Return the memory in use, files in memory included, or 0 if the kernel does not report it.
 
-    The number is that of the whole kernel, so it is right only if the container has a separate kernel.
+    The number covers the whole kernel, so it is right only if the container has a separate kernel.
     """
     facts = {}
     with open("/proc/meminfo", "rb") as file:

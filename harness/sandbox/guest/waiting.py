@@ -27,7 +27,7 @@ FURTHER_SECONDS = 10.0
 
 
 def find_longest(wall_seconds: float, times: int = MOST_PATIENCE) -> float:
-    """Return the seconds after which the machine is to blame for a job that its wall limit has not ended."""
+    """Return how many seconds it takes to blame the machine for a job that its wall limit has not ended."""
     return wall_seconds * times + FURTHER_SECONDS
 
 
@@ -38,7 +38,7 @@ class Waiting:
         pids: Processes of the job that live already. Only their first threads are measured. Of processes
             that start later, every thread is measured.
         since_their_start: Whether every thread is measured from its own start on. A process that is not among
-            those of the job yet, because it has not become its user, is measured in no other way.
+            the job's yet, because it has not become its user, is measured in no other way.
     """
 
     def __init__(self, pids: Iterable[int] = (), *, since_their_start: bool = False) -> None:

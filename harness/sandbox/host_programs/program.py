@@ -131,7 +131,7 @@ class ProgramEnd:
 
     @property
     def fault(self) -> str | None:
-        """The reason for which the end was not clean, None if it was."""
+        """Why the program did not end cleanly, or None."""
         faults = [self.supervisor_fault] if self.supervisor_fault is not None else []
         if self.left:
             shown = ", ".join(map(str, self.left[:_SHOWN_PIDS]))
@@ -232,7 +232,7 @@ async def open_program(
         command: the program and its arguments.
         env: the variables of its environment.
         folder: the folder that the supervisor removes if this process is gone.
-        cwd: the folder in which the program starts.
+        cwd: the folder where the program starts.
         has_input: whether its standard input is a pipe. Otherwise it is empty.
         line_bytes: the most bytes that the readers of its outputs keep in memory, and of a line.
 

@@ -160,7 +160,7 @@ def _reap(_found: list[Process]) -> None:
 
 
 def _set_mark() -> None:
-    """Lower a limit without effect, by which the processes of a program differ from others."""
+    """Lower a limit without effect, to tell the processes of a program from others."""
     if IS_LINUX:
         mark = _read_own_mark() - 1
         resource.setrlimit(RLIMIT_LOCKS, (mark, mark))
@@ -242,7 +242,7 @@ def list_children() -> list[int]:
 
 
 def list_descendants(is_wanted: Callable[[int], bool] | None = None) -> list[Process]:
-    """Return the processes below this one, or only below those of its children that `is_wanted` accepts."""
+    """Return the processes below this one, or only below the children that `is_wanted` accepts."""
     children: dict[int, list[Process]] = {}
     for name in os.listdir("/proc") if IS_LINUX else ():
         if not name.isdecimal():
@@ -265,7 +265,7 @@ def list_descendants(is_wanted: Callable[[int], bool] | None = None) -> list[Pro
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder, also if a program has taken away its own rights. What cannot be removed stays."""
+    """Remove a folder, even if a program has taken away its own rights. Entries that cannot go stay."""
     import shutil
 
     shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Build the images of a prepared agent: the images in which programs of agents run, with its files."""
+"""Build the images of a prepared agent: the images that run programs of agents, with its files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_agent_source(name: str, path: Path) -> AgentSource:
 
 
 def _holds_instructions(path: Path) -> bool:
-    """Return whether the first instruction of a file is one with which a Dockerfile begins."""
+    """Return whether the first instruction of a file is one that a Dockerfile begins with."""
     with path.open("rb") as file:
         lines = file.read(START_BYTES).splitlines()
     first = next((line.split() for line in lines if line.strip() and not line.lstrip().startswith(b"#")), [])
@@ -121,7 +121,7 @@ def _find(client: APIClient, base: str, agent: str, digest: str) -> Image | None
 def _find_any(client: APIClient, source: AgentSource, digest: str) -> Image | None:
     """Return an image on any base that has the packages of the agent's recipe, None without one.
 
-    The files of a Dockerfile may depend on the base, and those of a folder are there anyway.
+    The files of a Dockerfile may depend on the base, and a folder's files are there anyway.
     """
     if source.recipe is None:
         return None

@@ -2,7 +2,7 @@
 
 An agent's files come from a folder or from a Dockerfile. Only the files below /opt/agents/NAME reach the
 image, as data. No file of the image is replaced, and no setting of a Dockerfile is taken over, so that PID 1,
-its Python and its libraries are those of the environment's image.
+its Python and its libraries belong to the environment's image.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class _Layer:
         if path.is_absolute() or ".." in path.parts or path.parent not in self._folders:
             raise UsageError(f"{self._source}: {name} is not below a folder of the agent")
         if path in self._members:
-            raise UsageError(f"{self._source}: {name} comes twice")
+            raise UsageError(f"{self._source}: {name} appears twice")
         self._members.add(path)
         return path
 
@@ -205,7 +205,7 @@ class _Layer:
 
 INSTALL_SECONDS = 1800
 LOG_TAIL_CHARACTERS = 2000
-# The Python of the images, which is that of Debian bookworm.
+# The Python of the images, which is Debian bookworm's.
 PYTHON_VERSION = "3.11"
 LIBRARIES = "lib"
 # The program must not find the modules of a task's folder, and its children must not find its own modules.

@@ -57,7 +57,7 @@ def ensure_runsc(
 ) -> None:
     """Add `runsc` to the engine if it is missing, and prove it with a sandbox. The images must be built.
 
-    `config_file` is the engine's configuration (default: the file with which the running daemon was started).
+    `config_file` is the engine's configuration (default: the file that the running daemon was started with).
     Raises SandboxError, with a hint, if this process may not add a runtime, if the file is no valid
     configuration, or if no sandbox works. The file is then as it was before.
     """
@@ -187,7 +187,7 @@ def _daemon_of(client: APIClient) -> psutil.Process:
             if process.name() == "dockerd":
                 return process
     raise SandboxError(
-        "the engine's daemon is no process of this machine, so harness cannot make it read its configuration "
+        "the engine's daemon does not run on this machine, so harness cannot make it read its configuration "
         "again",
         hint=_format_manual_steps(DEFAULT_CONFIG_FILE),
     )
@@ -206,7 +206,7 @@ def _reload(client: APIClient, daemon: psutil.Process, file: Path) -> None:
         time.sleep(POLL_SECONDS)
     raise SandboxError(
         f"the engine did not take over '{RUNTIME}' from {file} within {RELOAD_SECONDS:g} s",
-        hint="its log names the cause; runtimes on the daemon's command line exclude those of the file",
+        hint="its log names the cause; runtimes on the daemon's command line exclude the file's runtimes",
     )
 
 

@@ -163,7 +163,7 @@ def build_images(
 
 
 def list_images(client: APIClient) -> list[Image]:
-    """Return all images that harness has built, including stale ones and those of other versions.
+    """Return all images that harness has built, including stale ones and other versions'.
 
     An image that a user has built from one of ours inherits our label. It has neither a tag of ours, nor the
     label as its last layer.
@@ -172,7 +172,7 @@ def list_images(client: APIClient) -> list[Image]:
     current = {image_tag(name) for name in names}
     with engine_errors("list the images"):
         listed = client.images(filters={"label": LABEL})
-    # A user may remove the sources of a prepared agent, so only the image that it stands on makes it stale.
+    # A user may remove the sources of a prepared agent, so only the image that it is built on makes it stale.
     prepared = (item["Labels"][LABEL] for item in listed if AGENT_LABEL in item["Labels"])
     current |= {image_tag(name) for name in prepared if name.partition("+")[0] in names}
     images = [

@@ -65,7 +65,7 @@ async def streams(sandbox: Sandbox) -> tuple[object, object]:
 
 
 async def exit_codes(sandbox: Sandbox) -> tuple[object, object]:
-    """Check that the exit code is that of the command."""
+    """Check that the exit code is the command's."""
     codes = (0, 1, 255)
     return [(await _shell(sandbox, f"exit {code}")).exit_code for code in codes], list(codes)
 
@@ -126,7 +126,7 @@ async def stream_by_name(sandbox: Sandbox) -> tuple[object, object]:
 
 
 async def any_bytes(sandbox: Sandbox) -> tuple[object, object]:
-    """Check that bytes that are no text arrive unchanged."""
+    """Check that bytes that are not text arrive unchanged."""
     return (await _python(sandbox, "import os; os.write(1, bytes(range(256)))")).stdout.data, bytes(
         range(256)
     )

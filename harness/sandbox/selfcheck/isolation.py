@@ -1,6 +1,6 @@
 """Canaries for the isolation of a job. Each of them looks for a way out and must find none.
 
-Each function returns a finding. `limits` are those of the sandbox.
+Each function returns a finding. `limits` are the sandbox's.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def seccomp(sandbox: Sandbox, limits: Limits) -> Finding:
 
 
 async def namespaces(sandbox: Sandbox, limits: Limits) -> Finding:
-    """Check that a job sees no process, mount, interface or shared memory except those of its sandbox."""
+    """Check that a job sees no process, mount, interface or shared memory except its sandbox's."""
     identities = await answer(sandbox, probe.namespaces)
     common = MACHINE_NAMESPACES | _own_namespaces()
     shared = [kind for kind in PRIVATE_NAMESPACES if identities.get(kind, "") in common | {""}]
@@ -91,7 +91,7 @@ async def namespaces(sandbox: Sandbox, limits: Limits) -> Finding:
 
 
 def _own_namespaces() -> frozenset[str]:
-    """Return the namespaces of this process, which in a CI job are not those of the machine."""
+    """Return the namespaces of this process, which in a CI job are not the machine's."""
     found = set()
     for kind in PRIVATE_NAMESPACES:
         with suppress(OSError):

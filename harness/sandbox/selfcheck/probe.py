@@ -369,7 +369,7 @@ def system_calls() -> dict[str, str | None]:
 
 
 def network_ways() -> list[str]:
-    """Return the ways by which this program could meet another one in its network namespace."""
+    """Return the ways that this program could meet another one in its network namespace."""
     ways = []
     for kind in ("AF_UNIX", "AF_INET", "AF_NETLINK"):
         try:
@@ -405,7 +405,7 @@ def identities(paths: list[str]) -> list[list[int] | None]:
 
 
 def readable(paths: list[str]) -> list[str]:
-    """Return those of the files and folders that can be read."""
+    """Return the files and folders that can be read."""
     found = []
     for path in paths:
         try:

@@ -33,7 +33,7 @@ MOST_SECONDS = 60.0
 
 
 async def measure_speed(backend: Backend, runtime: str) -> Finding:
-    """Measure the speed of a program in a sandbox, and store the factor by which runs extend their limits."""
+    """Measure the speed of a program in a sandbox, and store the factor that runs extend their limits by."""
     async with Sandbox.open(runtime=runtime, run_id=RUN_ID, backend=backend) as sandbox:
         result = await sandbox.exec(["python3", "-c", WORKLOAD], timeout=MOST_SECONDS)
     try:

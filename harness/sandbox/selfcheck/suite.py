@@ -73,7 +73,7 @@ TRIALS = (
     ),
     Trial(
         {"attributes": isolation.attributes, "deleted files": isolation.deleted_files},
-        # More than others are likely to write in the moment in which the sandbox ends.
+        # More than others are likely to write in the moment when the sandbox ends.
         Limits(disk_mb=32),
         writable_root=True,
     ),
@@ -95,7 +95,7 @@ async def check_backend(
 ) -> list[Check]:
     """Return the outcome of every check of a backend under a runtime, which takes about 3 s.
 
-    `further` trials come after those of this module. `notify` gets each check as soon as it and those before
+    `further` trials come after this module's own. `notify` gets each check as soon as it and those before
     it are finished. An error becomes a check that fails, so the function raises nothing.
     """
     checks: list[Check] = []

@@ -68,7 +68,7 @@ class PieceSplitter:
 # and ten megabytes. It reads a line for each change: 1 if containers remain, and 0 if none does. Its stdin
 # ends with our process.
 #
-# The first shell ends at once, so that the watch is no child of ours. A supervisor such as Ray kills our
+# The first shell ends at once, so that the watch is not our child. A supervisor such as Ray kills our
 # children together with us, and a program that waits for all of its children must not wait for this one.
 _SCRIPT = """
 exec 3<&0 0</dev/null
@@ -262,7 +262,7 @@ def remove(client: APIClient, name: str) -> bool:
 
 
 def list_containers(client: APIClient, labels: Mapping[str, str | None]) -> list[FoundContainer]:
-    """Return the containers, running or not, that have these labels; None stands for any value."""
+    """Return the containers, running or not, that have these labels; None matches any value."""
     wanted = [name if value is None else f"{name}={value}" for name, value in labels.items()]
     with engine_errors("list containers"):
         listed = client.containers(all=True, filters={"label": wanted})

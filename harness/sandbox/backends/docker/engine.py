@@ -32,7 +32,7 @@ NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """The facts that an engine reports. `cpus` and `memory_bytes` are those of the engine's machine."""
+    """The facts that an engine reports. `cpus` and `memory_bytes` describe the engine's machine."""
 
     version: str
     api_version: str

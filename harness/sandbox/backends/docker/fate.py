@@ -73,7 +73,7 @@ def find_fate(client: APIClient, container_id: str) -> Fate:
 
 
 def explain_silence(client: APIClient, container_id: str) -> Cause:
-    """Return the cause for which a running container does not answer, after about a second.
+    """Return why a running container does not answer, after about a second.
 
     Raises SandboxError with `outside` set if the engine does not answer either.
     """
@@ -94,7 +94,7 @@ def keeps_busy(stats: Mapping[str, Any], processors: float) -> bool:
         end, start = (datetime.fromisoformat(stats[name]).timestamp() for name in ("read", "preread"))
         memory = stats["memory_stats"]
         details = memory["stats"]
-        # Pages of files give way to a program that needs the memory. The names are those of both cgroups.
+        # Pages of files give way to a program that needs the memory. The names are from both cgroup versions.
         taken = memory["usage"] - details.get("total_cache", details.get("file", 0))
         is_busy = (now - before) / NANO >= BUSY_SHARE * processors * (end - start)
         return bool(is_busy or taken >= FULL_SHARE * memory["limit"])

@@ -40,9 +40,9 @@ def images_dir() -> Path:
 
 @cache
 def image_names() -> tuple[str, ...]:
-    """Return the folders of `images` that have a Dockerfile, in the order in which they are built.
+    """Return the folders of `images` that have a Dockerfile, in build order.
 
-    The base comes first, because every other image stands on it. Raises ImageMissingError.
+    The base comes first, because every other image is built on it. Raises ImageMissingError.
     """
     found = sorted(path.parent.name for path in images_dir().glob("*/Dockerfile"))
     return (BASE, *(name for name in found if name != BASE))
@@ -68,7 +68,7 @@ def image_sources(name: str) -> tuple[tuple[str, bytes], ...]:
 def image_tag(name: str) -> str:
     """Return `harness/<name>:<12 hex digits>`, from a hash over the sources of the image and of its base.
 
-    The name `<image>+<agent>` is that of an image with a prepared agent. Its tag is
+    The name `<image>+<agent>` belongs to an image with a prepared agent. Its tag is
     `harness/agent-<agent>:<image>-<12 hex digits>`, with the digits of the image alone.
     """
     base, is_prepared, agent = name.partition("+")

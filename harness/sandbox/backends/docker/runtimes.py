@@ -62,7 +62,7 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
         "cpus": Difference(
             r"a busy loop got \S+ of a core, of \S+ allowed(, but its cgroup shows no such quota)?",
             "the sandbox's cgroup has the quota, but the sandbox cannot see it; its kernel also counts the "
-            "time for which it was throttled as CPU time, so that a job reaches cpu_seconds sooner",
+            "time when it was throttled as CPU time, so that a job reaches cpu_seconds sooner",
         ),
         "processes": Difference(
             r"\d+ forks next to the guest, of \d+ processes allowed, then no refusal"
@@ -122,7 +122,7 @@ ONE_ERRNO = frozenset({"runsc"})
 
 
 def find_known_difference(runtime: str, name: str, found: str) -> Difference | None:
-    """Return the known difference that matches the whole finding of a canary; None if there is none."""
+    """Return the known difference that matches the whole finding of a canary, or None."""
     difference = DIFFERENCES.get(runtime, {}).get(name)
     return difference if difference is not None and re.fullmatch(difference.found, found) else None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 ProfileName = Literal["default", "strict"]
-# Local sockets alone, TCP by IPv4 with small buffers too, those of the internet protocols too, or every kind,
+# Local sockets alone; also TCP by IPv4 with small buffers; also the internet protocols; or every kind,
 # netlink included.
 Sockets = Literal["local", "relayed", "internet", "all"]
 
@@ -35,7 +35,7 @@ def profile(
     `default` is for shells and agents. `strict` is for graders of pure code. It allows local sockets alone,
     whatever `sockets` is, no System V IPC and no message queues. multiprocessing and asyncio still work with
     it. `shared` is `strict` for containers that share a network namespace. It allows no sockets but local
-    pairs, and none of the calls by which these could meet others.
+    pairs, and none of the calls that could connect these with others.
     A `root_agent` also gets none of the resources that the kernel counts for root of the whole machine.
     Without `errnos`, the profile is for a runtime that can refuse calls with EPERM alone. It then allows the
     calls that have to fail with another error, and leaves them to the runtime's own kernel.
@@ -108,7 +108,7 @@ def _by_argument(group: dict[str, Any], sockets: Sockets, *, errnos: bool) -> li
 
 
 def _list_other_values(index: int, values: list[int]) -> list[dict[str, Any]]:
-    """Return conditions of which one holds for each argument of 32 bits that is none of `values`.
+    """Return conditions. One of them holds for each argument of 32 bits that is not in `values`.
 
     The conditions leave out the high half of the register, because the kernel reads such an argument as an
     int. Each condition compares the bits from the highest down to the first one that differs from all values.

@@ -52,7 +52,7 @@ LIMITS = Limits(memory_mb=64, processes=8, disk_mb=1, inodes=64)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A container that holds a namespace, the stream of its stdin, and the time at which it is too old."""
+    """A container that holds a namespace, the stream of its stdin, and the time when it is too old."""
 
     joined: Joined
     stream: socket.socket

@@ -33,7 +33,7 @@ async def diagnose(
     limits: Limits | None = None,
     notify: Callable[[Check], None] = lambda check: None,
 ) -> list[Check]:
-    """Return the checks of the machine, and those of its sandboxes by canaries, which takes about 3 s.
+    """Return the checks of the machine, and of its sandboxes by canaries, which takes about 3 s.
 
     A run will have `concurrency` sandboxes of `limits` at once. `notify` gets each check as soon as it and
     those before it are finished. An error becomes a check that fails, so the function raises nothing.

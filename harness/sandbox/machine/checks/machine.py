@@ -148,7 +148,7 @@ def images(machine: Machine) -> Finding:
     current = {image.tag for image in there if image.current}
     missing = [image_tag(name) for name in image_names() if image_tag(name) not in current]
     if missing:
-        # Some images may be missing, because `harness setup --benchmark` builds only those of that benchmark.
+        # Some images may be missing, because `harness setup --benchmark` builds only that benchmark's images.
         level = Level.WARN if len(missing) < len(image_names()) else Level.FAIL
         return Finding(level, f"missing: {', '.join(missing)}", "run: harness setup")
     stale = sum(not image.current for image in there)

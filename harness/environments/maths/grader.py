@@ -29,7 +29,7 @@ CPU_SECONDS = 3
 _WALL_SECONDS = 60.0
 _START_SECONDS = 120.0
 _SHOWN_CHARACTERS = 80
-# -P keeps the command's folder out of the paths from which it imports.
+# -P keeps the command's folder out of the paths that it imports from.
 COMMAND = (
     *("/usr/bin/python3", "-s", "-B", "-P"),
     "/opt/harness/harness/environments/maths/guest/compare.py",
@@ -51,7 +51,7 @@ class MathsAnswer:
 
     gold: str
     bases: frozenset[int] = frozenset()
-    """The number bases in which the problem asks for its answer. Empty if the problem names none."""
+    """The number bases that the problem asks for its answer in. Empty if the problem names none."""
 
 
 async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submission) -> Verdict:

@@ -171,7 +171,7 @@ def plain(text: str) -> str:
 
 
 def has_value(text: str) -> bool:
-    """Return whether an expression has no unknown: no letters except those of commands, e and i."""
+    """Return whether an expression has no unknown: no letters except in commands, e and i."""
     expression = "".join(part for is_text, part in text_parts(text) if not is_text)
     return set(_LETTERS.findall(_VALUED.sub(" ", expression))) <= {"e", "i"}
 

@@ -2,7 +2,7 @@ r"""Turn an answer in LaTeX into expressions that a computer algebra system can 
 
 The system alone takes the last side of any equation, treats all brackets alike, and drops the base of a
 number. Therefore `8=7` would be 7, `\{1,2\}` would be the pair (1,2), and `4210_{7}` would be `4210_{5}`.
-This module turns an answer into one or several expressions, each of which must equal the gold answer, or
+This module turns an answer into one or several expressions. Each must equal the gold answer, or
 refuses it.
 """
 

@@ -1,4 +1,4 @@
-"""A Linux machine in which the agent is root and has a persistent shell."""
+"""A Linux machine where the agent is root and has a persistent shell."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ BASH = Tool(
 
 
 class Machine(SandboxEnvironment):
-    """The environment of one `os` task. It also opens the fresh machines in which checks run.
+    """The environment of one `os` task. It also opens the fresh machines that checks run in.
 
     `task_text` is the text of the task that the agent sees. `before` holds the files that the set-up changed,
     as they were at the time `began_ns`, before the agent acted.

@@ -1,6 +1,6 @@
 """Grade answers to tasks of `os` and the state that an agent left, by AgentBench's rules.
 
-Nothing trusted runs in the machine in which the agent acted. A gold answer is computed in a copy of the
+Nothing trusted runs in the machine that the agent acted in. A gold answer is computed in a copy of the
 machine from before the agent acted. A check of the state runs in a fresh machine with its own tools and PID
 1. This machine gets only those of the agent's files that a task can be about
 (`harness.environments.os.machine_files`). A check that only compares its parameters runs in a machine without
@@ -46,10 +46,10 @@ UNREADABLE_FILES = "unreadable_files"
 CHANGED_WORLD = "changed_world"
 KEPT_CHARACTERS = 500
 PASS_UNTOUCHED = (
-    "the checks also pass without an answer in a machine in which no agent acted, so they prove nothing, "
+    "the checks also pass without an answer in a machine where no agent acted, so they prove nothing,  "
     "perhaps because they look for processes, which are not copied"
 )
-NO_ANSWER = "there is no answer, which the checks accept only because they also accept parts of the right one"
+NO_ANSWER = "there is no answer; the checks accept that only because they also accept parts of the right one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ _STRENGTHS = ("trusting", "data", "sound")
 
 @dataclass(frozen=True, slots=True)
 class StateChecks:
-    """The scripts of a check, each of which must exit with code 0.
+    """The scripts of a check. Each must exit with code 0.
 
-    Each script receives the answer and the stdout of the scripts before it. None stands for `example`, the
+    Each script receives the answer and the stdout of the scripts before it. None means `example`, the
     script that solves the task. Raises DataError if there is no script, or if a None has no `example`.
 
     Source: `evaluation.check` in the task `os_interaction` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
@@ -126,7 +126,7 @@ class StateChecks:
 
     @property
     def judgement(self) -> Judgement:
-        """Return the judgement of the check as a whole, which is that of its weakest script."""
+        """Return the judgement of the check as a whole, which is its weakest script's."""
         judgements = [judge_check(script) for script in self.scripts if script is not None]
         weakest = min(judgements, key=lambda judgement: _STRENGTHS.index(judgement.kind))
         if weakest.kind == "data" and self.example is None:
@@ -225,7 +225,7 @@ class _StepRunner:
         return not answer.strip() and any(output.strip() for output in outputs)
 
     async def _pass_untouched(self) -> bool:
-        """Return whether the steps pass in a machine in which no agent acted, without an answer.
+        """Return whether the steps pass without an answer in a machine where no agent acted.
 
         Such steps check nothing, or check something that no copy has, such as processes.
         """

@@ -45,7 +45,7 @@ class Snapshot:
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     def follow(self, path: str) -> str | None:
-        """Return the path of a regular file behind the links at a path, None if there is no such file."""
+        """Return the path of a regular file behind the links at a path, or None."""
         links = {entry.path: entry.to for entry in self.entries if entry.kind == "link"}
         for _link in range(MAX_LINKS):
             path = posixpath.normpath(path)

@@ -98,7 +98,7 @@ class ProgramCheck:
     example: Script
 
     async def make_reference(self, sandbox: RootSandbox) -> Snapshot:
-        """Make the reference in a machine in which no agent acted, and return its files.
+        """Make the reference in a machine where no agent acted, and return its files.
 
         Raises SandboxError, UnreadableFiles.
         """

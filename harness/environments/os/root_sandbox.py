@@ -1,4 +1,4 @@
-"""A sandbox in which the agent is root and has a persistent shell.
+"""A sandbox where the agent is root and has a persistent shell.
 
 Root can use its own files, users and processes and has no further capability. It has no network, and it can
 neither inspect nor control PID 1. It can change or ruin everything else. Therefore nothing trusted runs there
@@ -79,7 +79,7 @@ def file_entries(listing: bytes) -> list[FileEntry]:
     import json
 
     try:
-        # pydantic's own parser refuses surrogates, which stand for bytes of names that are not UTF-8.
+        # pydantic's own parser refuses surrogates, which represent bytes of names that are not UTF-8.
         entries = _LISTING.validate_python(json.loads(listing))
     except (ValidationError, ValueError, RecursionError) as error:
         raise SandboxError(f"the guest sent no listing of files: {str(error)[:300]}") from error
@@ -206,7 +206,7 @@ class RootSandbox(Sandbox):
     async def list_changed(self, since_ns: int | None = None) -> list[FileEntry]:
         """Return every file that was changed at this time or later, sorted.
 
-        None stands for the sandbox's start. The list is complete only for changes by processes that are dead.
+        None means the sandbox's start. The list is complete only for changes by processes that are dead.
         Raises UnreadableFiles, and SandboxError if somebody set the machine's clock back, because the times
         then hide changes.
         """
@@ -221,7 +221,7 @@ class RootSandbox(Sandbox):
         return entries
 
     async def describe(self, paths: Sequence[str]) -> dict[str, FileEntry]:
-        """Return the entries of those of these paths that exist. Raises UnreadableFiles."""
+        """Return the entries of the paths among these that exist. Raises UnreadableFiles."""
         request: Describe = {"paths": list(paths)}
         listing = await self._work_on_files("describe", request)
         with self.catch_unreadable():

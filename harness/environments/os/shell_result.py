@@ -28,7 +28,7 @@ class ShellEnd(StrEnum):
 class ShellResult:
     """The result of one command in a persistent shell."""
 
-    # The command's stdout and stderr, in the order in which it wrote them.
+    # The command's stdout and stderr, in the order that it wrote them.
     output: Stream
     # The exit code of the command, or of the shell if the shell ended. Negative for a signal.
     exit_code: int

@@ -30,7 +30,7 @@ def _qualify(function: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str) -> N
     inside = [node for statement in (function.args, *function.body) for node in ast.walk(statement)]
     shared = {name for node in inside if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
     if shared or any(isinstance(node, (ast.Lambda, ast.ClassDef, ast.Match)) for node in inside):
-        return  # Then its names count as those of the module, which only finds more aliases.
+        return  # Then its names count as the module's, which only finds more aliases.
     local = {node.arg for node in inside if isinstance(node, ast.arg)}
     local |= {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in inside:

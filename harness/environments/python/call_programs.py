@@ -25,7 +25,7 @@ from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest import json_text
 from harness.sandbox.sandbox import Sandbox
 
-# The name under which the tests call the function, whatever its name in the program is.
+# The name that the tests call the function by, whatever its name in the program is.
 FUNCTION = "harness_function"
 # One request holds at most this many bytes of arguments and results.
 PART_BYTES = 32 << 20
@@ -67,7 +67,7 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
     Source: `testing_util.py` of LiveCodeBench (Jain et al. 2024, arXiv 2403.07974): 6 s for each test, a
     top-level tuple equals a list, and the first failure ends the tests that the prompt shows.
     """
-    # A request holds the program as JSON, in which a character takes up to twelve bytes.
+    # A request holds the program as JSON. A character takes up to twelve bytes there.
     size = len(json_text.encode(submission.text))
     if size > MAX_PROGRAM_BYTES // 2:
         evidence = f"the program has {size:,} bytes as JSON; the limit is {MAX_PROGRAM_BYTES // 2:,}"

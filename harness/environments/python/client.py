@@ -77,7 +77,7 @@ class TestReport:
     clean: bool
     # The number of statements that the report covers.
     ran: int = 0
-    # The limit on processor time, and the most that any of the parts has used for which it holds. The guest
+    # The limit on processor time, and the most that any of its parts has used. The guest
     # stops a program a little later (`GRACE`).
     cpu_limit: float = math.inf
     cpu_seconds_of_limit: float = 0.0

@@ -68,7 +68,7 @@ def _may_need_sockets(source: str) -> bool:
 
 
 def _is_harmless(origin: str, rest: str) -> bool:
-    """Return whether an import is of harmless modules alone. `origin` is empty if there is no `from`."""
+    """Return whether an import is of harmless modules alone. `origin` is empty without `from`."""
     if origin:
         return origin in WITHOUT_SOCKETS and "import" not in rest
     modules = [MODULE.fullmatch(part) for part in rest.split(",")]

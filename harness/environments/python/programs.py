@@ -41,7 +41,7 @@ async def grade_program(sandbox: Sandbox, tests: ProgramTests, submission: Submi
     The program passes, with a score of 1, only if the report names every test as passed. Raises SandboxError
     if the sandbox failed through no fault of the program.
 
-    Source: the rule that every assert must hold is that of HumanEval (`human_eval/execution.py` of
+    Source: the rule that every assert must hold is HumanEval's (`human_eval/execution.py` of
     openai/human-eval) and MBPP (arXiv 2108.07732). Neither runs the tests in another process.
     """
     try:

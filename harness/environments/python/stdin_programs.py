@@ -247,14 +247,14 @@ async def _run_and_compare(
 
 
 async def _compare(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Outcome:
-    """Return the results with those of these runs added, from a thread if they are large."""
+    """Return the results after adding these runs' results, from a thread if they are large."""
     if _bytes_of(runs) + sum(len(test.output) for test in tests[: len(runs)]) <= _SMALL_BYTES:
         return _add_runs(outcome, runs, tests)
     return await asyncio.to_thread(_add_runs, outcome, runs, tests)
 
 
 def _add_runs(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Outcome:
-    """Return the results with those of these runs added."""
+    """Return the results after adding these runs' results."""
     statuses, evidence, limit = list(outcome.statuses), outcome.evidence, outcome.limit
     is_slow, is_wrong = outcome.is_slow, outcome.is_wrong
     for run, test in zip(runs, tests, strict=False):

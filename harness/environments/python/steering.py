@@ -60,7 +60,7 @@ _CACHED = 4096
 
 
 class _Steered(Exception):
-    """A node on which the course of a test may depend."""
+    """A node that the course of a test may depend on."""
 
     def __init__(self, node: ast.AST, what: str) -> None:
         super().__init__(what)

@@ -45,7 +45,7 @@ def holds(answer: str, expected: str) -> bool:
 def holds_strictly(answer: str, expected: str) -> bool:
     """Return whether the answer contains the expected text in whole words, or the expected number.
 
-    An expected number must be the value of a number that stands on its own, and the answer may contain
+    An expected number must be the value of a separate number, and the answer may contain
     MAX_NUMBERS different numbers at most. The words of any other text must follow each other in the answer.
     Their punctuation counts, their case and the blanks between them do not.
     """

@@ -19,7 +19,7 @@ _SHOWN = 200
 
 
 class LiteralForm(StrEnum):
-    """The form in which an answer states its value and the benchmark states the expected value.
+    """The form that an answer states its value in and the benchmark the expected value.
 
     `result` accepts a literal, `call(...) == literal`, or an assert of such a comparison. The expected value
     is a Python literal. `assertion` accepts `assert call(...) == literal` or a literal. Of several

@@ -29,7 +29,7 @@ class ShortAnswer:
 
 
 def expected_output(golds: Sequence[str]) -> str:
-    """Return the gold answers in the form in which reports show them."""
+    """Return the gold answers as reports show them."""
     return golds[0] if len(golds) == 1 else json.dumps(list(golds), ensure_ascii=False)
 
 

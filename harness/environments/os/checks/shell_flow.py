@@ -35,7 +35,7 @@ class _State(NamedTuple):
 
 
 class _End(NamedTuple):
-    """One way in which a command may end."""
+    """One way that a command may end."""
 
     how: Literal["next", "exit", "return", "break", "continue"]
     state: _State
@@ -112,7 +112,7 @@ def list_unused_statuses(command: Command) -> Iterator[Simple]:
 
 
 def list_last(command: Command) -> Iterator[Simple]:
-    """Yield the command whose status is that of the whole."""
+    """Yield the command whose status is the status of the whole."""
     match command:
         case Body(items) if items:
             yield from list_last(items[-1])
@@ -141,7 +141,7 @@ class _Flow:
         self._fails_at_once = isinstance(first, Simple) and _is_errexit(first)
 
     def run(self, command: Command, state: _State, *, is_condition: bool) -> _Ends:
-        """Return the ways in which a command may end. Bash ignores `set -e` in conditions."""
+        """Return the ways that a command may end. Bash ignores `set -e` in conditions."""
         if command is self._command:
             return self._leave([_End("next", _State(self._success, seen=True))], is_condition)
         match command:
@@ -179,7 +179,7 @@ class _Flow:
         return self._leave([_End("next", _State(each, state.seen)) for each in (True, False)], is_condition)
 
     def _leave(self, ends: Iterable[_End], is_condition: bool) -> _Ends:
-        """Return the ends of a command after which `set -e` may end the script."""
+        """Return the ends of a command that let `set -e` end the script."""
         if is_condition or not self._fails_at_once:
             return frozenset(ends)
         return frozenset(

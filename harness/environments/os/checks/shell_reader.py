@@ -322,7 +322,7 @@ class Reader:
             redirect.target = plain if is_plain else self._nest(body, None)._read_all()
 
     def _read_all(self) -> Word:
-        """Return the whole text as if it were in double quotes, in which double quotes are plain."""
+        """Return the whole text as if it were in double quotes, with double quotes as plain text."""
         parts: list[Part] = []
         while self._at < len(self._text):
             parts += self._read_part(quoted=True)

@@ -85,7 +85,7 @@ def find_tool(name: str) -> Tool | None:
 
 
 def list_tools() -> frozenset[str]:
-    """Return the names of all tools, each of which the image has."""
+    """Return the names of all tools. The image has each of them."""
     return _READERS | _SILENT | _FIXED | _READ_WITH.keys() | _TOOLS.keys() | BUILTINS | DECLARATIONS
 
 
@@ -230,7 +230,7 @@ def _run_python(analysis: ShellAnalysis, call: Call) -> Value | None:
 
 
 def _find_code(analysis: ShellAnalysis, call: Call) -> str | None:
-    """Return the argument after `-c`, in which numbers and texts of the check are replaced by a number."""
+    """Return the argument after `-c`, with the check's numbers and texts replaced by a number."""
     words = list(call.command.words)
     place = next((place for place, word in enumerate(words) if word.text == "-c"), None)
     return None if place is None or place + 1 >= len(words) else _fill_in(analysis, words[place + 1])
@@ -418,7 +418,7 @@ def _let(analysis: ShellAnalysis, call: Call) -> None:
 
 
 def _leave(analysis: ShellAnalysis, call: Call) -> None:
-    """Check the argument of `exit` or `return`, of which the system keeps eight bits."""
+    """Check the argument of `exit` or `return`. The system keeps eight bits of it."""
     command = call.command
     for argument, word in zip(call.arguments, command.words[-1:], strict=False):
         is_last_status = any(isinstance(part, Variable) and part.name == "?" for part in word.parts)

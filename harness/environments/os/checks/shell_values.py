@@ -82,7 +82,7 @@ class Call:
     input: Input
 
     def inner(self, skipped: int) -> Call | None:
-        """Return the call of the command that follows after some arguments, None if that name is no text."""
+        """Return the call of the command that follows after some arguments, or None if its name is not text."""
         rest = self.arguments[skipped:]
         if not rest or rest[0].text is None:
             return None
@@ -155,7 +155,7 @@ def check_test(analysis: ShellAnalysis, call: Call) -> Value | None:
 
 
 def _check_several(analysis: ShellAnalysis, call: Call, arguments: list[Argument]) -> None:
-    """Check an expression with `-a`, `-o` or parentheses, in which a text can be taken for an operator."""
+    """Check an expression with `-a`, `-o` or parentheses, where a text can be taken for an operator."""
     if any(argument.value.kind >= Kind.LINE for argument in arguments):
         analysis.force(call, "puts a text of the agent's into a test with several parts")
 

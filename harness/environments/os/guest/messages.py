@@ -82,12 +82,12 @@ class ClockReply(TypedDict):
 class List(TypedDict):
     """`list`: list changed files. The reply's body is JSON, a list of entries, as for `Describe`."""
 
-    # None stands for the start of the sandbox.
+    # None means the start of the sandbox.
     since_ns: Optional[int]
 
 
 class Describe(TypedDict):
-    """`describe`: list those of these paths that exist."""
+    """`describe`: list the paths among these that exist."""
 
     paths: list[str]
 

@@ -150,7 +150,7 @@ class Machine:
         self._work(request, lambda: json.dumps(contents.list_changed(since)).encode())
 
     def describe(self, request: Request) -> None:
-        """List those of these paths that exist."""
+        """List the paths among these that exist."""
         asked: Describe = request.fields  # type: ignore[assignment]
         self._work(request, lambda: json.dumps(contents.describe_each(asked["paths"])).encode())
 

@@ -164,7 +164,7 @@ class Shell:
             self.start(login=False)
 
     def _open_terminal(self) -> int:
-        """Return the descriptor on which the shell prompts.
+        """Return the descriptor that the shell prompts on.
 
         It is a terminal, because bash sets the modes of a terminal, but bash does not control it. No command
         inherits it, so none waits for a person to type.
@@ -385,7 +385,7 @@ class Call:
                 return
 
     def conclude_with_shell(self, code: int) -> None:
-        """Conclude a command during which the shell itself has ended."""
+        """Conclude a command that ended the shell itself."""
         if self._stopped_by is None and self._counters.memory_kills() > 0 and code == -signal.SIGKILL:
             self._stopped_by = "memory"
         self._conclude(self._stopped_by or SHELL_ENDED, code, 0)
@@ -481,5 +481,5 @@ def _format_line(command: bytes, last_code: int, *, before: bytes = b"", streams
 
 
 def _format_mark(token: str, facts: bytes) -> bytes:
-    """Return the command by which the shell reports under this token."""
+    """Return the command that makes the shell report under this token."""
     return b"\\builtin printf '%%s %%s %%s\\0' %s %s >&%d" % (token.encode(), facts, MARK)

@@ -7,7 +7,7 @@ handlers stays unchanged in both versions, because the test itself may catch its
 
 from __future__ import annotations
 
-# The classes of syntax trees alone. The module `ast` imports regular expressions and enumerations, with which
+# The classes of syntax trees alone. The module `ast` imports regular expressions and enumerations. With these
 # the first sample of every container would take 5 ms longer.
 import _ast as ast
 import marshal

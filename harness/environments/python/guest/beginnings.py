@@ -43,7 +43,7 @@ def compile_beginning(statements: Iterable[str], exports: Iterable[str]) -> byte
     """Return the code of what statements do before they use the program, marshalled; None for nothing.
 
     `exports` are the names of the program. The code has all imports of the statements outside of `try` and
-    `if`, those of functions included. Everything else ends at the first statement that may use the program.
+    `if`, including functions'. Everything else ends at the first statement that may use the program.
     """
     found = _Beginning(exports)
     with warnings.catch_warnings():

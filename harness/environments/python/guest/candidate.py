@@ -46,7 +46,7 @@ BUILTIN_TYPES = {
 
 
 class Program:
-    """The program's namespace, and those of its objects to which the tests hold handles."""
+    """The program's namespace, and the objects of it that the tests hold handles to."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -31,7 +31,7 @@ class TimeIsUp(BaseException):
 class Clock:
     """Bounds each step of the candidate: its CPU time, and the wall time of a step that only waits.
 
-    The CPU time is that of all processes of the user. A step may pass its limit and end before the next
+    The CPU time covers all processes of the user. A step may pass its limit and end before the next
     check, so it may exceed the limit by LOOK_SECONDS at most.
     """
 

@@ -64,7 +64,7 @@ class _Ahead:
 
 
 def prepare(module: types.ModuleType) -> None:
-    """Import the names of the preamble into `module`, of which each later child has its own copy."""
+    """Import the names of the preamble into `module`. Each later child has its own copy of it."""
     exec(compile(_IMPORTS, "<preamble>", "exec", dont_inherit=True), module.__dict__)
     _Ahead.module = module
     _Ahead.settings = compile(_SETTINGS, "<preamble>", "exec", dont_inherit=True)

@@ -54,7 +54,7 @@ class _Open:
 
 
 class Decoder:
-    """Reads values. `handle` makes the object that stands for the peer's, from kind, number, description."""
+    """Reads values. `handle` makes the stand-in for the peer's object, from kind, number, description."""
 
     def __init__(self, handle: Callable[[int, int, Any], object], known: Sequence[object] = ()) -> None:
         self._handle = handle

@@ -244,7 +244,7 @@ class Encoder:
         return iter(self._fields(value, tag)), 0
 
     def _fields(self, value: Any, tag: bytes) -> tuple[object, ...]:
-        """Return the values from which a number or a date is built. Raises LimitReached, or ValueRefused."""
+        """Return the values that a number or a date is built from. Raises LimitReached, or ValueRefused."""
         if tag == b"m":
             check_exponent(value)
             return (str(value),)

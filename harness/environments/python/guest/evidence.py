@@ -35,7 +35,7 @@ def describe(error: BaseException) -> str:
 
 
 def _describe_place(args: tuple[object, ...]) -> str | None:
-    """Return the message of a syntax error with its line, None if the arguments are not those of Python."""
+    """Return the message of a syntax error with its line, None if the arguments are not Python's."""
     if len(args) != 2 or type(args[0]) is not str or type(args[1]) is not tuple or len(args[1]) < 2:
         return None
     line = args[1][1]

@@ -118,7 +118,7 @@ def _assertion_error(message: tuple[Callable[[], object], ...]) -> AssertionErro
 
 
 def line_of(error: BaseException) -> int | None:
-    """Return the line of the tests in which an exception was raised, or None."""
+    """Return the line of the tests that raised an exception, or None."""
     line = None
     trace = error.__traceback__
     while trace is not None:

@@ -92,7 +92,7 @@ def _compile_maker(
     positional, only_positional, optional = counts
     by_position, by_keyword = names[:positional], names[positional:]
     with_default = (*by_position[positional - optional :], *with_default)
-    # The function's own variables need names that are no parameters.
+    # The function's own variables need names that are not parameters.
     own = "own"
     while any(name.startswith(own) for name in names):
         own += "_"

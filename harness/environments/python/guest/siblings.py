@@ -2,7 +2,7 @@
 
 fork(2) makes a child of its caller, which then has to wait for it. What a spawner learns by that, each
 program that is forked from it inherits. The parent alone can wait for a sibling. Linux makes one by clone(2)
-with CLONE_PARENT, for which neither Python nor the C library has a function.
+with CLONE_PARENT. Neither Python nor the C library has a function for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ID_TO_LIST, LIST_BYTES = 16, 24
 class _Calls:
     """The numbers of clone, set_robust_list and get_robust_list.
 
-    `place` is that of the address of the child's id among the arguments of clone.
+    `place` is the index of the address of the child's id among the arguments of clone.
     """
 
     def __init__(self, clone: int, set_list: int, get_list: int, place: int) -> None:

@@ -3,7 +3,7 @@
 PID 1 handles tests, so a candidate forked from it would have them in its memory. The spawners are forked
 before the first frame is read. They only ever receive a user, a folder, limits and an environment. A child
 reads everything else from descriptors that pass through its spawner. This is cheap too. After a fork, the
-parent copies every page to which it writes, and PID 1 writes to many pages. For the same reason, a spawner
+parent copies every page that it writes to, and PID 1 writes to many pages. For the same reason, a spawner
 does little for each child.
 
 A spawner learns nothing about its children but their process ids, because every later child can read all of
@@ -65,7 +65,7 @@ class Spawner:
     ) -> None:
         """Start a child. `ended(wait status, CPU seconds)` is called when it is dead.
 
-        `settings` and `descriptors` are those that its role needs. Settings that differ from those of the
+        `settings` and `descriptors` are the ones that its role needs. Settings that differ from the
         previous child take extra time. Raises OSError if the spawner is dead.
         """
         self._loop.collect_ended()
@@ -119,8 +119,8 @@ class Role:
     before its second fork, and `before(child)` before each fork. Pages that these write are not copied in the
     children. Each child calls `live(child, descriptors)`, which must not return, and which calls
     `wait_for_adoption` before it runs an untrusted program. PID 1 calls `attach()` for each child, and adds
-    the descriptor that it returns to those of the child, unless it is -1. Such work is done in PID 1, because
-    a spawner that has forked copies every page to which it writes.
+    the descriptor that it returns to the child's, unless it is -1. Such work is done in PID 1, because
+    a spawner that has forked copies every page that it writes to.
     """
 
     def __init__(

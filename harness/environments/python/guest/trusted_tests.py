@@ -94,7 +94,7 @@ class _Setup:
     def try_out(
         self, codes: list[tuple[CodeType | None, CodeType | None]], names: dict[str, Any]
     ) -> tuple[str | None, dict[str, Any]]:
-        """Return why the tests fail by themselves, or None, and a namespace in which the set-up has run.
+        """Return why the tests fail by themselves, or None, and the namespace of the set-up.
 
         The set-up runs twice here, because the tests run twice later. The statements' own beginning runs
         after the first time, in a namespace that is dropped.
@@ -113,7 +113,7 @@ class _Setup:
             return f"{self.stage}: {describe(error)}", {}
 
     def prepare(self, names: dict[str, Any]) -> dict[str, Any]:
-        """Run the tests' set-up, and return its namespace, to which `names` belong."""
+        """Run the tests' set-up, and return its namespace, which contains `names`."""
         self._randomness.begin()
         namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins, **names}
         self.stage = "the tests' own set-up failed"

@@ -1,7 +1,7 @@
 """Plain data across the boundary between trusted tests and a hostile candidate.
 
 A value is a flat run of tagged items in pre-order. The decoder builds exactly the types that this module
-lists, and can build nothing else. Mutable containers are numbered in the order in which they appear. Thus
+lists, and can build nothing else. Mutable containers are numbered in order of appearance. Thus
 aliases and cycles survive, and the other side can report how a call changed its arguments. NaNs are numbered
 too, because lists are equal that hold the same NaN. An object that is not plain data crosses as the number of
 a handle.
@@ -28,7 +28,7 @@ MAX_DEPTH = 100_000
 # length.
 MAX_BITS = 4_000_000
 MAX_DIGITS = 1_200_000
-# The bits of a numerator times those of a denominator. At this bound, their reduction takes half a second.
+# The bits of a numerator times the bits of a denominator. At this bound, their reduction takes half a second.
 MAX_REDUCTION = 250_000_000_000
 # Each handle is an object in both processes until they end.
 MAX_HANDLES = 100_000
@@ -61,7 +61,7 @@ HANDLE = struct.Struct(">BI")
 
 KINDS: dict[Any, bytes] = {list: b"l", tuple: b"t", dict: b"d", set: b"S", frozenset: b"Z"}
 NUMBER_CODES = {int: "q", float: "d"}
-# The data from which a value of a library's type is rebuilt.
+# The data that a value of a library's type is rebuilt from.
 _VALUE_TYPES = {
     ("collections", "Counter"): b"C",
     ("collections", "OrderedDict"): b"O",

@@ -69,7 +69,7 @@ def _children(container: Any) -> Iterator[object]:
     if type(container) is slice:
         return iter((container.start, container.stop, container.step))
     if isinstance(container, defaultdict) and not isinstance(container.default_factory, type):
-        # Its text contains that of its factory, which may be an object of the program.
+        # Its text contains its factory's text, which may be an object of the program.
         return chain(container.keys(), container.values(), (container.default_factory,))
     if isinstance(container, dict):
         return chain(container.keys(), container.values())

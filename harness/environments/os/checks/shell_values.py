@@ -82,7 +82,7 @@ class Call:
     input: Input
 
     def inner(self, skipped: int) -> Call | None:
-        """Return the call of the command that follows after some arguments, or None if its name is not text."""
+        """Return the call of the command after some arguments, or None if its name is not text."""
         rest = self.arguments[skipped:]
         if not rest or rest[0].text is None:
             return None

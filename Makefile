@@ -34,7 +34,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval browser test test-unit coverage lint lock bench calibrate fuzz chaos mutants clean
+.PHONY: help setup eval browser test test-unit coverage lint lock keywords bench calibrate fuzz chaos mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,9 @@ lint: $(TOOLS) ## run ruff, mypy and import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict harness tests examples
 	$(BIN)/lint-imports --no-logo --no-cache
+
+keywords: $(TOOLS) ## write the types of the keywords of `harness.run`, after a change of a setting
+	PYTHONPATH=tests $(BIN)/python tests/keyword_types.py
 
 # This takes the newest versions, so run the tests with them before you commit the file.
 lock: ## renew constraints.txt, the versions that `make setup` installs

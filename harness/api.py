@@ -6,31 +6,24 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import Unpack
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Submission, Summary
-from harness.models.endpoint import Api, Endpoint
-from harness.models.relay.mcp_servers.settings import McpServer
-from harness.models.settings import GenerationSettings
-from harness.models.spending import Budget
 from harness.reports.html import describe_rate, render_result
 from harness.reports.notebook import choose_display
 from harness.reports.run_folder import write_report
 from harness.runs.agents import AttemptContext
 from harness.runs.agents.agent import UserAgent
-from harness.runs.command_settings import CommandSettings
 from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
-from harness.runs.config import ExecutorName, Sampling
 from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
 from harness.runs.run import Run, open_run
 from harness.runs.run_names import find_run
+from harness.runs.settings.keywords import RunOptions as RunOptions
 from harness.sandbox.backends.base import Backend
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import Isolation
 
 if TYPE_CHECKING:
     import pandas
@@ -63,55 +56,6 @@ class RunResult:
     def _repr_html_(self) -> str:
         """Return the result as notebooks show it."""
         return render_result(self.summary, self.folder, is_bundled=self.is_bundled)
-
-
-class RunOptions(TypedDict, total=False):
-    """The keys of `harness.runs.config.RunConfig` that `run` takes as keyword arguments."""
-
-    model: str | None
-    base_url: str | None
-    api: Api | None
-    endpoints: dict[str, Endpoint | dict[str, Any]]
-    generation: GenerationSettings | dict[str, Any]
-    system_prompt: str | None
-    mcp_servers: list[McpServer | dict[str, Any]] | dict[str, dict[str, Any]]
-    baseline: bool
-    command: CommandSettings | dict[str, Any]
-    attempt_budget: Budget | dict[str, Any]
-    run_budget: Budget | dict[str, Any]
-    reply_cache: Literal["auto", "on", "off"]
-    client_generation: Literal["drop", "keep"]
-    sample_size: int | None
-    sampling: Sampling
-    stratify_by: str | None
-    task_ids: list[str]
-    filter_category: list[str]
-    filter_difficulty: list[str]
-    filter_tags: list[str]
-    include_quarantined: bool
-    shard: str | None
-    timeout_seconds: int | None
-    rounds: int | None
-    max_concurrent: int | None
-    max_sandboxes: int | None
-    agent_prompt: str | None
-    n_samples: int
-    k: list[int]
-    cluster_by: str | None
-    seed: int
-    data: str | None
-    split: str | None
-    options: dict[str, Any]
-    samples: str | None
-    replay_from: str | None
-    durations_from: str | None
-    extract: str | None
-    output_dir: str
-    limits: Limits | dict[str, Any]
-    runtime: Literal["runc", "runsc"]
-    executor: ExecutorName
-    ray_address: str | None
-    isolation: Isolation
 
 
 RunAgent: TypeAlias = (

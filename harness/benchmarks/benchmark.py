@@ -18,7 +18,6 @@ from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule
 from harness.benchmarks.source import BenchmarkRecipe
 from harness.core.errors import HarnessError, UsageError, unknown_name
-from harness.core.option_names import name_option
 from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, Reference, Submission, Task, Verdict, explain_verdict
 from harness.environments import environment_spec, grader_of
@@ -193,7 +192,7 @@ class Definition:
             raise unknown_name("rule", rule, list(CodeRule))
         if not isinstance(self.submit, SubmitProgram):
             raise UsageError(
-                f"benchmark '{self.name}' does not read {name_option('extract')}",
+                f"benchmark '{self.name}' does not read --extract",
                 hint="leave it out, because only benchmarks that grade programs use it",
             )
         return replace(self, submit=replace(self.submit, chosen=CodeRule(rule)))

@@ -23,7 +23,6 @@ from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
 from harness.runs.changes import Change
-from harness.runs.config import DEFAULT_AGENT, RunConfig
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.observer import RunObserver
 from harness.runs.plan import list_task_ids
@@ -36,6 +35,7 @@ from harness.runs.run_names import RUNS, find_run
 from harness.runs.run_secrets import make_log_filter
 from harness.runs.selection import Selection, select
 from harness.runs.server_use import list_absent_servers
+from harness.runs.settings import DEFAULT_AGENT, RunConfig
 from harness.runs.store import read_results
 
 # The numbers of objects, and of younger collections, after which each generation is collected.

@@ -19,13 +19,13 @@ from harness.client.connection import Address, Connection, open_connection, read
 from harness.client.grader import MAX_REQUEST_SECONDS, BatchGrader, RemoteGrader, open_batch_grader
 from harness.client.sandbox import RemoteSandbox, open_remote_sandbox
 from harness.core.errors import UsageError, quote_value
-from harness.runs.config import RunConfig
 from harness.runs.grader import is_graded_by_text
 from harness.runs.manifest import hash_definition
 from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
+from harness.runs.settings import KEYS, RunConfig
 from harness.runs.sync_grader import ServiceFacts, SyncGrader, hold_grader
 from harness.runs.workspaces import find_needs
 from harness.sandbox.backends.base import BackendFacts
@@ -178,8 +178,6 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
     return Remote(read_address(url, token), float(wait_seconds))
 
 
-# The settings of sandboxes and machines, which are those of the service.
-_OF_SERVICE = ("runtime", "isolation", "limits", "max_sandboxes", "executor", "ray_address")
 # A request may wait in the queue of the service for as long as its grading may take.
 _MOST_SECONDS = int(MAX_REQUEST_SECONDS / 2)
 _LOCAL_HINT = "run it on this machine with harness.run"
@@ -187,8 +185,8 @@ _LOCAL_HINT = "run it on this machine with harness.run"
 
 def refuse_settings(given: Collection[str]) -> None:
     """Raise UsageError if the names of the given settings have one that the service decides."""
-    for name in _OF_SERVICE:
-        if name in given:
+    for name in given:
+        if name in KEYS and KEYS[name].panel == "Sandboxes":
             raise UsageError(
                 f"{name} has no effect on a run at a service, whose operator decides it",
                 hint=f"leave it out, or {_LOCAL_HINT}",

@@ -12,8 +12,8 @@ from harness.core.types import Task
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grader import Grader
 from harness.environments.text_protocol import GenericProtocol
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import Isolation, SandboxSettings
+from harness.sandbox.limits import Isolation, Limits
+from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.time_factor import extend_limits
 
 OpenEnvironment = Callable[[Task, EnvironmentContext], contextlib.AbstractAsyncContextManager[Environment]]

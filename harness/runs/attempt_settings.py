@@ -15,8 +15,8 @@ from harness.runs.plan import PlannedAttempt
 from harness.runs.server_tools import ServerTools
 from harness.runs.sync_grader import GradingService
 from harness.runs.transcript_file import KeepsTranscripts
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import AcrossTasks, Isolation, SandboxPool
+from harness.sandbox.limits import Isolation, Limits
+from harness.sandbox.pool import AcrossTasks, SandboxPool
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess

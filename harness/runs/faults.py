@@ -15,8 +15,8 @@ from harness.runs.agents.agent import AgentNotStarted
 from harness.runs.observer import ShowsNotes
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.failures import SandboxUnresponsive
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import EXTRA, Isolation, count_gate_places, free_memory_mb
+from harness.sandbox.limits import Isolation, Limits
+from harness.sandbox.pool import EXTRA, count_gate_places, free_memory_mb
 
 INFRA_TRIES = 5
 # Each try lasts as long as the limit that the guest did not enforce. Three show that it is no accident.

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.core.lock import cache_dir
-from harness.core.option_names import name_option
 from harness.models.endpoint import Endpoint, read_key
 from harness.models.messages import Generation
 from harness.models.settings import choose_endpoint
 from harness.runs.agents import Agent
-from harness.runs.config import RunConfig
+from harness.runs.settings import KEYS, RunConfig, name_option
 from harness.runs.spending_log import RunSpending, SpendingLog
 
 if TYPE_CHECKING:
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
 CACHE_VARIABLE = "HARNESS_REPLY_CACHE"
 # The largest number of tokens of one judgement, with the reasoning before it.
 JUDGE_TOKENS = 8192
-_ONLY_WITH_MODEL = (
-    "base_url",
-    "api",
-    "generation",
-    "attempt_budget",
-    "run_budget",
-    "reply_cache",
-    "client_generation",
-)
 
 
 def find_endpoint(config: RunConfig, agent: Agent) -> Endpoint | None:
@@ -47,10 +37,11 @@ def find_endpoint(config: RunConfig, agent: Agent) -> Endpoint | None:
                 f"agent '{config.agent}' needs a model",
                 hint="add --model NAME, and --base-url URL for a server other than OpenAI's",
             )
-        for key in _ONLY_WITH_MODEL:
-            # The config of a resumed run has every key, so only the value shows that one was set.
-            if getattr(config, key) != RunConfig.model_fields[key].get_default(call_default_factory=True):
-                raise UsageError(f"{name_option(key)} needs a model", hint="add --model NAME")
+        # The config of a resumed run has every key, so only the value shows that one was set.
+        default = RunConfig(benchmark=config.benchmark)
+        for name, key in KEYS.items():
+            if key.rules.needs_model and getattr(config, name) != getattr(default, name):
+                raise UsageError(f"{name_option(name)} needs a model", hint="add --model NAME")
         return None
     endpoint = choose_endpoint(config.model, config.base_url, config.endpoints, config.api)
     read_key(endpoint)

@@ -14,8 +14,10 @@ from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError, unknown_task
 from harness.core.types import Task
 from harness.runs.agents import Agent, ChoosesSamples
-from harness.runs.config import STATEMENT, RunConfig, Sampling
 from harness.runs.filters import TaskFilters, filter_tasks
+from harness.runs.settings import RunConfig
+from harness.runs.settings.agents import STATEMENT
+from harness.runs.settings.tasks import Sampling
 
 CATEGORY, DIFFICULTY = "category", "difficulty"
 

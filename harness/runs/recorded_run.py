@@ -24,7 +24,6 @@ from harness.runs.agents.recording import (
     RecordedJudgement,
     RecordedStep,
 )
-from harness.runs.config import RunConfig
 from harness.runs.manifest import hash_definition
 from harness.runs.plan import PlannedAttempt
 from harness.runs.recorded_steps import (
@@ -39,6 +38,7 @@ from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import hash_run_file
 from harness.runs.run_names import find_run, is_running
+from harness.runs.settings import KEYS, RunConfig
 from harness.runs.store import (
     ATTEMPTS,
     MAX_ATTEMPTS_BYTES,
@@ -50,20 +50,6 @@ from harness.runs.store import (
 from harness.runs.transcripts import find_transcript
 from harness.runs.trust import describe_resume, explain_unknown, is_signed
 
-# The settings that decide what an agent meets. A replay takes them from the recorded run, unless it names
-# its own.
-RECORDED_SETTINGS = (
-    "data",
-    "split",
-    "options",
-    "include_quarantined",
-    "seed",
-    "rounds",
-    "timeout_seconds",
-    "limits",
-    "runtime",
-    "isolation",
-)
 _REPLAY = "replay"
 _SHOWN_LIMIT = 100
 # An effect is shown whole, because its end could be the part that matters.
@@ -112,9 +98,9 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
         config = drop_excess(config, find_excess(config))
     default = RunConfig(benchmark=config.benchmark)
     kept = {
-        key: getattr(config, key)
-        for key in RECORDED_SETTINGS
-        if getattr(config, key) != getattr(default, key)
+        name: getattr(config, name)
+        for name, key in KEYS.items()
+        if key.rules.is_replayed and getattr(config, name) != getattr(default, name)
     }
     return {"benchmark": chosen, **kept, **values, "replay_from": os.path.abspath(folder)}
 

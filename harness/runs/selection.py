@@ -22,7 +22,6 @@ from harness.runs.agents import (
     wrap_outside_agent,
 )
 from harness.runs.agents.client import CLIENT
-from harness.runs.config import MIN_TIMEOUT_SECONDS, RunConfig
 from harness.runs.durations import describe_unknown, find_durations
 from harness.runs.executors.ray_support import refuse_unsupported
 from harness.runs.filters import TaskFilters
@@ -49,6 +48,8 @@ from harness.runs.recorded_run import (
 )
 from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
+from harness.runs.settings import RunConfig
+from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.runs.shards import select_shard
 from harness.runs.unread import refuse_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces

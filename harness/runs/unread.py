@@ -10,11 +10,11 @@ from pathlib import Path
 from harness.benchmarks import Benchmark
 from harness.benchmarks.benchmark import Definition
 from harness.core.errors import UsageError
-from harness.core.option_names import name_option
+from harness.core.setting import Reader
 from harness.environments import EnvironmentSpec
 from harness.runs.agents import agents
-from harness.runs.agents.agent import AGENT_SETTINGS, MODEL_SETTINGS
-from harness.runs.config import DEFAULT_AGENT, RunConfig
+from harness.runs.agents.agent import MODEL_SETTINGS
+from harness.runs.settings import DEFAULT_AGENT, KEYS, RunConfig, name_option
 from harness.runs.workspaces import Workspaces
 
 # Every agent finds the model and the prompt in the context of its attempt, and may return a reply.
@@ -102,54 +102,31 @@ def list_unread(
         workspaces: the sandboxes in which programs of the agent and of MCP servers run.
         needs_image: whether the tasks or the agent need a sandbox.
     """
-    given = config.model_fields_set
-    read_by_agent = list_read_settings(agent)
-    if isinstance(definition.judge, str):
-        read_by_agent |= {"endpoints"}
-    found = [
-        UnreadSetting((key,), _describe_unread(config.agent, key))
-        for key in sorted(AGENT_SETTINGS)
-        if key in given and getattr(config, key) is not None and key not in read_by_agent
-    ]
-    takes_prompts = "system_prompt" in read_by_agent or getattr(agent, "takes_server_prompts", False)
-    found += _list_unread_prompts(config, takes_prompts=takes_prompts)
-    found += list_unread_sampling(config)
-    if config.ray_address is not None and config.executor != "ray":
-        error = UsageError(
-            f"{name_option('ray_address')} has no effect on attempts of this machine",
-            hint="add --executor ray, or leave it out",
-        )
-        found.append(UnreadSetting(("ray_address",), error))
-    found += _list_unread_isolation(config, definition, environments)
-    read_by_tasks = {
-        "rounds": any(spec.open_environment is not None for spec in environments) or bool(config.mcp_servers),
-        "limits": any(spec.image is not None for spec in environments)
-        or any(each.list_images() for each in workspaces),
-        "runtime": needs_image,
-        "isolation": needs_image,
-        "max_sandboxes": needs_image,
+    read_by_agent = list_read_settings(agent) | (
+        {"endpoints"} if isinstance(definition.judge, str) else set()
+    )
+    has_sandbox = any(spec.image is not None for spec in environments)
+    has_tools = any(spec.open_environment is not None for spec in environments)
+    readers: dict[Reader, bool] = {
+        "tools": has_tools or bool(config.mcp_servers),
+        "own sandbox": has_sandbox or any(each.list_images() for each in workspaces),
+        "sandbox": needs_image,
     }
-    needed = {"rounds": "an agent that calls tools"}
-    for key, is_read in read_by_tasks.items():
-        if key in given and getattr(config, key) is not None and not is_read:
-            reader = needed.get(key, "a sandbox")
-            error = UsageError(
-                f"benchmark '{definition.name}' does not read {name_option(key)}",
-                hint=f"leave it out, because only tasks with {reader} use it",
-            )
-            found.append(UnreadSetting((key,), error))
-    return found
-
-
-def _list_unread_prompts(config: RunConfig, *, takes_prompts: bool) -> list[UnreadSetting]:
-    """Return a baseline without servers, and a server's prompt that the agent ignores."""
-    found = []
-    if config.baseline and not config.mcp_servers:
+    found = list_useless(config)
+    for name in config.model_fields_set:
+        reader = KEYS[name].rules.read_by
+        if getattr(config, name) is None or reader == "run" or readers.get(reader, name in read_by_agent):
+            continue
+        if reader not in readers:
+            found.append(UnreadSetting((name,), _describe_unread(config.agent, name)))
+            continue
+        needed = "an agent that calls tools" if reader == "tools" else "a sandbox"
         error = UsageError(
-            "--baseline runs the tasks without the MCP servers of the config, and the config names none",
-            hint="name them under 'mcp_servers', or leave --baseline out",
+            f"benchmark '{definition.name}' does not read {name_option(name)}",
+            hint=f"leave it out, because only tasks with {needed} use it",
         )
-        found.append(UnreadSetting(("baseline",), error))
+        found.append(UnreadSetting((name,), error))
+    takes_prompts = "system_prompt" in read_by_agent or getattr(agent, "takes_server_prompts", False)
     prompts = [server.name for server in config.mcp_servers if server.system_prompt_append is not None]
     if prompts and not takes_prompts:
         error = UsageError(
@@ -157,25 +134,25 @@ def _list_unread_prompts(config: RunConfig, *, takes_prompts: bool) -> list[Unre
             hint="leave it out, or choose an agent that reads 'system_prompt': chat",
         )
         found.append(UnreadSetting(("mcp_servers",), error))
-    return found
+    found += _list_unread_isolation(config, definition, environments)
+    return sorted(found, key=lambda unread: unread.keys)
 
 
-def list_unread_sampling(config: RunConfig) -> list[UnreadSetting]:
-    """Return `sampling` without a number of tasks, and strata without a stratified sample."""
-    found = []
-    if "sampling" in config.model_fields_set and config.sample_size is None:
-        error = UsageError(
-            f"{name_option('sampling')} has no effect without a number of tasks",
-            hint="add -n N, or leave it out",
+def list_useless(config: RunConfig) -> list[UnreadSetting]:
+    """Return the settings without an effect beside the other settings, such as strata without a sample."""
+    return [
+        UnreadSetting(
+            (name,),
+            UsageError(
+                f"{name_option(name)} {key.useless.message}", hint=f"{key.useless.remedy}, or leave it out"
+            ),
         )
-        found.append(UnreadSetting(("sampling",), error))
-    if config.stratify_by is not None and config.sampling != "stratified":
-        error = UsageError(
-            f"{name_option('stratify_by')} is read only by a stratified sample",
-            hint="add --sampling stratified, or leave it out",
-        )
-        found.append(UnreadSetting(("stratify_by",), error))
-    return found
+        for name, key in KEYS.items()
+        if key.useless is not None
+        and name in config.model_fields_set
+        and getattr(config, name) is not None
+        and key.useless.holds(config)
+    ]
 
 
 def refuse_unread_isolation(

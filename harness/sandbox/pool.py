@@ -486,6 +486,3 @@ def _require_programs_alone(settings: SandboxSettings, *, nested: bool) -> None:
 
 async def _wait_for_all(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-Isolation = Literal["task", "attempt", "run"]

@@ -15,9 +15,8 @@ from effort import THOROUGH
 import harness
 from harness import load_benchmark
 from harness.core.types import Status
-from harness.sandbox.limits import Limits
+from harness.sandbox.limits import Isolation, Limits
 from harness.sandbox.machine.images import build_images
-from harness.sandbox.pool import Isolation
 
 pytestmark = pytest.mark.timeout(300)
 

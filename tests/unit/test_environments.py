@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harness.environments import EnvironmentSpec, environment_specs
-from harness.runs.config import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, load_config
+from harness.runs.config import load_config
 from harness.runs.selection import select
+from harness.runs.settings.attempts import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS
 from harness.sandbox.limits import Limits
 
 

@@ -26,7 +26,8 @@ from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxOutOfMemory, SandboxUnresponsive
-from harness.sandbox.pool import Isolation, SandboxPool
+from harness.sandbox.limits import Isolation
+from harness.sandbox.pool import SandboxPool
 from harness.sandbox.results import Stream
 from harness.sandbox.sandbox import Sandbox
 

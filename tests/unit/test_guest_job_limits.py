@@ -16,7 +16,7 @@ from harness.environments.maths.guest.service import Service
 from harness.environments.python.guest import input_jobs, testing_job
 from harness.environments.python.guest.input_jobs import InputsJob
 from harness.environments.python.guest.testing_job import Spawners, TestJob
-from harness.runs.config import MIN_TIMEOUT_SECONDS
+from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.sandbox.guest import jobs, processes
 from harness.sandbox.guest.jobs import Job
 from harness.sandbox.guest.loop import Timer

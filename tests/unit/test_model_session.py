@@ -16,8 +16,7 @@ from harness.models import sampling
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.codecs import MOST_REFUSED_VALUES
-from harness.models.concurrency import ConcurrencyBounds
-from harness.models.endpoint import Endpoint, Prices
+from harness.models.endpoint import ConcurrencyBounds, Endpoint, Prices
 from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
 from harness.models.raw_conversation import RawRequest
 from harness.models.reply_cache import ReplyCache

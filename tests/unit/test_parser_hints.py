@@ -28,7 +28,7 @@ def list_commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], An
 def test_every_option_that_takes_one_value_is_refused_if_it_is_given_twice() -> None:
     taken, number = [], 0
     for names, command in list_commands(typer.main.get_command(app)):
-        for param in command.params:
+        for param in command.get_params(typer.Context(command)):
             if param.param_type_name != "option" or param.is_flag or param.count or param.multiple:
                 continue
             number += 1

@@ -20,8 +20,8 @@ from harness.core.errors import UsageError
 from harness.core.types import Task
 from harness.runs.agents import settings_for
 from harness.runs.agents.predictions import Predictions
-from harness.runs.config import ExtractRule
 from harness.runs.samples import describe_samples
+from harness.runs.settings.attempts import ExtractRule
 
 PROMPT = 'def add(a, b):\n    """Return the sum."""\n'
 WHOLE = "def add(a, b):\n    return a + b"

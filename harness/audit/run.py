@@ -46,7 +46,7 @@ from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.selection import Selection
 from harness.runs.store import MANIFEST, read_manifest
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
-from harness.runs.unread import refuse_unread_isolation
+from harness.runs.unread import list_unread_isolation
 from harness.sandbox.limits import Limits
 
 # The description of an audit, and its result, in its folder.
@@ -233,7 +233,9 @@ def plan_audit(
     config = config.model_copy(update={"data": config.data or decided})
     settings = settings_for(benchmark)
     kinds = sorted({task.environment for task in benchmark.tasks})
-    refuse_unread_isolation(config, benchmark, [environment_spec(kind) for kind in kinds])
+    specs = [environment_spec(kind) for kind in kinds]
+    for unread in list_unread_isolation(config, benchmark.definition, specs):
+        raise unread
 
     filters = TaskFilters.of_config(config)
     named = select_tasks(benchmark, filters)

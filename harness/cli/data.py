@@ -158,7 +158,7 @@ def export(
 
     config = load_config(None, {"benchmark": benchmark, **read_settings(context)})
     for unread in list_useless(config):
-        raise unread.error
+        raise unread
     with show_downloads(sys.stderr) as observer:
         # A user would pay for replies to prompts that are not those of the benchmark.
         loaded = load_with_options(

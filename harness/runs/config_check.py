@@ -97,7 +97,7 @@ class _Check:
             needs_image = any(images or ()) or any(spec.image is not None for spec in specs)
             usable = places if images is not None else []
             for unread in list_unread(config, agent, definition, specs, usable, needs_image=needs_image):
-                self._add(unread.keys, unread.error)
+                self._add((unread.key,), unread)
             self._check_servers()
             endpoint = self._try(("model",), lambda: find_endpoint(config, agent))
             self._check_keys(endpoint)

@@ -69,7 +69,7 @@ print(json.dumps({
     "schema": build_config_schema()["properties"]["tea"],
     "example": write_example_config(definition_of("mbpp"), "oracle", benchmark="mbpp"),
     "keyword": write_keywords(),
-    "without effect": [unread.error.message for unread in list_useless(after)],
+    "without effect": [unread.message for unread in list_useless(after)],
     "resumed": refuse(change_resumed_config, Path("run"), before, after, []),
     "compared": [(each.name, each.is_unfair) for each in list_differences(*[[each] for each in manifests])],
     "merged": refuse(merge_manifests, shards, []),

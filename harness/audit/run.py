@@ -30,7 +30,7 @@ from harness.audit.agent import (
     build_controls,
 )
 from harness.audit.containers import count_containers
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
 from harness.core.types import AttemptRecord, DataSource, Status, Task
@@ -40,7 +40,7 @@ from harness.runs.config import RunConfig
 from harness.runs.filters import TaskFilters
 from harness.runs.manifest import SCHEMA_VERSION
 from harness.runs.observer import RunObserver
-from harness.runs.plan import plan_attempts, select_tasks
+from harness.runs.plan import load_configured, plan_attempts, select_tasks
 from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.selection import Selection
@@ -215,14 +215,7 @@ def plan_audit(
         UsageError: for an option that cannot be used, and for a target without attacks.
         DataError: for data that cannot be used.
     """
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        notify=notify,
-        categories=config.filter_category,
-    )
+    benchmark = load_configured(config, notify=notify)
     if benchmark.definition.judge is not None:
         raise UsageError(
             f"{benchmark.name}: an option names a model as the judge, and an audit asks no model",

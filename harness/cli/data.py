@@ -147,12 +147,10 @@ def export(
     """
     import sys
 
-    from harness.benchmarks import load_with_options
     from harness.cli.export_file import open_export
     from harness.reports.data import show_downloads
     from harness.runs.config import load_config
-    from harness.runs.filters import TaskFilters
-    from harness.runs.plan import select_tasks
+    from harness.runs.plan import load_configured, select_configured_tasks
     from harness.runs.samples import export_prompts
     from harness.runs.unread import list_useless
 
@@ -161,24 +159,7 @@ def export(
         raise unread
     with show_downloads(sys.stderr) as observer:
         # A user would pay for replies to prompts that are not those of the benchmark.
-        loaded = load_with_options(
-            config.benchmark,
-            config.options,
-            data=config.data,
-            split=config.split,
-            notify=observer.note,
-            observer=observer,
-            sample_stands_in=False,
-            categories=config.filter_category,
-        )
-    tasks = select_tasks(
-        loaded,
-        TaskFilters.of_config(config),
-        sample_size=config.sample_size,
-        sampling=config.sampling,
-        stratify_by=config.stratify_by,
-        seed=config.seed,
-        include_quarantined=config.include_quarantined,
-    )
+        loaded = load_configured(config, notify=observer.note, observer=observer, sample_stands_in=False)
+    tasks = select_configured_tasks(loaded, config)
     with open_export(output, force=force) as file:
         file.writelines(export_prompts(tasks))

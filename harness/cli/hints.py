@@ -140,12 +140,12 @@ def _nearest_option(option: str, command: str, parsed: Any, options: dict[str, A
     """Return the hint for an option that a command does not have, None if no option is similar."""
     if option in ("-b", "--benchmark") and any(param.name == "benchmark" for param in parsed.params):
         return f"name the benchmark without an option: {command} mbpp"
-    from harness.runs.settings import KEYS, OPTIONS
+    from harness.runs.settings import KEYS
 
     key = option[2:].replace("-", "_")
     if key in KEYS and not KEYS[key].options and "--config" in options:
         return f"'{key}' is a key of the config file: {command} --config FILE.yaml"
-    likely_names = [each.name for each in OPTIONS if option in each.option.aliases]
+    likely_names = [each.options[0].name for each in KEYS.values() if option in each.aliases]
     likely_names += [_ALIASES[option]] if option in _ALIASES else []
     known = [name for name in likely_names if name in options]
     found = known or difflib.get_close_matches(option, options, n=1, cutoff=0.6)

@@ -70,12 +70,17 @@ class Option:
     # Without a name it is that of the key, such as `--sample-size` for `sample_size`.
     name: str = ""
     short: str = ""
-    # Names in other tools and near misses, for which an error suggests this option.
-    aliases: tuple[str, ...] = ()
     completes: Literal["agent", "benchmark", "run"] | None = None
     is_path: bool = False
     # Whether `harness run` takes several values, and makes a run for each.
     is_axis: bool = False
+
+
+class Aliases(tuple[str, ...]):
+    """Names of an option in other tools and near misses, for which an error suggests the option."""
+
+    def __new__(cls, *names: str) -> Aliases:
+        return super().__new__(cls, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,7 @@ class Key:
     rules: Setting
     # Its own option, or those of the keys in its group.
     options: tuple[KeyOption, ...]
+    aliases: tuple[str, ...]
     useless: Useless | None
     example: Example | None
     # The model of the settings in it, of which it may hold several by names of their own.
@@ -159,6 +165,7 @@ def _read_key(model: type[BaseModel], name: str, field: FieldInfo) -> Key:
             for key, (each, option) in declared.items()
             if option is not None
         ),
+        aliases=_find_fact(field, Aliases) or (),
         useless=_find_fact(field, Useless),
         example=_find_fact(field, Example),
         group=group,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.text import escape_terminal
@@ -25,7 +25,7 @@ from harness.runs.config import RunConfig
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.merged_manifest import merge_manifests
 from harness.runs.new_folder import copy_samples
-from harness.runs.plan import PlannedAttempt, describe_planned, name_clusters
+from harness.runs.plan import PlannedAttempt, describe_planned, load_configured, name_clusters
 from harness.runs.result_table import count_superseded_verdicts
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
@@ -281,15 +281,8 @@ def _require_disjoint(shards: Sequence[ShardRun]) -> None:
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
     """Return the benchmark of the run. Raises UsageError if its data are not those of the shards."""
     replay = shard.manifest.get("replay")
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        notify=notify,
-        extract=config.extract,
-        categories=replay["categories"] if isinstance(replay, dict) else config.filter_category,
-    )
+    categories = replay["categories"] if isinstance(replay, dict) else None
+    benchmark = load_configured(config, notify=notify, categories=categories)
     if benchmark.source.sha256 != shard.manifest["data"]["sha256"]:
         raise UsageError(
             f"{benchmark.source.location}: the data are not those of the shards: data.sha256 was "

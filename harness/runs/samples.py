@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule, holds_block
 from harness.core.errors import UsageError
@@ -17,7 +17,7 @@ from harness.environments import grader_of
 from harness.environments.grader import StateGrader
 from harness.runs.agents import ChoosesSamples
 from harness.runs.agents.predictions import Predictions
-from harness.runs.plan import describe_unused_samples
+from harness.runs.plan import describe_unused_samples, load_configured
 from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
 from harness.runs.store import ATTEMPTS, read_manifest, read_records, read_records_at
@@ -86,14 +86,7 @@ def export_samples(folder: Path, *, is_trusted: bool = False, notify: Callable[[
     manifest = read_manifest(folder)
     config = read_resumed_config(folder, manifest)
     require_trusted_file(folder, manifest, config, is_trusted=is_trusted)
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        notify=notify,
-        categories=config.filter_category,
-    )
+    benchmark = load_configured(config, notify=notify)
     if benchmark.source.sha256 != manifest["data"]["sha256"]:
         raise UsageError(
             f"{folder}: the data has changed since this run started: {benchmark.source.location}",

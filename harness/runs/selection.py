@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.text import escape_terminal
 from harness.environments import EnvironmentSpec, environment_spec
@@ -33,6 +33,7 @@ from harness.runs.model_access import (
 from harness.runs.plan import (
     PlannedAttempt,
     list_quarantined,
+    load_configured,
     name_clusters,
     plan_attempts,
     replace_prompts,
@@ -179,17 +180,13 @@ def select(
             hint=f"name this command in the configuration of the client: {_name_command(config)}",
         )
     recording = open_recording(config)
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
+    benchmark = load_configured(
+        config,
         notify=notify,
         # Samples graded on the bundled problems would look like a score on the benchmark itself.
         sample_stands_in=config.samples is None,
-        extract=config.extract,
         # A benchmark may read the data of these categories alone, and a replay needs all recorded data.
-        categories=config.filter_category if recording is None else recording.categories,
+        categories=None if recording is None else recording.categories,
     )
     samples = None if config.samples is None else Path(config.samples)
     if recording is not None:

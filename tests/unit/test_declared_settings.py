@@ -18,7 +18,8 @@ FIELD = '''
         int | None,
         Field(ge=1),
         Setting(on_resume="fixed", difference="unfair"),
-        Option("Cups of tea for each task.", "CUPS", short="-T", aliases=("--cups",)),
+        Option("Cups of tea for each task.", "CUPS", short="-T"),
+        Aliases("--cups"),
         Useless(lambda config: config.sample_size is None, "needs a number of tasks", "add -n N"),
         Example(2, is_set=True),
     ] = None

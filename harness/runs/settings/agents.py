@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from harness.core.setting import Example, Keys, Option, Panel, Setting, Text, Useless
+from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
 from harness.models.endpoint import Api, Endpoint, require_base_url
 from harness.models.relay.mcp_servers.settings import McpServer, list_servers, require_unique_names
 from harness.models.settings import GenerationSettings
@@ -59,11 +59,8 @@ class AgentKeys(Keys):
         int,
         Field(ge=1, le=10_000),
         Setting(on_resume="fixed", difference="unfair", read_by="agent"),
-        Option(
-            "Attempts at each task. Default: 1.",
-            "N",
-            aliases=("--epochs", "--repeat", "--repeats", "--attempts", "--trials"),
-        ),
+        Option("Attempts at each task. Default: 1.", "N"),
+        Aliases("--epochs", "--repeat", "--repeats", "--attempts", "--trials"),
         Example(1),
     ] = 1
     """The number of attempts at each task."""
@@ -161,11 +158,7 @@ class ModelKeys(Keys):
     run_budget: Annotated[
         Budget,
         Setting(
-            on_resume="free",
-            difference="shown",
-            read_by="model",
-            needs_model=True,
-            differs_in_shards=True,
+            on_resume="free", difference="shown", read_by="model", needs_model=True, differs_in_shards=True
         ),
         Option(
             "Stop the run at this many output_tokens or total_tokens, or at this cost (repeatable).",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from harness.core.setting import Example, Keys, Option, Panel, Setting, Text, Useless
+from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
 from harness.sandbox.limits import Isolation, Limits
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class GradingKeys(Keys):
             "JSONL with task_id and completion, solution, answer or reply. - reads standard input.",
             "FILE",
             is_path=True,
-            aliases=("--predictions", "--completions", "--input"),
         ),
+        Aliases("--predictions", "--completions", "--input"),
         Example("samples.jsonl", is_set=True, agent="predictions"),
     ] = None
     """The JSONL file of samples to grade."""
@@ -57,7 +57,8 @@ class GradingKeys(Keys):
     k: Annotated[
         list[int],
         Setting(on_resume="fixed", difference="hidden", differs_in_shards=True),
-        Option("k of pass@k (repeatable).", "K", aliases=("--pass-at-k", "--pass-k", "-k")),
+        Option("k of pass@k (repeatable).", "K"),
+        Aliases("--pass-at-k", "--pass-k", "-k"),
     ] = Field(default_factory=lambda: [1])
     """Each k of pass@k."""
     cluster_by: Annotated[
@@ -81,7 +82,8 @@ class AttemptKeys(Keys):
         int | None,
         Field(ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS),
         Setting(on_resume="ask", difference="hidden", differs_in_shards=True, is_replayed=True),
-        Option("Time limit of an attempt, 180 to 600 s.", "S", aliases=("--timeout", "--time-limit")),
+        Option("Time limit of an attempt, 180 to 600 s.", "S"),
+        Aliases("--timeout", "--time-limit"),
         Example(_show_seconds, is_set=True),
     ] = None
     """The wall limit in seconds, once for the agent in an attempt and once for its grading. Default: that of
@@ -90,11 +92,8 @@ class AttemptKeys(Keys):
         int | None,
         Field(ge=1, le=1024),
         Setting(on_resume="free", difference="hidden", differs_in_shards=True),
-        Option(
-            "Attempts at once. Default: 1024, or by cores if the agent never waits.",
-            "N",
-            aliases=("--concurrency", "--workers", "--jobs", "--parallel", "-j"),
-        ),
+        Option("Attempts at once. Default: 1024, or by cores if the agent never waits.", "N"),
+        Aliases("--concurrency", "--workers", "--jobs", "--parallel", "-j"),
         Example(8),
     ] = None
     """The number of attempts under way, which mostly wait for a model. Default: 1024, or a number that
@@ -131,46 +130,26 @@ class SandboxKeys(Keys):
     max_sandboxes: Annotated[
         int | None,
         Field(ge=1, le=1024),
-        Setting(
-            on_resume="free",
-            difference="hidden",
-            read_by="sandbox",
-            differs_in_shards=True,
-        ),
+        Setting(on_resume="free", difference="hidden", read_by="sandbox", differs_in_shards=True),
         Example(4),
     ] = None
     """The number of sandboxes that live at once. Default: as many as fit into memory."""
     limits: Annotated[
         Limits,
-        Setting(
-            on_resume="ask",
-            difference="hidden",
-            read_by="own sandbox",
-            is_replayed=True,
-        ),
+        Setting(on_resume="ask", difference="hidden", read_by="own sandbox", is_replayed=True),
         Example({"memory_mb": 2048}),
     ] = Field(default_factory=Limits)
     """The limits of sandboxes. Only those that are set here override the limits of the environment."""
     runtime: Annotated[
         Literal["runc", "runsc"],
-        Setting(
-            on_resume="ask",
-            difference="unfair",
-            read_by="sandbox",
-            is_replayed=True,
-        ),
+        Setting(on_resume="ask", difference="unfair", read_by="sandbox", is_replayed=True),
         Option("runc or runsc (gVisor).", "NAME"),
         Example("runc"),
     ] = "runc"
     """The runtime of containers: `runsc` is gVisor."""
     isolation: Annotated[
         Isolation,
-        Setting(
-            on_resume="ask",
-            difference="hidden",
-            read_by="sandbox",
-            is_replayed=True,
-        ),
+        Setting(on_resume="ask", difference="hidden", read_by="sandbox", is_replayed=True),
         Option(
             "task: attempts at a task share a grading container. attempt: each has its own. "
             "run: tasks share it too, for programs that users and processes are enough to separate.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from harness.core.errors import quote_value
-from harness.core.setting import Example, Keys, Option, Panel, Setting, Text, Useless
+from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Definition
@@ -65,14 +65,8 @@ class TaskKeys(Keys):
     benchmark: Annotated[
         str,
         Setting(on_resume="fixed", difference="hidden"),
-        Option(
-            BENCHMARK_HELP,
-            "NAME",
-            short="-b",
-            completes="benchmark",
-            is_axis=True,
-            aliases=("--bench", "--benchmarks", "--dataset", "--eval", "--suite"),
-        ),
+        Option(BENCHMARK_HELP, "NAME", short="-b", completes="benchmark", is_axis=True),
+        Aliases("--bench", "--benchmarks", "--dataset", "--eval", "--suite"),
         Example(lambda definition: definition.name, is_set=True),
     ]
     """The name of a benchmark, or the path of your own (.yaml, or .py, which runs on the host)."""
@@ -80,12 +74,8 @@ class TaskKeys(Keys):
         int | None,
         Field(ge=1),
         Setting(on_resume="fixed", difference="unfair"),
-        Option(
-            "Maximum number of tasks.",
-            "N",
-            short="-n",
-            aliases=("--limit", "--n", "--num", "--max-tasks", "--num-tasks", "--sample", "--tasks"),
-        ),
+        Option("Maximum number of tasks.", "N", short="-n"),
+        Aliases("--limit", "--n", "--num", "--max-tasks", "--num-tasks", "--sample", "--tasks"),
         Example(10, is_set=True),
     ] = None
     """The maximum number of tasks."""
@@ -95,8 +85,8 @@ class TaskKeys(Keys):
         Option(
             "How to choose the tasks of -n: sequential (the first), random or stratified. Default: random.",
             "WAY",
-            aliases=("--sampling-strategy", "--sample-method"),
         ),
+        Aliases("--sampling-strategy", "--sample-method"),
         Useless(
             lambda config: config.sample_size is None, "has no effect without a number of tasks", "add -n N"
         ),
@@ -107,11 +97,8 @@ class TaskKeys(Keys):
     stratify_by: Annotated[
         Text | None,
         Setting(on_resume="fixed", difference="unfair"),
-        Option(
-            "Strata: category, difficulty or the kind of a label. Default: category.",
-            "KIND",
-            aliases=("--stratify-field",),
-        ),
+        Option("Strata: category, difficulty or the kind of a label. Default: category.", "KIND"),
+        Aliases("--stratify-field"),
         Useless(
             lambda config: config.sampling != "stratified",
             "is read only by a stratified sample",
@@ -122,24 +109,16 @@ class TaskKeys(Keys):
     task_ids: Annotated[
         list[TaskId],
         Setting(on_resume="fixed", difference="unfair"),
-        Option(
-            "Select only this task (repeatable).",
-            "ID",
-            name="--task",
-            short="-t",
-            aliases=("--task-id", "--task-ids", "--id", "--ids", "--tasks"),
-        ),
+        Option("Select only this task (repeatable).", "ID", name="--task", short="-t"),
+        Aliases("--task-id", "--task-ids", "--id", "--ids", "--tasks"),
     ] = Field(default_factory=list)
     """Select only these tasks."""
     filter_category: Annotated[
         list[str],
         BeforeValidator(_list_one),
         Setting(on_resume="fixed", difference="unfair"),
-        Option(
-            "Select only this category (repeatable).",
-            "NAME",
-            aliases=("--category", "--categories", "--filter"),
-        ),
+        Option("Select only this category (repeatable).", "NAME"),
+        Aliases("--category", "--categories", "--filter"),
         Example(lambda definition: list(definition.categories[:2]) or None),
     ] = Field(default_factory=list)
     """Select only tasks of these categories."""
@@ -147,11 +126,8 @@ class TaskKeys(Keys):
         list[Name],
         BeforeValidator(_list_one),
         Setting(on_resume="fixed", difference="unfair"),
-        Option(
-            "Select only this difficulty (repeatable).",
-            "NAME",
-            aliases=("--difficulty", "--difficulties", "--level"),
-        ),
+        Option("Select only this difficulty (repeatable).", "NAME"),
+        Aliases("--difficulty", "--difficulties", "--level"),
     ] = Field(default_factory=list)
     """Select only tasks of these difficulties."""
     filter_tags: Annotated[
@@ -161,8 +137,8 @@ class TaskKeys(Keys):
         Option(
             "Select only tasks with this tag, such as platform=leetcode (repeatable; a task needs all).",
             "TAG",
-            aliases=("--tag", "--tags", "--filter-tag"),
         ),
+        Aliases("--tag", "--tags", "--filter-tag"),
     ] = Field(default_factory=list)
     """Select only tasks that have all of these tags, such as `leetcode` or `platform=leetcode`."""
     include_quarantined: Annotated[

@@ -22,11 +22,6 @@ Output = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
-_SELECTION = (
-    *("sample_size", "sampling", "stratify_by", "task_ids", "filter_category", "filter_difficulty"),
-    *("filter_tags", "include_quarantined", "data", "split", "options", "seed"),
-)
-
 app = typer.Typer(
     name="data", help="Fetch, list, show and export the data of benchmarks.", no_args_is_help=True
 )
@@ -134,7 +129,7 @@ def show(
         print_example(values, stream=sys.stdout)
 
 
-@app.command(cls=take_settings(*_SELECTION))
+@app.command(cls=take_settings("seed", panels=["Tasks"], without=("benchmark", "shard")))
 def export(
     context: typer.Context,
     benchmark: Bench,

@@ -23,12 +23,17 @@ from harness.cli.run_options import (
 from harness.cli.settings import read_settings, take_settings
 
 if TYPE_CHECKING:
+    from harness.core.setting import Panel
     from harness.runs.changes import Change
 
 app = typer.Typer()
 
 
-@app.command(cls=take_settings(has_axes=True))
+# No agent runs when samples are graded.
+_OF_GRADING: tuple[Panel, ...] = ("Tasks", "Grading", "Attempts", "Sandboxes")
+
+
+@app.command(cls=take_settings(panels=("Agent", "Model", *_OF_GRADING), has_axes=True))
 def run(
     context: typer.Context,
     config: Config = None,
@@ -122,8 +127,7 @@ def run(
     carry_out(recorded, output, resume=resumed, accepted=accept or [], is_trusted=is_trusted)
 
 
-# It runs no agent.
-@app.command(cls=take_settings(without=("Agent", "Model")))
+@app.command(cls=take_settings(panels=_OF_GRADING))
 def grade(
     context: typer.Context,
     config: Config = None,

@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 from harness.cli.completion import agent_names, complete_agent, complete_benchmark, complete_run
 
 if TYPE_CHECKING:
-    from harness.core.setting import KeyOption
+    from harness.core.setting import KeyOption, Panel
 
 _GIVEN = "harness.settings"
 _COMPLETIONS = {"agent": complete_agent, "benchmark": complete_benchmark, "run": complete_run}
@@ -26,8 +26,9 @@ _COMPLETIONS = {"agent": complete_agent, "benchmark": complete_benchmark, "run":
 class SettingsCommand(TyperCommand):
     """A command with the options of settings, which its help lists by their panels."""
 
-    # The keys whose options it has, or the panels without which it has all of them.
+    # The keys whose options it has, the panels of which it has all, and the keys that it leaves out.
     keys: Collection[str] = ()
+    panels: Collection[Panel] = ()
     without: Collection[str] = ()
     # Whether it makes a run for each value of an option that is an axis.
     has_axes = False
@@ -36,9 +37,11 @@ class SettingsCommand(TyperCommand):
         """Return the options of settings that the command has."""
         from harness.runs.settings import OPTIONS
 
-        if self.keys:
-            return [each for each in OPTIONS if each.key in self.keys]
-        return [each for each in OPTIONS if each.panel not in self.without]
+        return [
+            each
+            for each in OPTIONS
+            if each.key in self.keys or (each.panel in self.panels and each.key not in self.without)
+        ]
 
     @cached_property
     def _of_settings(self) -> list[Any]:
@@ -65,11 +68,19 @@ class SettingsCommand(TyperCommand):
         return super().invoke(ctx)
 
 
-def take_settings(*keys: str, without: Collection[str] = (), has_axes: bool = False) -> type[TyperCommand]:
-    """Return the class of a command that has the options of these keys, or of all but some panels."""
-    return type(
-        "SettingsCommand", (SettingsCommand,), {"keys": keys, "without": without, "has_axes": has_axes}
-    )
+def take_settings(
+    *keys: str, panels: Collection[Panel] = (), without: Collection[str] = (), has_axes: bool = False
+) -> type[TyperCommand]:
+    """Return the class of a command with the options of these keys, and with those of whole panels.
+
+    Args:
+        keys: the keys whose options it has.
+        panels: the panels whose options it has, also those of settings that are declared later.
+        without: the keys in these panels whose options it does not have.
+        has_axes: whether it makes a run for each value of an option that is an axis.
+    """
+    taken = {"keys": keys, "panels": panels, "without": without, "has_axes": has_axes}
+    return type("SettingsCommand", (SettingsCommand,), taken)
 
 
 def read_settings(context: typer.Context, config: Path | None = None) -> dict[str, Any]:

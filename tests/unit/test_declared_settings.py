@@ -10,7 +10,7 @@ from pathlib import Path
 
 from keyword_types import FILE, write_keywords
 
-from harness.runs.settings import KEYS, OPTIONS, find_key, name_option
+from harness.runs.settings import OPTIONS, find_key, name_option
 from harness.runs.settings import tasks as tasks_module
 
 FIELD = '''
@@ -118,7 +118,3 @@ def test_a_key_is_named_by_its_options_or_else_by_itself() -> None:
     assert name_option("generation.top_p") == "'generation.top_p'"
     assert name_option("run_budget.cost") == "--run-budget cost"
     assert name_option("system_prompt") == "'system_prompt'"
-
-
-def test_every_key_is_described() -> None:
-    assert [name for name, key in KEYS.items() if not key.description] == []

@@ -45,7 +45,8 @@ class Keys(BaseModel):
 class Setting:
     """The rules for one key of a config."""
 
-    # Whether a resumed run may change it freely, only if the user accepts the change, or never.
+    # Whether a resumed run may change it freely because it changes no verdict, only if the user accepts the
+    # change, or never because it decides which attempts there are and what they start from.
     on_resume: Literal["free", "ask", "fixed"]
     # Whether a difference makes a comparison of runs unfair, is shown, or is not looked at, because it
     # changes no verdict, or because another field of the manifest shows its effect better.
@@ -53,7 +54,8 @@ class Setting:
     read_by: Reader = "run"
     # Whether a run without a model refuses another value than the default.
     needs_model: bool = False
-    # Whether the shards of one run may differ in it.
+    # Whether the shards of one run may differ in it, because it changes no verdict, or because another field
+    # of the manifest has its effect, such as the hash of a file whose path differs between machines.
     differs_in_shards: bool = False
     # Whether a replay takes it from the recorded run.
     is_replayed: bool = False

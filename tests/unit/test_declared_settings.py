@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,18 +14,7 @@ from keyword_types import FILE, write_keywords
 from harness.runs.settings import OPTIONS, find_key, name_option
 from harness.runs.settings import tasks as tasks_module
 
-FIELD = '''
-    tea: Annotated[
-        int | None,
-        Field(ge=1),
-        Setting(on_resume="fixed", difference="unfair"),
-        Option("Cups of tea for each task.", "CUPS", short="-T"),
-        Aliases("--cups"),
-        Useless(lambda config: config.sample_size is None, "needs a number of tasks", "add -n N"),
-        Example(2, is_set=True),
-    ] = None
-    """The cups of tea that each task gets."""
-'''
+PAGE = Path(__file__).parents[2] / "docs" / "adding" / "setting.md"
 # Shows what harness makes of the settings if those of the tasks are the ones in a file.
 PROGRAM = """
 import importlib.util, json, sys
@@ -78,10 +68,10 @@ print(json.dumps({
 """
 
 
-def test_a_new_setting_is_one_field(tmp_path: Path) -> None:
-    source = Path(tasks_module.__file__).read_text()
+def test_the_documented_setting_is_one_field(tmp_path: Path) -> None:
+    (field,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     changed = tmp_path / "tasks.py"
-    changed.write_text(source.rstrip() + FIELD)
+    changed.write_text(f"{Path(tasks_module.__file__).read_text()}\n{field}")
     command = [sys.executable, "-c", PROGRAM, str(changed)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "100"}
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env=env)

@@ -16,7 +16,7 @@ from e2e.command_line import NO_ENGINE, Harness
 import harness as package
 from harness.benchmarks.data.local import read_rows
 
-BUNDLED_MBPP = Path(package.__file__).parent / "data/bundled/mbpp.json"
+BUNDLED_MBPP = Path(package.__file__).parent / "benchmarks/data/bundled/mbpp.json"
 RUN = ("run", "-b", "mbpp", "--data", "bundled")
 
 # Arguments, and the parts of the message. No engine is asked, because its absence would be another message.

@@ -86,7 +86,7 @@ isolation: attempt
 replay_from: runs/recorded
 """
     config = load(tmp_path, text)
-    assert config.model_fields_set == {*RunConfig.model_fields}
+    assert config.model_fields_set == {*KEYS}
     assert RunConfig.model_validate(config.model_dump(mode="json"), strict=False) == config
     default = RunConfig(benchmark="mbpp")
     assert [name for name in KEYS if getattr(config, name) == getattr(default, name)] == []
@@ -164,13 +164,12 @@ def test_variable_becomes_the_type_that_its_key_needs(
     assert (config.model, config.n_samples, config.k, config.limits.cpus) == ("5", 5, [1, 3], 1.5)
 
 
-def test_text_from_a_variable_is_used_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["a: b", "[unclosed", "yes", "5", "# no comment", "null", "  spaced  "]
-    read = []
-    for text in texts:
-        monkeypatch.setenv("MODEL", text)
-        read.append(load(tmp_path, "benchmark: mbpp\nmodel: ${MODEL}\n").model)
-    assert read == texts
+@pytest.mark.parametrize("value", ["a: b", "[unclosed", "yes", "5", "# no comment", "null", "  spaced  "])
+def test_text_from_a_variable_is_used_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("MODEL", value)
+    assert load(tmp_path, "benchmark: mbpp\nmodel: ${MODEL}\n").model == value
 
 
 def test_empty_variable_means_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,56 +187,28 @@ def test_a_variable_that_is_not_a_number_is_refused_with_its_key(
 
 # --- refusals
 
-# A config, the message about it, and what to do.
-REMEDIES = [
-    ("bench: mbpp", "unknown key 'bench'", "did you mean 'benchmark'?"),
-    ("benchmark: mbpp\nn: 5", "unknown key 'n'", "did you mean 'sample_size'?"),
-    ("benchmark: mbpp\nagent_cmd: x", "unknown key 'agent_cmd'", "did you mean 'command.cmd'?"),
-    ("benchmark: mbpp\nlimits: {memory: 5}", "unknown key 'limits.memory'", "did you mean 'memory_mb'?"),
-    (
-        "benchmark: mbpp\nmcp_servers: [{name: a, comand: x}]",
-        "unknown key 'mcp_servers.0.comand'",
-        "did you mean 'command'?",
-    ),
-    ("seed: 1", "'benchmark' is missing", "harness run -b mbpp"),
-    ("benchmark: ${NO_SUCH_BENCH}", "the environment variable NO_SUCH_BENCH is not set", ":-default"),
-]
-# Each is refused with the name of its key.
-WRONG_VALUES = [
-    *("sample_size: 0", "sample_size: '5'", "sample_size: 2.0", "sample_size: true", "sample_size: -1"),
-    *("n_samples: 0", "n_samples: null", "max_concurrent: 0", "max_concurrent: 5000", "seed: x"),
-    *("k: 5", "k: [1.5]", "task_ids: '11'", "task_ids: [1.5]", "filter_category: 5"),
-    *("model: 5", "agent: [oracle]", "data: 7", "runtime: crun", "limits: 5", "output_dir: null"),
-    *("isolation: sample", "isolation: true", "isolation: null", "isolation: [attempt]"),
-    *("limits: {memory_mb: 1}", "limits: {cpus: 0}", "limits: {wall_seconds: .inf}"),
-    *("limits: {wall_seconds: .nan}", "limits: {cpu_seconds: 0}", "limits: {processes: many}"),
-]
-# The message about each value.
-LIMITS = {
-    "sample_size: 0": "'sample_size' must be at least 1, not 0",
-    "sample_size: '5'": "'sample_size' must be a whole number, not \"5\"",
-    "n_samples: null": "'n_samples' must be a whole number, not null",
-    "include_quarantined: 3": "'include_quarantined' must be true or false, not 3",
-    "k: [1, x]": "'k' item 2 must be a whole number, not \"x\"",
-    "task_ids: '11'": "'task_ids' must be a list, such as [a, b], not \"11\"",
-    "data: true": "'data' must be text, not true",
-    "runtime: crun": "'runtime' must be 'runc' or 'runsc', not \"crun\"",
-    "limits: 5": "'limits' must be keys and values, not 5",
-    "options: [a]": "'options' must be keys and values, not [\"a\"]",
-    "limits: {memory_mb: 1}": "'limits.memory_mb' must be at least 64, not 1",
-    "limits: {wall_seconds: 601}": "'limits.wall_seconds' must be at most 600, not 601",
-    "agent_prompt: go": "'agent_prompt' needs {problem_statement} in the place of the problem",
-}
 
-
-def test_refusal_names_a_remedy(tmp_path: Path) -> None:
-    wrong = []
-    for text, said, hint in REMEDIES:
-        error = refusal(tmp_path, text)
-        is_located = error.message.startswith(f"{tmp_path / 'config.yaml'}:")
-        if not is_located or said not in error.message or hint not in str(error.hint):
-            wrong.append((text, error.message, error.hint))
-    assert wrong == []
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("bench: mbpp", "unknown key 'bench'", "did you mean 'benchmark'?"),
+        ("benchmark: mbpp\nn: 5", "unknown key 'n'", "did you mean 'sample_size'?"),
+        ("benchmark: mbpp\nagent_cmd: x", "unknown key 'agent_cmd'", "did you mean 'command.cmd'?"),
+        ("benchmark: mbpp\nlimits: {memory: 5}", "unknown key 'limits.memory'", "did you mean 'memory_mb'?"),
+        (
+            "benchmark: mbpp\nmcp_servers: [{name: a, comand: x}]",
+            "unknown key 'mcp_servers.0.comand'",
+            "did you mean 'command'?",
+        ),
+        ("seed: 1", "'benchmark' is missing", "harness run -b mbpp"),
+        ("benchmark: ${NO_SUCH_BENCH}", "the environment variable NO_SUCH_BENCH is not set", ":-default"),
+    ],
+)
+def test_refusal_names_a_remedy(tmp_path: Path, text: str, said: str, hint: str) -> None:
+    error = refusal(tmp_path, text)
+    assert error.message.startswith(f"{tmp_path / 'config.yaml'}:")
+    assert said in error.message
+    assert hint in str(error.hint)
 
 
 def test_a_filter_takes_a_single_name_for_a_list_of_one(tmp_path: Path) -> None:
@@ -246,30 +217,51 @@ def test_a_filter_takes_a_single_name_for_a_list_of_one(tmp_path: Path) -> None:
     assert load_config(path, {}).filter_category == ["os"]
 
 
-def test_value_of_a_wrong_type_or_size_is_refused_with_its_key(tmp_path: Path) -> None:
-    place = f"{tmp_path / 'config.yaml'}:2: '"
-    taken = [
-        value
-        for value in WRONG_VALUES
-        if not refusal(tmp_path, f"benchmark: mbpp\n{value}\n").message.startswith(
-            place + value.partition(":")[0]
-        )
-    ]
-    assert taken == []
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("sample_size: 0", "sample_size: '5'", "sample_size: 2.0", "sample_size: true", "sample_size: -1"),
+        *("n_samples: 0", "n_samples: null", "max_concurrent: 0", "max_concurrent: 5000", "seed: x"),
+        *("k: 5", "k: [1.5]", "task_ids: '11'", "task_ids: [1.5]", "filter_category: 5"),
+        *("model: 5", "agent: [oracle]", "data: 7", "runtime: crun", "limits: 5", "output_dir: null"),
+        *("isolation: sample", "isolation: true", "isolation: null", "isolation: [attempt]"),
+        *("limits: {memory_mb: 1}", "limits: {cpus: 0}", "limits: {wall_seconds: .inf}"),
+        *("limits: {wall_seconds: .nan}", "limits: {cpu_seconds: 0}", "limits: {processes: many}"),
+    ],
+)
+def test_value_of_a_wrong_type_or_size_is_refused_with_its_key(tmp_path: Path, value: str) -> None:
+    key = value.partition(":")[0]
+    message = refusal(tmp_path, f"benchmark: mbpp\n{value}\n").message
+    assert message.startswith(f"{tmp_path / 'config.yaml'}:2: '{key}")
 
 
-def test_time_limit_outside_180_to_600_whole_seconds_is_refused() -> None:
-    for seconds in (179, 601, 0, -5, 180.0, "200", True):
-        with pytest.raises(UsageError, match="--timeout-seconds must be 180 to 600 whole seconds, not "):
-            load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds})
-    for seconds in (180, 600):
-        assert load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds}).timeout_seconds == seconds
+@pytest.mark.parametrize("seconds", [179, 601, 0, -5, 180.0, "200", True])
+def test_time_limit_outside_180_to_600_whole_seconds_is_refused(seconds: Any) -> None:
+    with pytest.raises(UsageError, match="--timeout-seconds must be 180 to 600 whole seconds, not "):
+        load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds})
 
 
-def test_a_refused_value_is_named_with_its_key_and_its_limit(tmp_path: Path) -> None:
-    place = f"{tmp_path / 'config.yaml'}:2: "
-    found = {value: refusal(tmp_path, f"benchmark: mbpp\n{value}\n").message for value in LIMITS}
-    assert [found[value] for value, said in LIMITS.items() if not found[value].startswith(place + said)] == []
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("sample_size: 0", "'sample_size' must be at least 1, not 0"),
+        ("sample_size: '5'", "'sample_size' must be a whole number, not \"5\""),
+        ("n_samples: null", "'n_samples' must be a whole number, not null"),
+        ("include_quarantined: 3", "'include_quarantined' must be true or false, not 3"),
+        ("k: [1, x]", "'k' item 2 must be a whole number, not \"x\""),
+        ("task_ids: '11'", "'task_ids' must be a list, such as [a, b], not \"11\""),
+        ("data: true", "'data' must be text, not true"),
+        ("runtime: crun", "'runtime' must be 'runc' or 'runsc', not \"crun\""),
+        ("limits: 5", "'limits' must be keys and values, not 5"),
+        ("options: [a]", "'options' must be keys and values, not [\"a\"]"),
+        ("limits: {memory_mb: 1}", "'limits.memory_mb' must be at least 64, not 1"),
+        ("limits: {wall_seconds: 601}", "'limits.wall_seconds' must be at most 600, not 601"),
+        ("agent_prompt: go", "'agent_prompt' needs {problem_statement} in the place of the problem"),
+    ],
+)
+def test_a_refused_value_is_named_with_its_key_and_its_limit(tmp_path: Path, value: str, said: str) -> None:
+    message = refusal(tmp_path, f"benchmark: mbpp\n{value}\n").message
+    assert message.startswith(f"{tmp_path / 'config.yaml'}:2: {said}")
 
 
 def test_a_long_value_is_quoted_with_its_length(tmp_path: Path) -> None:
@@ -278,14 +270,19 @@ def test_a_long_value_is_quoted_with_its_length(tmp_path: Path) -> None:
     assert len(message) < 500
 
 
+@pytest.mark.parametrize("seconds", [180, 600])
+def test_time_limits_at_both_ends_are_taken(seconds: int) -> None:
+    assert load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds}).timeout_seconds == seconds
+
+
 def test_command_line_is_blamed_for_its_own_values(tmp_path: Path) -> None:
     error = refusal(tmp_path, "benchmark: mbpp\nsample_size: 3\n", sample_size=0)
     assert error.message == "--sample-size must be at least 1, not 0"
 
 
-def test_file_without_keys_is_refused(tmp_path: Path) -> None:
-    for text in ("", "- mbpp\n", "mbpp\n", "# nothing\n"):
-        assert "must contain keys and values" in refusal(tmp_path, text).message
+@pytest.mark.parametrize("text", ["", "- mbpp\n", "mbpp\n", "# nothing\n"])
+def test_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
+    assert "must contain keys and values" in refusal(tmp_path, text).message
 
 
 def test_broken_yaml_names_its_line(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from harness.runs.agents import agents
 from harness.runs.config import RunConfig, read_config
 from harness.runs.example_config import write_example_config
 from harness.runs.unread import list_unread
+
+AGENTS = sorted(agents())
 
 
 def read(tmp_path: Path, text: str) -> RunConfig:
@@ -32,17 +33,18 @@ def uncomment(text: str) -> str:
     return re.sub(r"^#(?! )|^#(?=  )(?!  \w+ \w)", "", text, flags=re.MULTILINE)
 
 
-def test_an_example_sets_nothing_that_is_refused(tmp_path: Path) -> None:
-    for benchmark, agent in product(("mbpp", "agentbench", "gsm8k", "livecodebench"), sorted(agents())):
-        definition = definitions()[benchmark]
-        text = write_example_config(definition, agent, benchmark=benchmark)
-        specs = [environment_spec(name) for name in definition.environments]
-        needs_image = any(spec.image is not None for spec in specs)
-        for each in (text, uncomment(text)):
-            config = read(tmp_path, each)
-            assert (config.benchmark, config.agent) == (benchmark, agent)
-            unread = list_unread(config, agents()[agent], definition, specs, [], needs_image=needs_image)
-            assert [setting.key for setting in unread] == []
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("benchmark", ["mbpp", "agentbench", "gsm8k", "livecodebench"])
+def test_an_example_sets_nothing_that_is_refused(tmp_path: Path, benchmark: str, agent: str) -> None:
+    definition = definitions()[benchmark]
+    text = write_example_config(definition, agent, benchmark=benchmark)
+    specs = [environment_spec(name) for name in definition.environments]
+    needs_image = any(spec.image is not None for spec in specs)
+    for each in (text, uncomment(text)):
+        config = read(tmp_path, each)
+        assert (config.benchmark, config.agent) == (benchmark, agent)
+        unread = list_unread(config, agents()[agent], definition, specs, [], needs_image=needs_image)
+        assert [setting.key for setting in unread] == []
 
 
 def test_the_comments_show_further_keys() -> None:
@@ -58,10 +60,11 @@ def test_the_comments_show_further_keys() -> None:
     } <= whole.keys() - active.keys()
 
 
-def test_options_of_an_example_are_taken_by_the_benchmark() -> None:
-    for benchmark, definition in definitions().items():
-        whole = parse_yaml(uncomment(write_example_config(definition, "oracle", benchmark=benchmark)))
-        definition.with_options(whole.get("options", {}))
+@pytest.mark.parametrize("benchmark", sorted(definitions()))
+def test_options_of_an_example_are_taken_by_the_benchmark(benchmark: str) -> None:
+    definition = definitions()[benchmark]
+    whole = parse_yaml(uncomment(write_example_config(definition, "oracle", benchmark=benchmark)))
+    definition.with_options(whole.get("options", {}))
 
 
 def test_an_unknown_agent_is_refused() -> None:

@@ -17,7 +17,6 @@ from harness.runs.agents.client import CLIENT
 from harness.runs.config import RunConfig, load_config
 from harness.runs.resume import read_resumed_config
 from harness.runs.selection import Selection, select
-from harness.runs.unread import locate_unread
 
 PROMPT = "Do: {problem_statement}"
 
@@ -40,25 +39,26 @@ def samples(tmp_path: Path) -> str:
     return str(path)
 
 
-# A value of each setting, and its name in a message.
-UNREAD: dict[str, tuple[Any, str]] = {
-    "model": ("m", "--model"),
-    "base_url": ("http://localhost/v1", "--base-url"),
-    "generation": ({"temperature": 0}, "--temperature, --max-tokens or --reasoning-effort"),
-    "run_budget": ({"cost": 1}, "--run-budget"),
-    "system_prompt": ("Be short.", "'system_prompt'"),
-    "agent_prompt": (PROMPT, "'agent_prompt'"),
-    "samples": ("s", "--samples"),
-    "extract": ("fenced", "--extract"),
-}
-
-
 @pytest.mark.parametrize("agent", ["oracle", "null"])
-def test_a_setting_that_the_agent_does_not_read_is_refused(agent: str) -> None:
-    for key, (value, option) in UNREAD.items():
-        error = refusal(agent=agent, **{key: value})
-        assert error.message == f"agent '{agent}' does not read {option}"
-        assert str(error.hint).startswith("leave it out")
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"model": "m"}, "--model"),
+        ({"base_url": "http://localhost/v1"}, "--base-url"),
+        ({"generation": {"temperature": 0}}, "--temperature, --max-tokens or --reasoning-effort"),
+        ({"run_budget": {"cost": 1}}, "--run-budget"),
+        ({"system_prompt": "Be short."}, "'system_prompt'"),
+        ({"agent_prompt": PROMPT}, "'agent_prompt'"),
+        ({"samples": "s"}, "--samples"),
+        ({"extract": "fenced"}, "--extract"),
+    ],
+)
+def test_a_setting_that_the_agent_does_not_read_is_refused(
+    agent: str, settings: dict[str, Any], option: str
+) -> None:
+    error = refusal(agent=agent, **settings)
+    assert error.message == f"agent '{agent}' does not read {option}"
+    assert str(error.hint).startswith("leave it out")
 
 
 @pytest.mark.parametrize("settings", [{"base_url": "http://localhost/v1"}, {"run_budget": {"cost": 1}}])
@@ -154,40 +154,6 @@ def test_turns_are_for_agents_that_call_tools() -> None:
 
 def test_a_run_that_is_resumed_keeps_the_settings_that_it_was_started_with() -> None:
     assert selected(agent="oracle", system_prompt="Be short.", resumed=True).plan
-
-
-# --- the place of an unread setting
-
-CONFIG = "benchmark: mbpp\ndata: bundled\nagent: chat\nmodel: m\nbase_url: http://127.0.0.1:1/v1\n"
-FORMS = {"file": CONFIG, "extended file": "extends: base.yaml\n"}
-
-
-def refuse_file(path: Path, **overrides: str | None) -> UsageError:
-    """Return the error for a config of the agent `oracle`, which reads no model."""
-    values = {"agent": "oracle", **overrides}
-    with pytest.raises(UsageError) as caught, locate_unread(path, values):
-        select(load_config(path, values), notify=lambda _: None)
-    return caught.value
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_unread_key_of_a_file_is_named_with_its_line(tmp_path: Path, form: str) -> None:
-    (tmp_path / "base.yaml").write_text(CONFIG)
-    path = tmp_path / "config.yaml"
-    path.write_text(FORMS[form])
-    error = refuse_file(path)
-    place = tmp_path / ("config.yaml" if form == "file" else "base.yaml")
-    assert error.message == f"{place}:5: agent 'oracle' does not read 'base_url'"
-    assert error.hint is not None
-    assert error.hint.startswith("remove the key from the file, or choose an agent that reads it: ")
-
-
-def test_an_unread_option_of_the_command_line_is_named_as_an_option(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("benchmark: mbpp\ndata: bundled\n")
-    error = refuse_file(path, base_url="http://127.0.0.1:1/v1")
-    assert error.message == "agent 'oracle' does not read --base-url"
-    assert (error.hint or "").startswith("leave it out, or")
 
 
 # --- pass@k

@@ -26,7 +26,7 @@ _COMPLETIONS = {"agent": complete_agent, "benchmark": complete_benchmark, "run":
 class SettingsCommand(TyperCommand):
     """A command with the options of settings, which its help lists by their panels."""
 
-    # The keys whose options it has, the panels of which it has all, and the keys that it leaves out.
+    # The keys and the panels whose options it has, and the keys in these panels that it leaves out.
     keys: Collection[str] = ()
     panels: Collection[Panel] = ()
     without: Collection[str] = ()

@@ -135,7 +135,7 @@ class Key:
     aliases: tuple[str, ...]
     useless: Useless | None
     example: Example | None
-    # The model of the settings in it, of which it may hold several by names of their own.
+    # The model of the settings in it. It may hold several of them by names of their own.
     group: type[BaseModel] | None
     # Whether its values are not text, so that the text of a variable is read as YAML.
     is_typed: bool

@@ -24,6 +24,7 @@ from harness.runs.execute import execute_plan, make_pool
 from harness.runs.executors.base import Executor
 from harness.runs.executors.local import LocalExecutor
 from harness.runs.faults import START_TRIES, Faults, choose_concurrency, read_wait_seconds
+from harness.runs.features import open_features
 from harness.runs.manifest import (
     REPEATED,
     TOOL_MODE,
@@ -34,11 +35,7 @@ from harness.runs.manifest import (
     find_origin,
     read_tool_mode,
 )
-from harness.runs.model_access import (
-    describe_url,
-    open_judge_access,
-    open_model_access,
-)
+from harness.runs.model_access import describe_url
 from harness.runs.new_folder import begin_folder, store_samples
 from harness.runs.observer import RunObserver
 from harness.runs.plan import PlannedAttempt
@@ -60,7 +57,6 @@ from harness.runs.run_log import RunLog, open_run_log
 from harness.runs.run_secrets import make_log_filter
 from harness.runs.run_state import find_state
 from harness.runs.selection import Selection
-from harness.runs.server_tools import prepare_servers
 from harness.runs.spending_log import SPENDING, RunSpending, read_spending
 from harness.runs.store import (
     MANIFEST,
@@ -80,7 +76,7 @@ from harness.sandbox.reaper import remove_run
 from harness.sandbox.time_factor import extend_limits
 
 if TYPE_CHECKING:
-    from harness.models.access import ModelAccess, ToolMode
+    from harness.models.access import ToolMode
 
 
 @dataclass(slots=True)
@@ -106,8 +102,6 @@ class Run:
     log: RunLog | None = None
     # Grades the submissions, None if sandboxes of this machine do.
     service: GradingService | None = None
-    # The access to the model, None until `execute` and for a run without one.
-    model: ModelAccess | None = None
 
     @property
     def folder(self) -> Path:
@@ -180,17 +174,16 @@ class Run:
         pool = await stack.enter_async_context(
             make_pool(self.backend, selection, self.images, self.manifest["run_id"])
         )
-        self.model = await stack.enter_async_context(
-            open_model_access(
-                config,
-                selection.endpoint,
+        features = await stack.enter_async_context(
+            open_features(
+                selection,
                 self.folder,
                 self.spent,
                 tool_mode=read_tool_mode(self.manifest),
                 keep_tool_mode=self._keep_tool_mode,
+                note=observer.note,
             )
         )
-        judge = await stack.enter_async_context(open_judge_access(config, selection.judge))
         settings = AttemptSettings(
             benchmark=selection.benchmark,
             agent=selection.agent,
@@ -209,11 +202,8 @@ class Run:
             turns=config.rounds,
             isolation=config.isolation,
             repeats=any(planned.number > 0 for planned in selection.plan),
-            model=self.model,
-            judge=judge,
-            recording=selection.recording,
+            features=features,
             service=self.service,
-            servers=await prepare_servers(config, observer.note),
         )
         concurrency = choose_concurrency(
             config.max_concurrent,

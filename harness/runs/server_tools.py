@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import UsageError
 from harness.core.text import escape_terminal, shorten
 from harness.core.tools import Observation
-from harness.core.types import Transcript
+from harness.core.types import Transcript, Verdict
 from harness.environments.base import Environment
 from harness.models.relay.mcp_servers.settings import McpServer, expand_values
+from harness.runs.attempt_parts import AttemptPart, Try
 from harness.runs.server_use import CALLS, ERRORS, FAILED_STARTS, METRIC, SECONDS, START_ERROR
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
     from harness.models.relay.mcp_servers.tool_names import NamedTool
     from harness.runs.config import RunConfig
+    from harness.runs.workspaces import PlacesPart
 
 _ERROR_CHARACTERS = 2000
 # The most characters of the reason of a failed start in the metrics.
@@ -64,6 +66,13 @@ class ServerUse:
     failed_starts: dict[str, int] = field(default_factory=dict)
     # The reason of the first failed start of each server that has failed.
     start_errors: dict[str, str] = field(default_factory=dict)
+
+    def note_start(self, server: str, error: str | None) -> None:
+        """Note that a server has started, or failed to."""
+        self.tools.setdefault(server, {})
+        self.failed_starts[server] = self.failed_starts.get(server, 0) + (error is not None)
+        if error is not None:
+            self.start_errors.setdefault(server, shorten(error, _START_ERROR_CHARACTERS))
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -129,38 +138,42 @@ def describe_missing_command(server: McpServer) -> str | None:
     return f"the command '{server.command}' is not there"
 
 
-@contextlib.asynccontextmanager
-async def open_servers(
-    servers: ServerTools | None,
-    places: Mapping[str, ServerPlace],
-    environment: Environment | None,
-    transcript: Transcript,
-    use: ServerUse,
-) -> AsyncIterator[None]:
-    """Start the servers side by side, and add their tools to the environment. They end with the block.
+class ServersPart(AttemptPart):
+    """Starts the servers of one attempt, and adds their tools to its environment.
 
-    A server that fails costs its own tools, and nothing else. `places` has the sandboxes of those that run in
-    one, by the names of the servers.
+    A server that fails costs its own tools, and nothing else.
     """
-    if servers is None or environment is None:
-        yield
-        return
-    async with contextlib.AsyncExitStack() as stack:
-        started = await asyncio.gather(
-            *(
-                _start(each, places.get(each.name), stack, partial(_record_unclean, transcript, each))
-                for each in servers.started
+
+    def __init__(self, servers: Sequence[McpServer], places: PlacesPart) -> None:
+        """Start `servers`, those in sandboxes at `places`, which is entered before."""
+        self._servers = servers
+        self._places = places
+        self._use = ServerUse()
+
+    async def prepare(self, attempt: Try) -> None:
+        attempt.needs_environment = True
+
+    @contextlib.asynccontextmanager
+    async def enter(self, attempt: Try) -> AsyncIterator[None]:
+        environment, transcript, use = attempt.environment, attempt.transcript, self._use
+        assert environment is not None, "it is needed"  # noqa: S101
+        places = self._places.servers
+        async with contextlib.AsyncExitStack() as stack:
+            started = await asyncio.gather(
+                *(
+                    _start(each, places.get(each.name), stack, partial(_record_unclean, transcript, each))
+                    for each in self._servers
+                )
             )
-        )
-        for each in started:
-            use.tools.setdefault(each.server, {})
-            use.failed_starts[each.server] = use.failed_starts.get(each.server, 0) + (each.error is not None)
-            if each.error is not None:
-                use.start_errors.setdefault(each.server, shorten(each.error, _START_ERROR_CHARACTERS))
-            transcript.write({"kind": "mcp_server", **each.as_values()})
-        connections = [each.connection for each in started if each.connection is not None]
-        _add_tools(connections, environment, transcript, use)
-        yield
+            for each in started:
+                use.note_start(each.server, each.error)
+                transcript.write({"kind": "mcp_server", **each.as_values()})
+            connections = [each.connection for each in started if each.connection is not None]
+            _add_tools(connections, environment, transcript, use)
+            yield
+
+    def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
+        return self._use.metrics
 
 
 @dataclass(frozen=True, slots=True)

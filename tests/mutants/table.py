@@ -25,7 +25,7 @@ class Mutant:
 
 
 SPEC, SECCOMP = "harness/sandbox/backends/docker/spec.py", "harness/sandbox/backends/docker/seccomp"
-ATTEMPT, POOL = "harness/runs/attempt.py", "harness/sandbox/pool.py"
+WORKING_TIME, POOL = "harness/runs/working_time.py", "harness/sandbox/pool.py"
 GRADING = "harness/environments/grading.py"
 SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/environments/python/client.py"
 JUDGES = "harness/environments/os/grader.py"
@@ -468,8 +468,8 @@ OTHERS = (
     ),
     # An outage is distinguished from a timeout.
     (
-        ATTEMPT,
-        "if environment is not None and not await self._settings.faults.check_engine():",
+        WORKING_TIME,
+        "if attempt.environment is not None and not await attempt.settings.faults.check_engine():",
         "if False:",
         f"{OUTAGES}::test_a_lost_engine_is_no_timeout_of_the_agent",
     ),

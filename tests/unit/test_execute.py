@@ -284,7 +284,7 @@ async def test_grading_that_begins_too_late_is_a_fault_of_ours(monkeypatch: pyte
     sandbox: Any = SimpleNamespace(agent_acted=True, clean=True)
     environment = SandboxEnvironment(sandbox, {}, no_context(), end=nothing_to_do)
     monkeypatch.setattr(grading, "grader_of", lambda _target: StateGrader(int, never_end))
-    context = GradingContext(SandboxPool(), 5.0, environment=environment, begin_by=0.0)
+    context = GradingContext(SandboxPool(), 5.0, environment=environment)
     with pytest.raises(SandboxError, match="waited too long") as raised:
         await grade_submission(0, Submission("", agent_output=""), context)
     assert raised.value.outside

@@ -24,9 +24,8 @@ from harness.environments.lateral.phrases import TEXTS, Answer
 from harness.environments.lateral.puzzle import LateralPuzzle
 from harness.models.judge import MOST_REPLIES
 from harness.reports.progress import progress_display
-from harness.runs import attempt
+from harness.runs import working_time
 from harness.runs.agents import AttemptContext
-from harness.runs.attempt_ends import limit_working_time
 from harness.runs.faults import RunStoppedError
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
@@ -367,7 +366,8 @@ async def test_the_time_of_the_host_is_not_the_agents(
     host: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host takes longer than the agent's whole time."""
-    monkeypatch.setattr(attempt, "limit_working_time", lambda seconds: limit_working_time(0.5))
+    limit_time = working_time.limit_working_time
+    monkeypatch.setattr(working_time, "limit_working_time", lambda seconds: limit_time(0.5))
     host.wait_seconds = 0.07  # for each of eight requests
     record = await play(host, tmp_path, *KEYS)
     assert len(host.asked) == 8

@@ -182,7 +182,7 @@ class Machine(SandboxEnvironment):
     @contextlib.asynccontextmanager
     async def _lease_fresh(self) -> AsyncIterator[RootSandbox]:
         context = self.context
-        settings = _settings(context, context.settings)
+        settings = _settings(context.settings)
         async with context.pool.lease(settings, seconds=context.seconds, nested=True) as leased:
             yield _require_root(leased)
 
@@ -238,7 +238,7 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
     setup = OsSetup() if task.setup is None else task.setup
     if not isinstance(setup, OsSetup):
         raise DataError(f"task {task.id} has the set-up of another environment: {type(setup).__name__}")
-    settings = _settings(context, context.workspace or context.settings)
+    settings = _settings(context.workspace or context.settings)
     async with context.pool.lease(settings, seconds=context.seconds) as leased:
         sandbox = _require_root(leased)
         async with context.pool.gate:
@@ -255,8 +255,8 @@ async def _snapshot(sandbox: RootSandbox) -> Snapshot:
         raise SandboxError(f"the set-up of the task made files that cannot be copied: {error}") from error
 
 
-def _settings(context: EnvironmentContext, settings: SandboxSettings) -> SandboxSettings:
-    return replace(settings, kind=RootSandbox, terminals=context.terminals)
+def _settings(settings: SandboxSettings) -> SandboxSettings:
+    return replace(settings, kind=RootSandbox)
 
 
 def _require_root(sandbox: Sandbox) -> RootSandbox:

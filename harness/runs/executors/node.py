@@ -301,7 +301,6 @@ class Node(EngineNode):
             turns=config.rounds,
             isolation=config.isolation,
             repeats=any(planned.number > 0 for planned in selection.plan),
-            recording=selection.recording,
         )
         return choose_concurrency(
             config.max_concurrent,

@@ -158,14 +158,7 @@ async def run(
     planned = plan_run(
         benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
     )
-    async with open_run(
-        planned.selection,
-        resume=planned.folder,
-        changed=planned.changed,
-        is_trusted=planned.is_trusted,
-        backend=backend,
-        notify=watcher.note,
-    ) as current:
+    async with open_run(planned.selection, planned.start, backend=backend, notify=watcher.note) as current:
         return await finish_run(current, watcher)
 
 

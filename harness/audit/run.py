@@ -43,6 +43,7 @@ from harness.runs.observer import RunObserver
 from harness.runs.plan import plan_attempts, select_tasks
 from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
+from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
 from harness.runs.store import MANIFEST, read_manifest
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
@@ -351,7 +352,9 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
     for part in (plan.control_run, plan.attack_run):
         config = part.selection.config.model_copy(update={"output_dir": str(folder)})
         selection = replace(part.selection, config=config)
-        async with open_run(selection, resume=_find_run(folder, config.agent), notify=observer.note) as run:
+        earlier = _find_run(folder, config.agent)
+        start = None if earlier is None else ResumedRun(earlier)
+        async with open_run(selection, start, notify=observer.note) as run:
             await run.execute(observer)
             attempts += [
                 AuditedAttempt(_find_step(part.suite, record), record, folder=run.folder)
@@ -394,9 +397,9 @@ def _list_manners(selection: Selection) -> dict[str, str]:
 
 async def _count_containers(run: Run) -> int:
     """Return the number of containers that a run has left."""
-    if run.backend is None:
+    if run.engine.backend is None:
         return 0
-    return await count_containers(run.backend, run.manifest["run_id"])
+    return await count_containers(run.engine.backend, run.manifest["run_id"])
 
 
 def _find_run(folder: Path, agent: str) -> Path | None:

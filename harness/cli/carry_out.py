@@ -22,6 +22,7 @@ from harness.core.types import Status
 from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
+from harness.runs import run_starts
 from harness.runs.changes import Change
 from harness.runs.config import DEFAULT_AGENT, RunConfig
 from harness.runs.manifest import describe_isolation, read_tool_mode
@@ -34,6 +35,7 @@ from harness.runs.run import Run, open_run
 from harness.runs.run_files import StorageError
 from harness.runs.run_names import RUNS, find_run
 from harness.runs.run_secrets import make_log_filter
+from harness.runs.run_starts import NewRun, RepeatedRun, RunStart
 from harness.runs.selection import Selection, select
 from harness.runs.server_use import list_absent_servers
 from harness.runs.store import read_results
@@ -193,17 +195,14 @@ def _make_run(
 
     _shorten_garbage_collection(selection)
 
+    start: RunStart = NewRun(keep_samples)
+    if resume is not None:
+        start = run_starts.ResumedRun(resume.folder, accepted, resume.changed, is_trusted)
+    elif repeat is not None:
+        start = RepeatedRun(keep_samples, folder=repeat, accepted=accepted, is_trusted=is_trusted)
+
     async def run_and_finish() -> MadeRun:
-        async with open_run(
-            selection,
-            resume=None if resume is None else resume.folder,
-            repeat=repeat,
-            accepted=accepted,
-            changed=() if resume is None else resume.changed,
-            keep_samples=keep_samples,
-            is_trusted=is_trusted,
-            notify=notify,
-        ) as run:
+        async with open_run(selection, start, notify=notify) as run:
             on_open(run.folder)
             _describe_run(selection, output, notify)
             retry = None if resume is None else resume.retry

@@ -350,14 +350,7 @@ async def run_at_service(
     refuse_unsupported(planned.selection)
     async with _open_grader(address, planned.selection, wait_seconds=wait_seconds) as grader:
         selection = _take_settings(planned.selection, grader.facts)
-        async with open_run(
-            selection,
-            resume=planned.folder,
-            changed=planned.changed,
-            is_trusted=planned.is_trusted,
-            service=grader,
-            notify=watcher.note,
-        ) as current:
+        async with open_run(selection, planned.start, service=grader, notify=watcher.note) as current:
             return await finish_run(current, watcher)
 
 

@@ -30,6 +30,7 @@ from harness.runs.result_table import count_superseded_verdicts
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
 from harness.runs.run_names import UNFINISHED_MERGE, hold_still
+from harness.runs.run_starts import RunEngine
 from harness.runs.selection import Selection
 from harness.runs.shards import (
     ALLOW_HINT,
@@ -239,7 +240,7 @@ def _merge(
         selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
         # The shards ran side by side, so the longest one stands for the run.
         seconds = max(read_duration(shard.folder) for shard in shards)
-        run = Run(selection, store, None, manifest, {}, 0.0, seconds, read_spending(store.folder))
+        run = Run(selection, store, RunEngine(), manifest, seconds, read_spending(store.folder))
         run.write_summary()
     return run
 

@@ -29,6 +29,7 @@ from harness.runs.agents import AttemptContext
 from harness.runs.faults import RunStoppedError
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
+from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import select
 
 TASK = "lateral/sample/0"
@@ -295,7 +296,7 @@ async def test_a_run_goes_on_when_the_host_is_back(host: ModelServer, tmp_path: 
     host.script = judge_by_text
     (folder,) = await asyncio.to_thread(lambda: list(tmp_path.glob("*agentbench*")))
     selection = select(read_resumed_config(folder), notify=print, resumed=True)
-    async with open_run(selection, resume=folder, notify=print) as resumed:
+    async with open_run(selection, ResumedRun(folder), notify=print) as resumed:
         assert list(resumed.records()) == []
         await resumed.execute(progress_display(sys.stderr, quiet=True))
         assert [record.score for record in resumed.records()] == [1.0]

@@ -40,6 +40,7 @@ from harness.runs.config import load_config
 from harness.runs.recorded_run import add_recorded_settings
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
+from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import select
 from harness.runs.transcript_file import transcript_name
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -284,7 +285,7 @@ async def test_a_replay_that_was_interrupted_is_resumed(tmp_path: Path) -> None:
 
     async def resume() -> dict[str, Any]:
         selection = select(read_resumed_config(again.folder), notify=print, resumed=True)
-        async with open_run(selection, resume=again.folder, notify=print) as resumed:
+        async with open_run(selection, ResumedRun(again.folder), notify=print) as resumed:
             await resumed.execute(NotesOnly(sys.stderr))
             return dict(resumed.summary.replay)
 

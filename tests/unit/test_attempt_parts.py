@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -170,3 +172,15 @@ async def test_the_metrics_of_all_parts_are_those_of_the_attempt(
 ) -> None:
     record = await attempted(store, answer, [Part("a", events), Part("b", events)], monkeypatch)
     assert json.loads(json.dumps(record.metrics)) == {"a": "passed", "b": "passed"}
+
+
+async def test_the_part_of_the_page_measures_the_time_of_the_agent(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, events: list[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "adding" / "part.md").read_text()
+    source, attached = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    namespace: dict[str, Any] = {"parts": [], "time": time, **globals()}
+    exec(f"{source}\n{attached}", namespace)
+    record = await attempted(store, asyncio.Event().wait, namespace["parts"], monkeypatch)
+    assert record.status is Status.TIMEOUT
+    assert record.metrics["acting_seconds"] >= 0.3

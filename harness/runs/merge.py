@@ -24,13 +24,12 @@ from harness.runs.changes import ACCEPTED
 from harness.runs.config import RunConfig
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.merged_manifest import merge_manifests
-from harness.runs.new_folder import copy_samples
 from harness.runs.plan import PlannedAttempt, describe_planned, name_clusters
 from harness.runs.result_table import count_superseded_verdicts
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
 from harness.runs.run_names import UNFINISHED_MERGE, hold_still
-from harness.runs.run_starts import RunEngine
+from harness.runs.run_starts import RunEngine, copy_samples
 from harness.runs.selection import Selection
 from harness.runs.shards import (
     ALLOW_HINT,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from harness.core.errors import UsageError
+from harness.core.inputs.files import MAX_DATA_BYTES, MIB, open_input
 from harness.runs.changes import Change, add_accepted
 from harness.runs.config import RunConfig
 from harness.runs.dead_runs import remove_dead_containers
@@ -23,7 +29,6 @@ from harness.runs.manifest import (
     find_origin,
 )
 from harness.runs.model_access import describe_url
-from harness.runs.new_folder import begin_folder, store_samples
 from harness.runs.recorded_run import describe_recording, require_same_recording
 from harness.runs.result_table import count_superseded_verdicts
 from harness.runs.resume import (
@@ -34,9 +39,10 @@ from harness.runs.resume import (
     require_planned,
     require_same_tasks,
 )
+from harness.runs.run_files import StorageError, create_run_file
 from harness.runs.selection import Selection
 from harness.runs.spending_log import RunSpending, read_spending
-from harness.runs.store import MANIFEST, RunStore, make_run_folder, read_duration, read_manifest
+from harness.runs.store import MANIFEST, SAMPLES, RunStore, make_run_folder, read_duration, read_manifest
 from harness.runs.sync_grader import SERVICE, GradingService, require_same_place
 from harness.runs.trust import is_signed, sign_run
 from harness.sandbox.backends import open_default_backend
@@ -307,3 +313,38 @@ async def _rehearse(opening: Opening, notify: Callable[[str], None]) -> dict[str
     for task_id, reason in unsound.items():
         notify(f"task {task_id} is quarantined: {reason}")
     return unsound
+
+
+def begin_folder(store: RunStore, manifest: dict[str, Any]) -> None:
+    """Write the manifest of a new run. Raises UsageError, and removes the folder, if that fails."""
+    try:
+        store.write_json(MANIFEST, manifest)
+    except StorageError as error:
+        raise _remove_folder(store, error.message) from error
+
+
+def store_samples(store: RunStore, samples: Path) -> Path:
+    """Copy the user's samples to the run folder and return the path of the copy. Raises UsageError."""
+    kept = store.folder.resolve() / SAMPLES
+    try:
+        with open_input(samples, max_bytes=MAX_DATA_BYTES) as stream:
+            copy_samples(store, stream)
+    except OSError as error:
+        raise _remove_folder(store, f"{kept}: cannot be written: {error.strerror}") from error
+    return kept
+
+
+def copy_samples(store: RunStore, stream: BufferedReader) -> str:
+    """Write samples to the run folder and return their SHA-256 (hex). Raises OSError."""
+    digest = hashlib.sha256()
+    with os.fdopen(create_run_file(store.folder, SAMPLES), "wb") as file:
+        while chunk := stream.read(MIB):
+            digest.update(chunk)
+            file.write(chunk)
+    return digest.hexdigest()
+
+
+def _remove_folder(store: RunStore, message: str) -> UsageError:
+    """Remove the folder of a run that cannot start, and return the error to raise."""
+    shutil.rmtree(store.folder, ignore_errors=True)
+    return UsageError(message, hint="make room, or choose another folder with --output-dir DIR")

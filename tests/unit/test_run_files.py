@@ -21,7 +21,6 @@ from harness.reports.viewer.attempt_index import AttemptIndex
 from harness.reports.viewer.transcript_follower import TranscriptFollower
 from harness.runs.compared_run import read_compared_run
 from harness.runs.config import RunConfig
-from harness.runs.new_folder import store_samples
 from harness.runs.recorded_run import open_recording
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import (
@@ -35,6 +34,7 @@ from harness.runs.run_files import (
 from harness.runs.run_log import LOG, open_run_log
 from harness.runs.run_names import list_run_folders
 from harness.runs.run_secrets import SecretFilter
+from harness.runs.run_starts import store_samples
 from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog, copy_spending, read_spending
 from harness.runs.store import (
     ATTEMPTS,
@@ -384,7 +384,7 @@ OTHERS = {
     "runs/executors/ray_executor.py": "the data that the user names",
     "runs/manifest.py": "the files that the user names",
     "runs/merge.py": "the folder, for its lock",
-    "runs/new_folder.py": "the samples that the user names",
+    "runs/run_starts.py": "the samples that the user names",
     "runs/run_files.py": "the rules themselves; the folder, for its lock; a new temporary file",
     "runs/run_names.py": "the folder, for its lock",
     "runs/trust.py": "the secret of the user",

@@ -13,17 +13,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import HarnessError, SandboxError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Summary
+from harness.host.engine import open_engine, remove_containers
+from harness.host.retries import read_wait_seconds
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.changes import Change, add_accepted
-from harness.runs.dead_runs import remove_dead_containers
 from harness.runs.durations import order_by_duration
 from harness.runs.execute import execute_plan, make_pool
 from harness.runs.executors.base import Executor
 from harness.runs.executors.local import LocalExecutor
-from harness.runs.faults import START_TRIES, Faults, choose_concurrency, read_wait_seconds
+from harness.runs.faults import START_TRIES, Faults, choose_concurrency
 from harness.runs.manifest import (
     REPEATED,
     TOOL_MODE,
@@ -73,10 +74,8 @@ from harness.runs.store import (
 from harness.runs.summary import ModelUse, summarize, summary_json, write_results
 from harness.runs.sync_grader import SERVICE, GradingService, require_same_place
 from harness.runs.trust import is_signed, sign_run
-from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxSettings
-from harness.sandbox.reaper import remove_run
 from harness.sandbox.time_factor import extend_limits
 
 if TYPE_CHECKING:
@@ -256,14 +255,7 @@ class Run:
             if (close := getattr(self.selection.agent, "close", None)) is not None:
                 await complete(asyncio.to_thread(close))
             if self.backend is not None:
-                await self._remove_containers(self.backend, observer)
-
-    async def _remove_containers(self, backend: Backend, observer: RunObserver) -> None:
-        try:
-            await complete(asyncio.to_thread(remove_run, backend, self.manifest["run_id"]))
-        except SandboxError as error:
-            # Every verdict stands, and the containers end by their deadlines.
-            observer.note(f"{error.message} (a container of this run may be left; `harness gc` tries again)")
+                await remove_containers(self.backend, self.manifest["run_id"], observer.note)
 
     def write_summary(self) -> None:
         """Write `summary.json`. Raises StorageError."""
@@ -338,12 +330,10 @@ async def open_run(
         finding = None if resume else asyncio.create_task(asyncio.to_thread(find_origin))
         if service is not None or not selection.images:
             backend = None
-        elif backend is None:
-            backend = await stack.enter_async_context(open_default_backend())
-        if backend is not None:
-            facts = await asyncio.to_thread(backend.describe, runtime=config.runtime, images=selection.images)
-            images = facts.images
-            await asyncio.to_thread(remove_dead_containers, backend, notify)
+        else:
+            opening = open_engine(selection.images, runtime=config.runtime, backend=backend, notify=notify)
+            engine = await stack.enter_async_context(opening)
+            backend, facts, images = engine.backend, engine.facts, engine.facts.images
         run_id = secrets.token_hex(8)
         if repeat is not None:
             changed = accept_input_changes(

@@ -20,8 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from harness.benchmarks import Benchmark
 from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
 from harness.core.logger import get_logger
-from harness.core.types import Task
-from harness.runs.agents.predictions import FIELDS
+from harness.core.types import TEXT_FIELDS, Task
 from harness.service.body import read_json
 from harness.service.encoding import encode_reply
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
@@ -72,14 +71,14 @@ class StepData(BaseModel):
 
     @model_validator(mode="after")
     def _require_one(self) -> StepData:
-        given = [name for name in ("tool", *FIELDS) if getattr(self, name) is not None]
+        given = [name for name in ("tool", *TEXT_FIELDS) if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"needs exactly one of tool, {', '.join(FIELDS)}")
+            raise ValueError(f"needs exactly one of tool, {', '.join(TEXT_FIELDS)}")
         return self
 
     def read(self) -> Action:
         """Return the action."""
-        field = next((name for name in FIELDS if getattr(self, name) is not None), None)
+        field = next((name for name in TEXT_FIELDS if getattr(self, name) is not None), None)
         return Action(self.tool, self.arguments, field, "" if field is None else getattr(self, field))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from harness.benchmarks import Benchmark
 from harness.core.errors import SandboxError
 from harness.core.tools import TextCall, TurnLimitReached
-from harness.core.types import Phase, Status, Submission, Task, Verdict
+from harness.core.types import TEXT_FIELDS, Phase, Status, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grading import (
@@ -27,7 +27,6 @@ from harness.environments.grading import (
     make_timeout_verdict,
 )
 from harness.environments.spec import EnvironmentSpec, OpenEnvironment
-from harness.runs.agents.predictions import FIELDS
 from harness.runs.attempt_ends import is_caused_by_agent, lose_to_agent, stop_at_limit
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxSettings
@@ -112,7 +111,7 @@ class Episode:
 
     async def _answer(self, action: Action) -> StepResult:
         if action.field is None:
-            raise InvalidRequestError(f"the task takes a text: one of {', '.join(FIELDS)}", status=422)
+            raise InvalidRequestError(f"the task takes a text: one of {', '.join(TEXT_FIELDS)}", status=422)
         submission = self.benchmark.submission(self.task, action.field, action.text)
         seconds = float(self._spec.timeout_seconds)
         target = self.benchmark.references[self.task.id].target

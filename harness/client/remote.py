@@ -17,6 +17,7 @@ from typing_extensions import Unpack
 from harness.api import RunAgent, RunResult, choose_observer, find_resumed, finish_run
 from harness.benchmarks import Benchmark
 from harness.client.connection import Address, Connection, open_connection, read_address
+from harness.client.episode import RemoteEpisode, open_remote_episode
 from harness.client.grader import (
     MAX_REQUEST_SECONDS,
     SAMPLE_SECONDS,
@@ -144,6 +145,21 @@ class RemoteHost:
             raise unknown_name("field", str(field), TEXT_FIELDS)
         name = benchmark if isinstance(benchmark, str) else benchmark.name
         return await self._grade({"benchmark": name, "task_id": task_id, field: text}, None)
+
+    @contextlib.asynccontextmanager
+    async def environment(
+        self, benchmark: Benchmark | str, task_id: str, *, seed: int = 0
+    ) -> AsyncIterator[RemoteEpisode]:
+        """Open the environment of a task at the service and yield an attempt, as a host of this machine does.
+
+        Raises as `sandbox` does, and UsageError for a task that the service does not have.
+        """
+        name = benchmark if isinstance(benchmark, str) else benchmark.name
+        async with (
+            self._open_connection(),
+            open_remote_episode(self.address, name, task_id, seed=seed) as episode,
+        ):
+            yield episode
 
     async def _grade(self, sample: Mapping[str, Any], timeout_seconds: float | None) -> Verdict:
         seconds = timeout_seconds or self._timeout_seconds

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, Self, TypedDict, TypeVar
+from typing import Any, Literal, Self, TypedDict, TypeVar
 
 from typing_extensions import Unpack
 
@@ -14,12 +14,14 @@ from harness.core.errors import DataError, HarnessError, UsageError, unknown_nam
 from harness.core.logger import get_logger
 from harness.core.shield import complete
 from harness.core.text import escape_terminal
-from harness.core.types import TEXT_FIELDS, Phase, PlainData, Reference, Status, Submission, Task, Verdict
-from harness.environments import grader_of, spec_of
+from harness.core.types import TEXT_FIELDS, Phase, PlainData, Status, Submission, Task, Verdict
+from harness.environments import environment_spec, grader_of, spec_of
+from harness.environments.base import EnvironmentContext
 from harness.environments.grader import SandboxGrader, StateGrader
 from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec
 from harness.host.engine import open_engine, remove_containers
+from harness.host.episode import MOST_SECONDS, Episode, NoTranscript, TaskSource
 from harness.host.retries import Fault, Retries, read_wait_seconds
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits, bound_seconds
@@ -36,23 +38,6 @@ _LOGGER = get_logger(__name__)
 def log_note(text: str) -> None:
     """Write a note to the log of the package."""
     _LOGGER.warning("%s", text)
-
-
-class TaskSource(Protocol):
-    """The tasks of a benchmark with their references, as `load_benchmark` returns them."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tasks(self) -> Sequence[Task]: ...
-
-    @property
-    def references(self) -> Mapping[str, Reference]: ...
-
-    def submission(self, task: Task, field: str, text: str) -> Submission: ...
-
-    def add_metrics(self, verdict: Verdict) -> Verdict: ...
 
 
 class LocalHost:
@@ -93,7 +78,7 @@ class LocalHost:
     async def __aenter__(self) -> Self:
         backend, run_id = self.pool.backend, self.pool.run_id
         if backend is not None and run_id is not None:
-            self._stack.push_async_callback(remove_containers, backend, run_id, log_note)
+            self._stack.push_async_callback(remove_containers, backend, run_id, self._retries.note)
         await self._stack.enter_async_context(self.pool)
         self._stack.push_async_callback(self._end_gradings)
         return self
@@ -193,6 +178,59 @@ class LocalHost:
         task = find_task(loaded, task_id)
         verdict = await self.grade(loaded.references[task.id].target, loaded.submission(task, field, text))
         return loaded.add_metrics(verdict)
+
+    @contextlib.asynccontextmanager
+    async def environment(
+        self,
+        benchmark: TaskSource | str,
+        task_id: str,
+        *,
+        seed: int = 0,
+        before_grading: Callable[[], contextlib.AbstractAsyncContextManager[Any]] = contextlib.nullcontext,
+    ) -> AsyncIterator[Episode]:
+        """Open the environment of a task, and yield an attempt at the task for an agent of the caller.
+
+        Args:
+            benchmark: as for `grade_task`.
+            task_id: the id of the task.
+            seed: for environments that draw random numbers.
+            before_grading: returns a context manager in which the state of the environment is graded.
+
+        Raises:
+            UsageError: if there is no such benchmark or task.
+            EngineUnavailableError, ImageMissingError, SandboxError: if a sandbox cannot start.
+        """
+        self._require_open()
+        loaded = await self.load(benchmark) if isinstance(benchmark, str) else benchmark
+        task = find_task(loaded, task_id)
+        spec = environment_spec(task.environment)
+
+        async def grade_text(field: str, text: str) -> Verdict:
+            return await self.grade_task(loaded, task_id, text, field=field)
+
+        async with contextlib.AsyncExitStack() as stack:
+            environment = None
+            if spec.open_environment is not None:
+                context = EnvironmentContext(
+                    self.pool,
+                    SandboxSettings(spec.image or "", self._limits or spec.limits),
+                    seconds=MOST_SECONDS + 2 * spec.timeout_seconds,
+                    transcript=NoTranscript(),
+                    turns=task.turns or spec.turns,
+                    text_protocol=spec.text_protocol,
+                    target=loaded.references[task.id].target if spec.is_on_host else None,
+                    seed=seed,
+                )
+                environment = await stack.enter_async_context(spec.open_environment(task, context))
+            yield Episode(
+                loaded,
+                task,
+                environment,
+                self.pool,
+                grade_text=grade_text,
+                before_grading=before_grading,
+                on_fault=self._on_fault,
+            )
 
     async def load(self, name: str) -> TaskSource:
         """Return a benchmark by its name. Raises UsageError for a host that loads none."""
@@ -363,6 +401,13 @@ def require_text_grading(target: PlainData) -> None:
             f"{type(target).__name__} is graded by the state that an agent leaves, and not by a text",
             hint="run the benchmark: harness run",
         )
+
+
+def list_grading_images(target: PlainData) -> list[str]:
+    """Return the image of the sandbox that grades by a target, if one does."""
+    grader = grader_of(target)
+    image = (grader.image or spec_of(target).image) if isinstance(grader, SandboxGrader) else None
+    return [] if image is None else [image]
 
 
 def is_graded_by_text(target: PlainData) -> bool:

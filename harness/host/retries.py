@@ -63,7 +63,7 @@ class Retries:
         it, sandboxes of `backend` grade.
         """
         self._backend = backend
-        self._note = note
+        self.note = note
         self._wait_seconds = wait_seconds
         self._service_responds = responds
         self._name = "the Docker engine" if responds is None else "the service"
@@ -73,7 +73,7 @@ class Retries:
     def renew(self) -> Retries:
         """Return the retries of later work, which waits for the engine again, because it may come back."""
         return Retries(
-            self._backend, self._note, wait_seconds=self._wait_seconds, responds=self._service_responds
+            self._backend, self.note, wait_seconds=self._wait_seconds, responds=self._service_responds
         )
 
     async def repeat(
@@ -116,7 +116,7 @@ class Retries:
         limit = UNRESPONSIVE_TRIES if isinstance(error, SandboxUnresponsive) else INFRA_TRIES
         if self.stopped is not None or tried >= limit:
             return False
-        self._note(f"{name}: {error.message}; retrying")
+        self.note(f"{name}: {error.message}; retrying")
         await asyncio.sleep(BACKOFF_SECONDS * 2**tried)
         return True
 
@@ -131,13 +131,13 @@ class Retries:
 
     async def _wait(self) -> None:
         started = time.monotonic()
-        self._note(
+        self.note(
             f"{self._name} does not respond; waiting up to {self._wait_seconds:.0f} s for it to come back"
         )
         while time.monotonic() - started < self._wait_seconds:
             await asyncio.sleep(ASK_SECONDS)
             if await self._responds():
-                self._note(f"{self._name} is back after {time.monotonic() - started:.0f} s")
+                self.note(f"{self._name} is back after {time.monotonic() - started:.0f} s")
                 return
         self.stop(
             RunStoppedError(

@@ -17,6 +17,7 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Summary
 from harness.host.engine import open_engine, remove_containers
+from harness.host.local import LocalHost
 from harness.host.retries import read_wait_seconds
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.changes import Change, add_accepted
@@ -176,9 +177,15 @@ class Run:
     ) -> Executor:
         """Return the executor of this process. `waiting` is the number of attempts that it gets."""
         config, selection = self.selection.config, self.selection
-        pool = await stack.enter_async_context(
-            make_pool(self.backend, selection, self.images, self.manifest["run_id"])
+        faults = Faults(
+            self.backend,
+            observer,
+            wait_seconds=self.wait_seconds,
+            start_tries=min(START_TRIES, waiting),
+            responds=None if self.service is None else self.service.responds,
         )
+        pool = make_pool(self.backend, selection, self.images, self.manifest["run_id"])
+        host = await stack.enter_async_context(LocalHost(pool, faults))
         self.model = await stack.enter_async_context(
             open_model_access(
                 config,
@@ -195,14 +202,8 @@ class Run:
             agent=selection.agent,
             transcripts=self.store,
             observer=observer,
-            faults=Faults(
-                self.backend,
-                observer,
-                wait_seconds=self.wait_seconds,
-                start_tries=min(START_TRIES, waiting),
-                responds=None if self.service is None else self.service.responds,
-            ),
-            pool=pool,
+            faults=faults,
+            pool=host.pool,
             limits=selection.all_limits,
             timeout_seconds=selection.timeout_seconds,
             turns=config.rounds,
@@ -254,7 +255,8 @@ class Run:
         finally:
             if (close := getattr(self.selection.agent, "close", None)) is not None:
                 await complete(asyncio.to_thread(close))
-            if self.backend is not None:
+            if self.backend is not None and self.selection.config.executor == "ray":
+                # The host of a local run has removed its own, and a node of this machine may have been lost.
                 await remove_containers(self.backend, self.manifest["run_id"], observer.note)
 
     def write_summary(self) -> None:

@@ -34,6 +34,8 @@ from harness.client.sandbox import RemoteSandbox
 from harness.core.types import PlainData, Status
 
 MBPP = load_benchmark("mbpp", data="bundled")
+AGENTBENCH = load_benchmark("agentbench", data="bundled")
+COUNT = "os/sample/answers/0"
 LIMITS = Limits(memory_mb=128, wall_seconds=20)
 ADD = "def add(a, b):\n    return a + b\n"
 
@@ -42,7 +44,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
-    async with serve(benchmarks=(MBPP,)) as running:
+    async with serve(benchmarks=(MBPP, AGENTBENCH)) as running:
         yield running
 
 
@@ -301,6 +303,28 @@ async def test_a_task_of_a_benchmark_is_graded(host: Host) -> None:
 async def test_a_task_that_is_not_there_is_refused(host: Host) -> None:
     with pytest.raises(UsageError, match="unknown task"):
         await host.grade_task(MBPP, "no-such-task", "pass")
+
+
+async def test_an_agent_acts_in_an_environment_and_gets_its_verdict(host: Host) -> None:
+    right = AGENTBENCH.references[COUNT].solution
+    for answer, status in (("wrong", Status.FAILED), (right, Status.PASSED)):
+        async with host.environment(AGENTBENCH, COUNT) as episode:
+            assert list(episode.tools) == ["bash", "submit"]
+            observation = await episode.call("bash", {"command": "echo $((6 * 7))"})
+            assert "42" in observation.text
+            verdict = await episode.submit(answer)
+            assert (verdict.status, episode.verdict) == (status, verdict)
+            with pytest.raises(UsageError, match="the episode has ended"):
+                await episode.call("bash", {"command": "true"})
+
+
+async def test_a_text_answers_a_task_without_tools(host: Host) -> None:
+    task = MBPP.tasks[0]
+    async with host.environment(MBPP, task.id) as episode:
+        with pytest.raises(UsageError, match="the task has no tools"):
+            await episode.call("bash", {})
+        verdict = await episode.submit(MBPP.references[task.id].solution)
+    assert verdict.status is Status.PASSED
 
 
 async def test_a_host_is_closed_after_its_block(opening: Opening) -> None:

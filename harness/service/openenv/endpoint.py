@@ -21,10 +21,11 @@ from harness.benchmarks import Benchmark
 from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
 from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Task
+from harness.host.episode import Episode
 from harness.service.body import read_json
 from harness.service.encoding import encode_reply
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
-from harness.service.openenv.episodes import Action, Episode, StepResult, open_episode
+from harness.service.openenv.episodes import Action, ServedEpisode, StepResult, open_episode
 from harness.service.service import Service
 
 _LOGGER = get_logger(__name__)
@@ -120,7 +121,7 @@ class _Session:
         self._service = service
         self._client = str(websocket.state.client)
         self._held = contextlib.AsyncExitStack()
-        self._episode: Episode | None = None
+        self._episode: ServedEpisode | None = None
         # A client sends the next message after the reply, so more than one waits only if it breaks that rule.
         self._messages: asyncio.Queue[str | bytes | None] = asyncio.Queue(maxsize=2)
         self._gone = asyncio.Event()
@@ -218,7 +219,9 @@ class _Session:
             self._service, self._client, benchmark, task, seed=seed, episode_id=data.episode_id
         )
         self._episode = await self._held.enter_async_context(opening)
-        return Reply(type="observation", data=Result(observation=_describe_start(self._episode)).model_dump())
+        return Reply(
+            type="observation", data=Result(observation=_describe_start(self._episode.episode)).model_dump()
+        )
 
     async def _step(self, action: Action) -> Reply:
         if self._episode is None:
@@ -236,8 +239,8 @@ class _Session:
         state = {
             "episode_id": episode.id,
             "step_count": episode.steps,
-            "benchmark": episode.benchmark.name,
-            "task_id": episode.task.id,
+            "benchmark": episode.episode.benchmark.name,
+            "task_id": episode.episode.task.id,
             "done": verdict is not None,
             "status": None if verdict is None else verdict.status.value,
         }

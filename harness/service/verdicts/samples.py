@@ -23,6 +23,7 @@ from harness.core.types import (
     explain_verdict,
 )
 from harness.environments import environment_spec
+from harness.host.episode import TaskSource
 from harness.host.local import LocalHost, is_graded_by_text, require_text_grading
 from harness.runs.images_needed import list_images
 from harness.runs.manifest import hash_definition
@@ -108,7 +109,7 @@ class Work:
     target: PlainData
     submission: Submission
     # The benchmark that adds its metrics to the verdict, None for tests of the client.
-    benchmark: Benchmark | None = None
+    benchmark: TaskSource | None = None
 
 
 async def read_work(

@@ -51,6 +51,8 @@ class Host(LocalHost):
         from harness.api import run  # the reports take long to import
 
         self._require_open()
+        if options.get("hosts"):
+            raise UsageError("this machine and services cannot share a run", hint="name services alone")
         return await run(benchmark, backend=self.pool.backend, **options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from harness.client.grader import (
     open_batch_grader,
 )
 from harness.client.sandbox import RemoteSandbox, open_remote_sandbox
+from harness.client.spread import SpreadGrading
 from harness.core.errors import UsageError, quote_value, unknown_name
 from harness.core.portal import SyncFace, hold_face
 from harness.core.types import TEXT_FIELDS, PlainData, Submission, Verdict
@@ -174,6 +175,7 @@ class RemoteHost:
         agent: RunAgent | None = None,
         observer: RunObserver | None = None,
         progress: bool | None = None,
+        hosts: Sequence[RemoteHost] = (),
         **options: Unpack[RunOptions],
     ) -> RunResult:
         """Run a benchmark as `harness.run` does, with the submissions graded at the service.
@@ -188,6 +190,7 @@ class RemoteHost:
             agent: as for `harness.run`. A resumed run has its agent, which may be given again as an object.
             observer: as for `harness.run`.
             progress: as for `harness.run`.
+            hosts: further services that grade as well. Each submission goes to the one with the fewest.
             options: as for `harness.run`, except for those that the service decides: `executor`,
                 `ray_address`, `runtime`, `isolation`, `limits`, `max_sandboxes` and `mcp_servers`.
 
@@ -199,10 +202,9 @@ class RemoteHost:
             RunStoppedError: if the service stays away. Finished attempts are in the run folder.
             StorageError: if the run folder cannot be written.
         """
-        return await run_at_service(
-            self.address,
+        return await run_at_services(
+            [self, *hosts],
             benchmark,
-            wait_seconds=self.wait_seconds,
             resume=resume,
             agent=agent,
             observer=observer,
@@ -400,20 +402,19 @@ def _sort(options: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(dict(options), sort_keys=True, default=str))
 
 
-async def run_at_service(
-    address: Address,
+async def run_at_services(
+    hosts: Sequence[RemoteHost],
     benchmark: str | None,
     *,
-    wait_seconds: float,
     resume: str | Path | RunResult | None,
     agent: RunAgent | None,
     observer: RunObserver | None,
     progress: bool | None,
     options: Mapping[str, Any],
 ) -> RunResult:
-    """Run a benchmark, or resume a run, and return its result. The arguments are those of `Remote.run`.
+    """Run a benchmark, or resume a run, and return its result. The arguments are those of `RemoteHost.run`.
 
-    Raises as `Remote.run` does.
+    Raises as `RemoteHost.run` does.
     """
     watcher = choose_observer(observer, progress)
     refuse_settings(options.keys())
@@ -421,7 +422,9 @@ async def run_at_service(
         benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
     )
     refuse_unsupported(planned.selection)
-    async with _open_grader(address, planned.selection, wait_seconds=wait_seconds) as grader:
+    async with contextlib.AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(_open_grader(host, planned.selection)) for host in hosts]
+        grader = opened[0] if len(opened) == 1 else SpreadGrading(opened)
         selection = _take_settings(planned.selection, grader.facts)
         async with open_run(
             selection,
@@ -435,12 +438,10 @@ async def run_at_service(
 
 
 @contextlib.asynccontextmanager
-async def _open_grader(
-    address: Address, selection: Selection, *, wait_seconds: float
-) -> AsyncIterator[BatchGrader]:
+async def _open_grader(host: RemoteHost, selection: Selection) -> AsyncIterator[BatchGrader]:
     """Yield the grader of a run, after the check that the service has its benchmark. Raises as `run` does."""
     benchmark, images = selection.benchmark, tuple(selection.images)
-    async with open_connection(address, wait_seconds=wait_seconds) as connection:
+    async with open_connection(host.address, wait_seconds=host.wait_seconds) as connection:
 
         async def check() -> ServiceFacts:
             return await find_service_facts(connection, benchmark, images)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,8 @@ from harness import (
 )
 from harness.client import RemoteHost
 from harness.client.sandbox import RemoteSandbox
-from harness.core.types import PlainData, Status
+from harness.core.types import AttemptRecord, PlainData, Status
+from harness.reports.progress import NotesOnly
 
 MBPP = load_benchmark("mbpp", data="bundled")
 AGENTBENCH = load_benchmark("agentbench", data="bundled")
@@ -360,6 +362,41 @@ async def test_a_run_has_a_result(opening: Opening, tmp_path: Path) -> None:
             "mbpp", data="bundled", agent="oracle", sample_size=2, output_dir=str(tmp_path), progress=False
         )
     assert (result.summary.resolved, result.summary.total) == (2, 2)
+
+
+async def test_two_services_share_a_run_and_one_finishes_it_alone(tmp_path: Path) -> None:
+    class LoseOne(NotesOnly):
+        """Ends the second service after the first verdict."""
+
+        def on_attempt(self, record: AttemptRecord) -> None:
+            ending.set()
+
+    async def serve_until(ending: asyncio.Event, url: asyncio.Future[str]) -> None:
+        async with serve(benchmarks=(MBPP,)) as second:
+            url.set_result(second.url)
+            await ending.wait()
+
+    ending, url = asyncio.Event(), asyncio.get_running_loop().create_future()
+    async with serve(benchmarks=(MBPP,)) as first, asyncio.TaskGroup() as group:
+        group.create_task(serve_until(ending, url))
+        hosts = [connect(f"{each}/{TOKEN}") for each in (first.url, await url)]
+        result = await harness.run(
+            *("mbpp",),
+            hosts=hosts,
+            data="bundled",
+            agent="oracle",
+            n_samples=4,
+            output_dir=str(tmp_path),
+            observer=LoseOne(sys.stderr),
+        )
+        assert await first.read_metric("harness_verdicts_total") < result.summary.attempts
+    assert result.summary.resolved == result.summary.total
+
+
+async def test_this_machine_and_a_service_share_no_run(served: Served) -> None:
+    async with open_host(environments=()) as host:
+        with pytest.raises(UsageError, match="cannot share a run"):
+            await harness.run("mbpp", hosts=[host, connect(f"{served.url}/{TOKEN}")])
 
 
 @pytest.mark.parametrize(("old", "new"), [("open_grader", "open_host"), ("Grader", "Host")])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 from typing_extensions import Unpack
 
@@ -120,6 +120,14 @@ RunAgent: TypeAlias = (
 """The name of an agent, or an agent of the user."""
 
 
+class RunningHost(Protocol):
+    """A host that makes runs, as `harness.connect` and `harness.open_host` return it."""
+
+    @property
+    def run(self) -> Callable[..., Awaitable[RunResult]]:
+        """Run a benchmark, or resume a run, and return its result."""
+
+
 async def run(
     benchmark: str | None = None,
     *,
@@ -128,6 +136,7 @@ async def run(
     observer: RunObserver | None = None,
     backend: Backend | None = None,
     progress: bool | None = None,
+    hosts: Sequence[RunningHost] = (),
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a benchmark, write a run folder, and return the result. A cancellation ends the run cleanly.
@@ -143,6 +152,7 @@ async def run(
         progress: whether to show the progress on standard error, None for only in a notebook. Warnings are
             always shown.
         backend: starts the sandboxes. Without it, the run connects to the Docker engine of the environment.
+        hosts: the services that grade the submissions, as `connect` returns them, none for this machine.
         options: the other keys of the config, such as `data`, `sample_size`, `n_samples`, `max_concurrent`
             and `output_dir`.
 
@@ -154,6 +164,17 @@ async def run(
         RunStoppedError: if the engine stays away or loses an image. Finished attempts are in the run folder.
         StorageError: if the run folder cannot be written.
     """
+    if hosts:
+        first, *others = hosts
+        return await first.run(
+            benchmark,
+            resume=resume,
+            agent=agent,
+            observer=observer,
+            progress=progress,
+            **({"hosts": others} if others else {}),
+            **options,
+        )
     watcher = choose_observer(observer, progress)
     planned = plan_run(
         benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import HarnessError, SandboxError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Summary
+from harness.host.engine import remove_containers
+from harness.host.local import LocalHost
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.durations import order_by_duration
 from harness.runs.execute import execute_plan, make_pool
@@ -29,7 +31,7 @@ from harness.runs.plan import PlannedAttempt
 from harness.runs.run_files import has_run_file, replace_file
 from harness.runs.run_log import RunLog, open_run_log
 from harness.runs.run_secrets import make_log_filter
-from harness.runs.run_starts import NewRun, Opening, RunEngine, RunStart, open_engine
+from harness.runs.run_starts import NewRun, Opening, RunEngine, RunStart, open_run_engine
 from harness.runs.run_state import find_state
 from harness.runs.selection import Selection
 from harness.runs.spending_log import SPENDING, RunSpending
@@ -37,7 +39,6 @@ from harness.runs.store import MANIFEST, SUMMARY, RunStore
 from harness.runs.summary import ModelUse, summarize, summary_json, write_results
 from harness.runs.sync_grader import GradingService
 from harness.sandbox.backends.base import Backend
-from harness.sandbox.reaper import remove_run
 
 if TYPE_CHECKING:
     from harness.models.access import ToolMode
@@ -128,9 +129,16 @@ class Run:
     ) -> Executor:
         """Return the executor of this process. `waiting` is the number of attempts that it gets."""
         config, selection = self.selection.config, self.selection
-        pool = await stack.enter_async_context(
-            make_pool(self.engine.backend, selection, self.engine.images, self.manifest["run_id"])
+        engine = self.engine
+        faults = Faults(
+            engine.backend,
+            observer,
+            wait_seconds=engine.wait_seconds,
+            start_tries=min(START_TRIES, waiting),
+            responds=None if engine.service is None else engine.service.responds,
         )
+        pool = make_pool(engine.backend, selection, engine.images, self.manifest["run_id"])
+        host = await stack.enter_async_context(LocalHost(pool, faults))
         features = await stack.enter_async_context(
             open_features(
                 selection,
@@ -146,28 +154,22 @@ class Run:
             agent=selection.agent,
             transcripts=self.store,
             observer=observer,
-            faults=Faults(
-                self.engine.backend,
-                observer,
-                wait_seconds=self.engine.wait_seconds,
-                start_tries=min(START_TRIES, waiting),
-                responds=None if self.engine.service is None else self.engine.service.responds,
-            ),
-            pool=pool,
+            faults=faults,
+            pool=host.pool,
             limits=selection.all_limits,
             timeout_seconds=selection.timeout_seconds,
             turns=config.rounds,
             isolation=config.isolation,
             repeats=any(planned.number > 0 for planned in selection.plan),
             features=features,
-            service=self.engine.service,
+            service=engine.service,
         )
         concurrency = choose_concurrency(
             config.max_concurrent,
             selection.agent,
             sandboxes=bool(selection.images),
             isolation=config.isolation,
-            at_service=self.engine.service is not None,
+            at_service=engine.service is not None,
         )
         return LocalExecutor(settings, concurrency)
 
@@ -202,15 +204,9 @@ class Run:
         finally:
             if (close := getattr(self.selection.agent, "close", None)) is not None:
                 await complete(asyncio.to_thread(close))
-            if self.engine.backend is not None:
-                await self._remove_containers(self.engine.backend, observer)
-
-    async def _remove_containers(self, backend: Backend, observer: RunObserver) -> None:
-        try:
-            await complete(asyncio.to_thread(remove_run, backend, self.manifest["run_id"]))
-        except SandboxError as error:
-            # Every verdict stands, and the containers end by their deadlines.
-            observer.note(f"{error.message} (a container of this run may be left; `harness gc` tries again)")
+            if self.engine.backend is not None and self.selection.config.executor == "ray":
+                # The host of a local run has removed its own, and a node of this machine may have been lost.
+                await remove_containers(self.engine.backend, self.manifest["run_id"], observer.note)
 
     def write_summary(self) -> None:
         """Write `summary.json`. Raises StorageError."""
@@ -260,7 +256,7 @@ async def open_run(
     start = start or NewRun()
     selection = start.begin(selection)
     async with contextlib.AsyncExitStack() as stack:
-        engine = await stack.enter_async_context(open_engine(selection, backend, service, notify))
+        engine = await stack.enter_async_context(open_run_engine(selection, backend, service, notify))
         opening = Opening(selection, engine, secrets.token_hex(8))
         unsound = await start.find_unsound(opening, notify)
         opening = replace(opening, selection=selection.without(unsound), unsound=unsound)

@@ -15,11 +15,11 @@ from typing import Any
 
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, MIB, open_input
+from harness.host.engine import open_engine
+from harness.host.retries import read_wait_seconds
 from harness.runs.changes import Change, add_accepted
 from harness.runs.config import RunConfig
-from harness.runs.dead_runs import remove_dead_containers
 from harness.runs.execute import make_pool
-from harness.runs.faults import read_wait_seconds
 from harness.runs.manifest import (
     REPEATED,
     Origin,
@@ -45,7 +45,6 @@ from harness.runs.spending_log import RunSpending, read_spending
 from harness.runs.store import MANIFEST, SAMPLES, RunStore, make_run_folder, read_duration, read_manifest
 from harness.runs.sync_grader import SERVICE, GradingService, require_same_place
 from harness.runs.trust import is_signed, sign_run
-from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.time_factor import extend_limits
@@ -71,13 +70,13 @@ class RunEngine:
 
 
 @contextlib.asynccontextmanager
-async def open_engine(
+async def open_run_engine(
     selection: Selection,
     backend: Backend | None,
     service: GradingService | None,
     notify: Callable[[str], None],
 ) -> AsyncIterator[RunEngine]:
-    """Connect to the engine, remove the containers of dead runs, and yield the engine of a run.
+    """Yield the engine of a run.
 
     The arguments and the errors are those of `harness.runs.run.open_run`.
     """
@@ -86,13 +85,11 @@ async def open_engine(
     elif not selection.images:
         yield RunEngine(read_wait_seconds())
     else:
-        seconds, runtime = read_wait_seconds(), selection.config.runtime
-        async with contextlib.AsyncExitStack() as stack:
-            if backend is None:
-                backend = await stack.enter_async_context(open_default_backend())
-            facts = await asyncio.to_thread(backend.describe, runtime=runtime, images=selection.images)
-            await asyncio.to_thread(remove_dead_containers, backend, notify)
-            yield RunEngine(seconds, backend, facts)
+        opening = open_engine(
+            selection.images, runtime=selection.config.runtime, backend=backend, notify=notify
+        )
+        async with opening as engine:
+            yield RunEngine(read_wait_seconds(), engine.backend, engine.facts)
 
 
 @dataclass(frozen=True, slots=True)

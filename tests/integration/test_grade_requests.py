@@ -14,7 +14,7 @@ from failing_backend import FailingBackend
 from service_fixtures import Served, serve
 
 from harness import load_benchmark
-from harness.runs import faults
+from harness.host import retries
 from harness.sandbox import reaper
 
 MBPP = load_benchmark("mbpp", data="bundled")
@@ -298,12 +298,12 @@ async def test_times_out_of_range_are_refused(served: Served, wrong: dict[str, f
 
 
 @pytest.mark.parametrize(
-    ("refusals", "expected"), [(2, ("passed", 1.0)), (faults.INFRA_TRIES, ("infra_error", None))]
+    ("refusals", "expected"), [(2, ("passed", 1.0)), (retries.INFRA_TRIES, ("infra_error", None))]
 )
 async def test_a_fault_of_the_engine_is_retried_and_never_a_zero(
     client: APIClient, monkeypatch: pytest.MonkeyPatch, refusals: int, expected: tuple[str, float | None]
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     async with serve(backend=backend) as served:
         backend.refusals = refusals

@@ -13,7 +13,7 @@ from failing_backend import FailingBackend
 from service_fixtures import Served, serve
 
 from harness import load_benchmark
-from harness.runs import faults
+from harness.host import retries
 from harness.service.verdicts import rewards
 
 MBPP = load_benchmark("mbpp", data="bundled")
@@ -112,10 +112,10 @@ async def test_a_request_that_has_no_rewards_names_the_fault(
 async def test_a_fault_of_the_service_fails_the_whole_request(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     async with serve(backend=backend, max_concurrent=1) as served:
-        backend.refusals = faults.INFRA_TRIES
+        backend.refusals = retries.INFRA_TRIES
         query = [reply(ADD), reply(ADD)]
         content = {"query": query, "prompts": ["", ""], "labels": [ASSERTS, ASSERTS]}
         response = await served.post("/get_reward", **content)

@@ -15,7 +15,7 @@ from harness.audit.attack_kinds import ShellAttack
 from harness.audit.suite import list_attacks
 from harness.core.types import Status
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.runs import faults
+from harness.host import retries
 from harness.runs.attempt_ends import LOST_SANDBOX
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.docker import fate
@@ -28,7 +28,7 @@ End = Callable[[APIClient, str], object]
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
 
 
 async def use(environment: SandboxEnvironment) -> None:

@@ -26,8 +26,8 @@ from harness.core.types import AttemptRecord, Status, Submission, Task
 from harness.environments import EnvironmentSpec, environment_specs
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.host import retries
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
 from harness.runs.agents import AgentError, AttemptContext, attempt_access, settings_for
 from harness.runs.agents.attempt_access import open_access
 from harness.runs.agents.outside import OutsideAgent, wrap_outside_agent
@@ -75,7 +75,7 @@ def in_environment(monkeypatch: pytest.MonkeyPatch, look: Callable[[Any], Corout
         sandbox: Any = SimpleNamespace(agent_acted=False)
         yield SandboxEnvironment(sandbox, {LOOK: look}, context, end=end_nothing)
 
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     spec = EnvironmentSpec("nowhere", None, "no place", open_environment=open_environment)
     monkeypatch.setitem(environment_specs(), "nowhere", spec)
     return replace(BENCHMARK.tasks[0], environment="nowhere")

@@ -24,8 +24,8 @@ from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.host import retries
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt_ends import LOST_SANDBOX
 from harness.runs.attempt_settings import AttemptSettings
@@ -67,7 +67,7 @@ def task_in_environment(
 
     nowhere = EnvironmentSpec("nowhere", None, "no place", open_environment=open_environment)
     monkeypatch.setitem(environment_specs(), "nowhere", nowhere)
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     return replace(BENCHMARK.tasks[0], environment="nowhere")
 
 

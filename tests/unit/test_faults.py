@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.core.errors import UsageError
-from harness.runs.faults import WAIT_VARIABLE, read_wait_seconds
+from harness.host.retries import WAIT_VARIABLE, read_wait_seconds
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 60.0), ("0", 0.0), ("2.5", 2.5), ("86400", 86_400.0)])

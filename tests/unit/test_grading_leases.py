@@ -17,8 +17,8 @@ from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Status, Submission
 from harness.environments.python import programs
 from harness.environments.python.client import TestReport
+from harness.host import retries
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
 from harness.runs.agents import AttemptContext
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.execute import execute
@@ -137,7 +137,7 @@ async def run_out_of_memory(sandbox: Scripted) -> TestReport:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     with closing(RunStore(tmp_path)) as store:
         yield store
 

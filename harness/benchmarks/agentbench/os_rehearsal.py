@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from harness.benchmarks.agentbench.tasks import play
 from harness.core.errors import SandboxError
@@ -21,6 +20,7 @@ from harness.environments.os.environment import Machine, open_machine
 from harness.environments.os.grader import StateChecks, grade_state
 from harness.environments.os.programs import SCRIPT_SECONDS
 from harness.environments.os.scripts import Script, is_comparison, run_script
+from harness.host.episode import NoTranscript
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 ENVIRONMENT = "os"
@@ -45,17 +45,12 @@ _BURDEN = Script(
 )
 
 
-class _NoTranscript:
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        return None
-
-
 async def find_unsound(
     pool: SandboxPool, settings: SandboxSettings, tried: Sequence[tuple[Task, Reference]]
 ) -> Mapping[str, str]:
     """Return the reason for each reference that cannot pass, by task id. Raises SandboxError."""
     places = asyncio.Semaphore(AT_ONCE)
-    context = EnvironmentContext(pool, settings, SECONDS, _NoTranscript())
+    context = EnvironmentContext(pool, settings, SECONDS, NoTranscript())
 
     async def try_one(task: Task, reference: Reference) -> str | None:
         async with places:

@@ -23,13 +23,13 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.logger import get_logger
 from harness.environments.python.client import run_on_inputs
 from harness.environments.python.needed_sockets import may_need_sockets
+from harness.host.local import LocalHost
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 from harness.service.errors import BusyError, InvalidRequestError
 from harness.service.operations import Call, Operation
-from harness.service.workers.base import Workplace
 
 _LOGGER = get_logger(__name__)
 # SandboxFusion keeps this much of each stream, from its start.
@@ -178,7 +178,7 @@ class ProgramRun:
     # The time until the result must be there.
     seconds: float
 
-    async def perform(self, workplace: Workplace) -> RunCodeResponse | None:
+    async def perform(self, host: LocalHost) -> RunCodeResponse | None:
         """Run the program and return its outcome. Raises HarnessError.
 
         The outcome is None if the program has used up a time that is shorter than its own limit, because
@@ -187,9 +187,9 @@ class ProgramRun:
         request = self.request
         try:
             if request.language == "python" and not self.files and not request.fetch_files:
-                response = await self._run_program(workplace.pool)
+                response = await self._run_program(host.pool)
             else:
-                response = await self._run_command(workplace.pool)
+                response = await self._run_command(host.pool)
         except SandboxLimitReached as error:
             return _describe_lost(error)
         result = response.run_result

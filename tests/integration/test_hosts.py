@@ -1,39 +1,43 @@
-"""A sandbox on this machine and one of a service pass the same tests, and so do both graders."""
+"""This machine and a service pass the same tests as hosts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from service_fixtures import TOKEN, Served, serve
 
+import harness
 from harness import (
-    Grader,
+    Host,
     Limits,
     Sandbox,
     SandboxClosed,
     SandboxOutOfMemory,
-    SyncGrader,
     UsageError,
     build_assert_tests,
     build_call_tests,
     build_stdin_tests,
+    connect,
     load_benchmark,
-    open_grader,
-    open_grader_sync,
+    open_host,
+    open_host_sync,
 )
-from harness.client import Remote, connect
-from harness.client.grader import RemoteGrader
+from harness.client import RemoteHost
 from harness.client.sandbox import RemoteSandbox
-from harness.core.types import PlainData, Status
-from harness.sandbox.sync import SyncSandbox
+from harness.core.types import AttemptRecord, PlainData, Status
+from harness.reports.progress import NotesOnly
 
 MBPP = load_benchmark("mbpp", data="bundled")
+AGENTBENCH = load_benchmark("agentbench", data="bundled")
+COUNT = "os/sample/answers/0"
 LIMITS = Limits(memory_mb=128, wall_seconds=20)
 ADD = "def add(a, b):\n    return a + b\n"
 
@@ -42,45 +46,30 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
-    async with serve(benchmarks=(MBPP,)) as running:
+    async with serve(benchmarks=(MBPP, AGENTBENCH)) as running:
         yield running
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where sandboxes and graders live: on this machine, or at a service."""
-
-    remote: Remote | None
-
-    def open(self, **options: Any) -> contextlib.AbstractAsyncContextManager[Sandbox | RemoteSandbox]:
-        opened: Any = Sandbox if self.remote is None else self.remote
-        opening: contextlib.AbstractAsyncContextManager[Any] = opened.open(
-            "python", **{"limits": LIMITS, **options}
-        )
-        return opening
-
-    def open_sync(self) -> contextlib.AbstractContextManager[SyncSandbox]:
-        opened: Any = Sandbox if self.remote is None else self.remote
-        opening: contextlib.AbstractContextManager[SyncSandbox] = opened.open_sync("python", limits=LIMITS)
-        return opening
-
-    def open_grader_sync(self) -> contextlib.AbstractContextManager[SyncGrader]:
-        return open_grader_sync() if self.remote is None else self.remote.open_grader_sync()
-
-    def open_grader(self) -> contextlib.AbstractAsyncContextManager[Grader | RemoteGrader]:
-        opening: Any = open_grader() if self.remote is None else self.remote.open_grader()
-        return opening  # type: ignore[no-any-return]
+Opening = Callable[[], contextlib.AbstractAsyncContextManager[Host | RemoteHost]]
+"""Opens a host for a block: this machine, or a service."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["local", "remote"])
-async def place(request: pytest.FixtureRequest, served: Served) -> Place:
-    return Place(None if request.param == "local" else connect(f"{served.url}/{TOKEN}"))
+async def opening(request: pytest.FixtureRequest, served: Served) -> Opening:
+    return open_host if request.param == "local" else partial(connect, f"{served.url}/{TOKEN}")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(place: Place) -> AsyncIterator[Sandbox | RemoteSandbox]:
+async def host(opening: Opening) -> AsyncIterator[Host | RemoteHost]:
+    """A host that no test closes."""
+    async with opening() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(host: Host) -> AsyncIterator[Sandbox | RemoteSandbox]:
     """A sandbox that no test ends."""
-    async with place.open() as opened:
+    async with host.sandbox(limits=LIMITS) as opened:
         yield opened
 
 
@@ -197,8 +186,8 @@ async def wait_until_gone(sandbox: Sandbox | RemoteSandbox, command: str) -> Non
     assert result.limit is None
 
 
-async def test_keys_reach_a_program_on_a_terminal_and_its_screen_comes_back(place: Place) -> None:
-    async with place.open(terminals=True) as sandbox:
+async def test_keys_reach_a_program_on_a_terminal_and_its_screen_comes_back(host: Host) -> None:
+    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
         script = "stty size; read line; stty size; echo $line; exit 3"
         command = ("/bin/bash", "-c", script)
         async with sandbox.terminal(command, rows=30, columns=100, timeout=20) as terminal:
@@ -216,29 +205,29 @@ async def test_keys_reach_a_program_on_a_terminal_and_its_screen_comes_back(plac
         assert (end.exit_code, end.ended) == (3, "exited")
 
 
-async def test_the_end_of_a_terminals_block_ends_its_program(place: Place) -> None:
-    async with place.open(terminals=True) as sandbox:
+async def test_the_end_of_a_terminals_block_ends_its_program(host: Host) -> None:
+    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
         command = ("/bin/sh", "-c", "yes 656 & wait")
         async with sandbox.terminal(command, rows=24, columns=80, timeout=60) as terminal:
             assert await terminal.read()
         await wait_until_gone(sandbox, "yes 656")
 
 
-async def test_a_terminal_names_its_limit_on_time(place: Place) -> None:
-    async with place.open(terminals=True) as sandbox:
+async def test_a_terminal_names_its_limit_on_time(host: Host) -> None:
+    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
         opening = sandbox.terminal(("/bin/sleep", "60"), rows=24, columns=80, timeout=0.5)
         async with opening as terminal:
             assert (await terminal.end()).ended == "wall"
 
 
-async def test_a_terminal_that_cannot_be_opened_is_refused(place: Place) -> None:
-    async with place.open(terminals=True) as sandbox:
+async def test_a_terminal_that_cannot_be_opened_is_refused(host: Host) -> None:
+    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
         with pytest.raises(UsageError, match="timeout must be a positive and finite number"):
             sandbox.terminal(rows=24, columns=80, timeout=-1)
 
 
-async def test_the_loss_of_a_sandbox_to_its_memory_limit_is_an_error(place: Place) -> None:
-    async with place.open(limits=Limits(memory_mb=64, disk_mb=64)) as sandbox:
+async def test_the_loss_of_a_sandbox_to_its_memory_limit_is_an_error(host: Host) -> None:
+    async with host.sandbox(limits=Limits(memory_mb=64, disk_mb=64)) as sandbox:
         with pytest.raises(SandboxOutOfMemory):
             await fill_memory(sandbox)
 
@@ -249,30 +238,34 @@ async def fill_memory(sandbox: Sandbox | RemoteSandbox) -> None:
         await sandbox.write_file(f"file{number}", bytes(28 << 20))
 
 
-async def test_a_sandbox_is_closed_after_its_block(place: Place) -> None:
-    async with place.open() as sandbox:
+async def test_a_sandbox_is_closed_after_its_block(host: Host) -> None:
+    async with host.sandbox() as sandbox:
         pass
     with pytest.raises(SandboxClosed):
         await sandbox.exec(["true"])
 
 
-async def test_blocking_calls_need_no_event_loop(place: Place) -> None:
+async def test_blocking_calls_need_no_event_loop(opening: Opening) -> None:
+    target, right, wrong = TARGETS["calls"]
+
     def work() -> Iterator[Any]:
-        with place.open_sync() as sandbox:
-            sandbox.write_file("in", b"\0data")
-            yield sandbox.exec(["cat", "in"], timeout=10).stdout.data
-            with sandbox.stream(["echo", "hello"]) as stream:
-                yield [chunk.data for chunk in stream]
-            yield stream.result.exit_code
-            yield sandbox.read_file("in")
+        with open_host_sync(opening()) as host:
+            with host.sandbox(limits=LIMITS) as sandbox:
+                sandbox.write_file("in", b"\0data")
+                yield sandbox.exec(["cat", "in"], timeout=10).stdout.data
+                with sandbox.stream(["echo", "hello"]) as stream:
+                    yield [chunk.data for chunk in stream]
+                yield stream.result.exit_code
+                yield sandbox.read_file("in")
+            yield host.grade(target, right).status
+            yield host.grade(target, wrong).status
+        with pytest.raises(UsageError, match="the host is closed"):
+            host.grade(target, right)
 
-    assert await asyncio.to_thread(lambda: list(work())) == [b"\0data", [b"hello\n"], 0, b"\0data"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def grader(place: Place) -> AsyncIterator[Grader | RemoteGrader]:
-    async with place.open_grader() as opened:
-        yield opened
+    assert await asyncio.to_thread(lambda: list(work())) == [
+        *(b"\0data", [b"hello\n"], 0, b"\0data"),
+        *(Status.PASSED, Status.FAILED),
+    ]
 
 
 TARGETS: dict[str, tuple[PlainData, str, str]] = {
@@ -295,43 +288,118 @@ TARGETS: dict[str, tuple[PlainData, str, str]] = {
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-async def test_a_right_program_passes_and_a_wrong_one_fails(grader: Grader, kind: str) -> None:
+async def test_a_right_program_passes_and_a_wrong_one_fails(host: Host, kind: str) -> None:
     target, right, wrong = TARGETS[kind]
-    verdicts = await asyncio.gather(grader.grade(target, right), grader.grade(target, wrong))
+    verdicts = await asyncio.gather(host.grade(target, right), host.grade(target, wrong))
     assert [(each.status, each.score) for each in verdicts] == [(Status.PASSED, 1.0), (Status.FAILED, 0.0)]
     assert verdicts[1].evidence
 
 
-async def test_a_task_of_a_benchmark_is_graded(grader: Grader | RemoteGrader) -> None:
+async def test_a_task_of_a_benchmark_is_graded(host: Host) -> None:
     task = MBPP.tasks[0]
-    named: Any = MBPP if isinstance(grader, Grader) else "mbpp"
-    right = await grader.grade_task(named, task.id, MBPP.references[task.id].solution)
-    wrong = await grader.grade_task(named, task.id, "pass")
+    right = await host.grade_task(MBPP, task.id, MBPP.references[task.id].solution)
+    wrong = await host.grade_task(MBPP, task.id, "pass")
     assert (right.status, wrong.status) == (Status.PASSED, Status.FAILED)
 
 
-async def test_a_task_that_is_not_there_is_refused(grader: Grader | RemoteGrader) -> None:
-    named: Any = MBPP if isinstance(grader, Grader) else "mbpp"
+async def test_a_task_that_is_not_there_is_refused(host: Host) -> None:
     with pytest.raises(UsageError, match="unknown task"):
-        await grader.grade_task(named, "no-such-task", "pass")
+        await host.grade_task(MBPP, "no-such-task", "pass")
 
 
-async def test_blocking_grading_needs_no_event_loop(place: Place) -> None:
-    target, right, wrong = TARGETS["calls"]
+async def test_an_agent_acts_in_an_environment_and_gets_its_verdict(host: Host) -> None:
+    right = AGENTBENCH.references[COUNT].solution
+    for answer, status in (("wrong", Status.FAILED), (right, Status.PASSED)):
+        async with host.environment(AGENTBENCH, COUNT) as episode:
+            assert list(episode.tools) == ["bash", "submit"]
+            observation = await episode.call("bash", {"command": "echo $((6 * 7))"})
+            assert "42" in observation.text
+            verdict = await episode.submit(answer)
+            assert (verdict.status, episode.verdict) == (status, verdict)
+            with pytest.raises(UsageError, match="the episode has ended"):
+                await episode.call("bash", {"command": "true"})
 
-    def work() -> SyncGrader:
-        with place.open_grader_sync() as grader:
-            assert grader.grade(target, right).status is Status.PASSED
-            assert grader.grade(target, wrong).status is Status.FAILED
-        return grader
 
-    grader = await asyncio.to_thread(work)
-    with pytest.raises(UsageError, match="the grader is closed"):
-        grader.grade(target, right)
+async def test_a_text_answers_a_task_without_tools(host: Host) -> None:
+    task = MBPP.tasks[0]
+    async with host.environment(MBPP, task.id) as episode:
+        with pytest.raises(UsageError, match="the task has no tools"):
+            await episode.call("bash", {})
+        verdict = await episode.submit(MBPP.references[task.id].solution)
+    assert verdict.status is Status.PASSED
 
 
-async def test_a_grader_is_closed_after_its_block(place: Place) -> None:
-    async with place.open_grader() as grader:
+async def test_a_host_is_closed_after_its_block(opening: Opening) -> None:
+    async with opening() as host:
         pass
-    with pytest.raises(UsageError, match="the grader is closed"):
-        await grader.grade(TARGETS["calls"][0], ADD)
+    with pytest.raises(UsageError, match="the host is closed"):
+        await host.grade(TARGETS["calls"][0], ADD)
+    with pytest.raises(UsageError, match="the host is closed"):
+        async with host.sandbox():
+            pass
+
+
+async def test_a_service_needs_no_block(served: Served) -> None:
+    target, right, _wrong = TARGETS["calls"]
+    host = connect(f"{served.url}/{TOKEN}")
+    assert (await host.grade(target, right)).resolved
+    async with host.sandbox(limits=LIMITS) as sandbox:
+        assert (await sandbox.exec(["true"])).exit_code == 0
+
+
+async def test_a_service_takes_the_place_of_the_class_of_sandboxes(served: Served) -> None:
+    def work() -> int:
+        with connect(f"{served.url}/{TOKEN}").open_sync(limits=LIMITS) as sandbox:
+            exit_code: int = sandbox.exec(["true"]).exit_code
+            return exit_code
+
+    assert await asyncio.to_thread(work) == 0
+
+
+async def test_a_run_has_a_result(opening: Opening, tmp_path: Path) -> None:
+    async with opening() as host:
+        result = await host.run(
+            "mbpp", data="bundled", agent="oracle", sample_size=2, output_dir=str(tmp_path), progress=False
+        )
+    assert (result.summary.resolved, result.summary.total) == (2, 2)
+
+
+async def test_two_services_share_a_run_and_one_finishes_it_alone(tmp_path: Path) -> None:
+    class LoseOne(NotesOnly):
+        """Ends the second service after the first verdict."""
+
+        def on_attempt(self, record: AttemptRecord) -> None:
+            ending.set()
+
+    async def serve_until(ending: asyncio.Event, url: asyncio.Future[str]) -> None:
+        async with serve(benchmarks=(MBPP,)) as second:
+            url.set_result(second.url)
+            await ending.wait()
+
+    ending, url = asyncio.Event(), asyncio.get_running_loop().create_future()
+    async with serve(benchmarks=(MBPP,)) as first, asyncio.TaskGroup() as group:
+        group.create_task(serve_until(ending, url))
+        hosts = [connect(f"{each}/{TOKEN}") for each in (first.url, await url)]
+        result = await harness.run(
+            *("mbpp",),
+            hosts=hosts,
+            data="bundled",
+            agent="oracle",
+            n_samples=4,
+            output_dir=str(tmp_path),
+            observer=LoseOne(sys.stderr),
+        )
+        assert await first.read_metric("harness_verdicts_total") < result.summary.attempts
+    assert result.summary.resolved == result.summary.total
+
+
+async def test_this_machine_and_a_service_share_no_run(served: Served) -> None:
+    async with open_host(environments=()) as host:
+        with pytest.raises(UsageError, match="cannot share a run"):
+            await harness.run("mbpp", hosts=[host, connect(f"{served.url}/{TOKEN}")])
+
+
+@pytest.mark.parametrize(("old", "new"), [("open_grader", "open_host"), ("Grader", "Host")])
+async def test_an_old_name_warns(old: str, new: str) -> None:
+    with pytest.warns(FutureWarning, match=f"harness.{old} is now harness.{new}"):
+        assert getattr(harness, old) is getattr(harness, new)

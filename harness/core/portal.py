@@ -1,31 +1,27 @@
-"""The synchronous face of a sandbox, for scripts that have no event loop.
+"""Objects on the event loop of a thread, and their blocking faces for scripts that have no event loop.
 
     with Sandbox.open_sync("python") as sandbox:
         print(sandbox.exec(["python3", "-c", "print(6 * 7)"], timeout=10).stdout)
 
-The sandbox lives on an event loop in a thread. Each call waits for its answer from there. Ctrl-C ends the
-waiting call. The end of the block removes the container, however the block ends. A forked process cannot use
-the sandbox and does not end it.
+Each call waits for its answer from the loop. Ctrl-C ends the waiting call. The end of the block ends the
+object, however the block ends. A forked process cannot use the object and does not end it.
+
+The calls are plain tasks of asyncio. A cancel scope of anyio would cancel the clean-up of a call again at
+each of its steps.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar
-
-from harness.sandbox.backends.base import Backend
-from harness.sandbox.failures import SandboxClosed
-from harness.sandbox.guest.frames import MAX_BODY_BYTES
-from harness.sandbox.limits import Limits
-from harness.sandbox.results import ExecResult
-from harness.sandbox.sandbox import KEEP_BYTES
-from harness.sandbox.streaming import OutputChunk
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -183,163 +179,110 @@ def hold_on_loop(
         holder.ended.result()
 
 
-class OpeningOptions(TypedDict, total=False):
-    """The arguments of `Sandbox.open`."""
+class SyncFace:
+    """The blocking face of an object on the loop of a thread. Threads may share it.
 
-    limits: Limits | None
-    runtime: str
-    seccomp: Literal["default", "strict"]
-    network: Literal["own", "shared"]
-    writable_root: bool
-    terminals: bool
-    relay: bool
-    deadline_seconds: float
-    run_id: str | None
-    backend: Backend | None
-
-
-class CommandOutput(Protocol):
-    """The output of a command under way, as `Sandbox.stream` yields it."""
-
-    @property
-    def result(self) -> ExecResult: ...
-
-    async def read(self) -> OutputChunk | None: ...
-
-
-class AsyncSandbox(Protocol):
-    """A sandbox on this machine or at a service. Its methods are those of `Sandbox`."""
-
-    @property
-    def container_id(self) -> str: ...
-
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float | None = None,
-        stdin: bytes | str = b"",
-        env: Mapping[str, str] | None = None,
-        cwd: str = "",
-        keep_bytes: int = KEEP_BYTES,
-    ) -> ExecResult: ...
-
-    def stream(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float | None = None,
-        stdin: bytes | str = b"",
-        env: Mapping[str, str] | None = None,
-        cwd: str = "",
-        keep_bytes: int = KEEP_BYTES,
-    ) -> AbstractAsyncContextManager[CommandOutput]: ...
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None: ...
-
-    async def read_file(self, path: str, *, limit: int = MAX_BODY_BYTES) -> bytes: ...
-
-
-class SyncSandbox:
-    """One hardened container, driven by blocking calls. Make it with `Sandbox.open_sync`.
-
-    Threads may share it. Each method does the same as the method of `Sandbox` with this name.
+    It has the attributes and methods of the object. A coroutine method blocks until its result is there, an
+    asynchronous context manager serves a `with` block, and an asynchronous iterator a `for` loop. Objects
+    with such methods get a face as well.
     """
 
-    def __init__(self, sandbox: AsyncSandbox, calls: LoopCalls) -> None:
-        self._sandbox = sandbox
-        self._call = calls.call
+    def __init__(self, target: Any, calls: LoopCalls) -> None:
+        self._target = target
         self._calls = calls
 
-    @property
-    def container_id(self) -> str:
-        """The id of the container, as its backend knows it."""
-        return self._sandbox.container_id
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not callable(value):
+            return value
 
-    def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float | None = None,
-        stdin: bytes | str = b"",
-        env: Mapping[str, str] | None = None,
-        cwd: str = "",
-        keep_bytes: int = KEEP_BYTES,
-    ) -> ExecResult:
-        """Run a command as the agent's user; return its result once all of its processes are gone."""
-        return self._call(
-            self._sandbox.exec(argv, timeout=timeout, stdin=stdin, env=env, cwd=cwd, keep_bytes=keep_bytes)
-        )
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._show(self._calls.call(_await_result(value, arguments, options)))
 
-    @contextlib.contextmanager
-    def stream(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float | None = None,
-        stdin: bytes | str = b"",
-        env: Mapping[str, str] | None = None,
-        cwd: str = "",
-        keep_bytes: int = KEEP_BYTES,
-    ) -> Iterator[SyncOutputStream]:
-        """Run a command in the block, and yield its output as it comes. The end of the block ends it."""
-        opening = self._sandbox.stream(
-            argv, timeout=timeout, stdin=stdin, env=env, cwd=cwd, keep_bytes=keep_bytes
-        )
-        stream = self._call(_enter(opening))
-        try:
-            yield SyncOutputStream(stream, self._call)
-        except BaseException as error:
-            with contextlib.suppress(Exception):  # the error of the block is more useful
-                self._call(_leave(opening, error))
-            raise
-        self._call(_leave(opening, None))
+        return functools.update_wrapper(call, value)
 
-    def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Write a file as the agent's user. Relative paths start at its folder. Raises UsageError."""
-        self._call(self._sandbox.write_file(path, data, mode=mode))
+    def __iter__(self) -> Iterator[Any]:
+        iterator = aiter(self._target)
+        while (item := self._calls.call(_take(iterator))) is not _END:
+            yield item
 
-    def read_file(self, path: str, *, limit: int = MAX_BODY_BYTES) -> bytes:
-        """Return the bytes of a regular file of at most `limit` bytes. Raises UsageError."""
-        return self._call(self._sandbox.read_file(path, limit=limit))
+    def __dir__(self) -> list[str]:
+        return dir(self._target)
 
     def close(self) -> None:
-        """Refuse calls from now on. Earlier ones reach the loop ahead of the sandbox's end."""
+        """Refuse calls from now on. Earlier ones reach the loop ahead of the object's end."""
         self._calls.close()
 
+    def _show(self, value: Any) -> Any:
+        if isinstance(value, AbstractAsyncContextManager):
+            return self._enter(value)
+        kind = type(value)
+        methods = (inspect.getattr_static(kind, name, None) for name in dir(kind))
+        return SyncFace(value, self._calls) if any(map(inspect.iscoroutinefunction, methods)) else value
 
-class SyncOutputStream:
-    """The output of a command under way. Iterate over it, and then read `result`."""
-
-    def __init__(self, stream: CommandOutput, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._stream = stream
-        self._call = call
-
-    @property
-    def result(self) -> ExecResult:
-        """The result of the command, once the stream has ended. Raises UsageError before that."""
-        return self._stream.result
-
-    def read(self) -> OutputChunk | None:
-        """Return the next chunk, or None after the last one. Raises SandboxError if the sandbox failed."""
-        chunk: OutputChunk | None = self._call(self._stream.read())
-        return chunk
-
-    def __iter__(self) -> Iterator[OutputChunk]:
-        while (chunk := self.read()) is not None:
-            yield chunk
+    @contextlib.contextmanager
+    def _enter(self, opening: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
+        held = _Held(opening)
+        opened = self._show(self._calls.call(held.enter()))
+        try:
+            yield opened
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # the error of the block is more useful
+                self._calls.call(held.leave(error))
+            raise
+        self._calls.call(held.leave(None))
 
 
-async def _enter(opening: AbstractAsyncContextManager[T]) -> T:
-    return await opening.__aenter__()
+class _Held:
+    """An asynchronous context manager that a task of its own enters and leaves, as some of them require."""
+
+    def __init__(self, opening: AbstractAsyncContextManager[Any]) -> None:
+        self._opening = opening
+
+    async def enter(self) -> Any:
+        loop = asyncio.get_running_loop()
+        self._opened, self._left = loop.create_future(), loop.create_future()
+        self._task = asyncio.create_task(self._hold())
+        try:
+            await asyncio.wait((self._opened, self._task), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            raise
+        return self._opened.result() if self._opened.done() else await self._task
+
+    async def leave(self, error: BaseException | None) -> None:
+        self._left.set_result(error)
+        await self._task
+
+    async def _hold(self) -> None:
+        self._opened.set_result(await self._opening.__aenter__())
+        try:
+            error = await self._left
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+        await self._opening.__aexit__(None if error is None else type(error), error, None)
 
 
-async def _leave(opening: AbstractAsyncContextManager[Any], error: BaseException | None) -> None:
-    await opening.__aexit__(None if error is None else type(error), error, None)
+_END = object()
+
+
+async def _await_result(function: Callable[..., Any], arguments: Any, options: Any) -> Any:
+    result = function(*arguments, **options)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _take(iterator: AsyncIterator[Any]) -> Any:
+    return await anext(iterator, _END)
 
 
 @contextlib.contextmanager
-def hold_sandbox(opening: Callable[[], AbstractAsyncContextManager[AsyncSandbox]]) -> Iterator[SyncSandbox]:
-    """Open a sandbox on a separate event loop and yield its synchronous face."""
-    with hold_on_loop(opening, SandboxClosed) as (sandbox, calls):
-        yield SyncSandbox(sandbox, calls)
+def hold_face(
+    opening: Callable[[], AbstractAsyncContextManager[Any]], build_closed_error: Callable[[], Exception]
+) -> Iterator[SyncFace]:
+    """Open an object on the event loop of a new thread, and yield its blocking face.
+
+    The arguments and the errors are those of `hold_on_loop`.
+    """
+    with hold_on_loop(opening, build_closed_error) as (opened, calls):
+        yield SyncFace(opened, calls)

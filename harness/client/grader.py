@@ -22,7 +22,7 @@ from harness.core.types import Phase, PlainData, ProgramTests, Status, Verdict
 from harness.environments.python.call_programs import CallTests
 from harness.environments.python.stdin_programs import StdinTests
 from harness.host.retries import RunStoppedError
-from harness.runs.sync_grader import ServiceFacts
+from harness.runs.grading_service import ServiceFacts
 
 # The most that a service gives to one request.
 MAX_REQUEST_SECONDS = 600.0

@@ -34,12 +34,12 @@ from harness.core.types import TEXT_FIELDS, PlainData, Submission, Verdict
 from harness.host.local import is_graded_by_text
 from harness.hosts import open_host_sync
 from harness.runs.config import RunConfig
+from harness.runs.grading_service import ServiceFacts
 from harness.runs.manifest import hash_definition
 from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
-from harness.runs.sync_grader import ServiceFacts
 from harness.runs.workspaces import find_needs
 from harness.sandbox.backends.base import BackendFacts
 from harness.sandbox.failures import SandboxClosed

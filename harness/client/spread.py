@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from harness.core.errors import SandboxError, UsageError
 from harness.core.types import Verdict
 from harness.host.retries import RunStoppedError
-from harness.runs.sync_grader import GradingService
+from harness.runs.grading_service import GradingService
 
 # A service that was away is tried again after this time, while others work.
 RETRY_SECONDS = 30.0

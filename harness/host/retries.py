@@ -97,11 +97,11 @@ class Retries:
                 return await work()
             except (SandboxError, ImageMissingError) as error:
                 on_fault(error, tried)
-                if not await self.prepare_retry(name, error, tried):
+                if not await self._prepare_retry(name, error, tried):
                     return give_up(error, tried, find_phase())
         raise AssertionError("unreachable: the loop ends by returning")
 
-    async def prepare_retry(self, name: str, error: Fault, tried: int) -> bool:
+    async def _prepare_retry(self, name: str, error: Fault, tried: int) -> bool:
         """Return whether to retry work that failed `tried` times, after the wait that precedes a retry."""
         if isinstance(error, ImageMissingError):
             self.stop(

@@ -7,31 +7,28 @@ do in an attempt is a part (`AttemptPart`), which this file knows by no name.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.core.errors import ImageMissingError, SandboxError
+from harness.core.errors import SandboxError
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Phase, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grading import make_limit_verdict
 from harness.environments.host_environment import open_without_world
+from harness.host.blame import is_caused_by_agent, lose_to_agent
+from harness.host.retries import Fault, RunStopped
 from harness.models.server_errors import ModelError
 from harness.runs.agents import AttemptContext
 from harness.runs.attempt_ends import (
     blame,
     catch_defects,
-    give_up,
     give_up_on_model,
-    is_caused_by_agent,
-    lose_to_agent,
     mention_turns,
 )
 from harness.runs.attempt_parts import SandboxTime, Try
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.faults import RunStopped
 from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.transcript_file import begin_transcript
@@ -79,7 +76,9 @@ class _Attempt:
     async def make(self) -> Verdict:
         """Return the verdict, with the metrics of all parts. Raises as `make_attempt` does."""
         try:
-            verdict = await self._try_until_graded()
+            verdict = await self._settings.faults.repeat(
+                self._task.id, self._try, on_fault=self._note_fault, find_phase=lambda: self.phase
+            )
         except ModelError as error:
             verdict = give_up_on_model(error, self._settings.faults)
         used: dict[str, Any] = {}
@@ -87,18 +86,10 @@ class _Attempt:
             used |= part.metrics(verdict)
         return replace(verdict, metrics={**verdict.metrics, **used}) if used else verdict
 
-    async def _try_until_graded(self) -> Verdict:
-        faults = self._settings.faults
-        for tried in itertools.count(1):
-            try:
-                return await self._try()
-            except (SandboxError, ImageMissingError) as error:
-                self._active.enter(Stage.QUEUED)
-                if tried == 1 and faults.stopped is not None:
-                    raise RunStopped from error
-                if not await faults.prepare_retry(self._task.id, error, tried):
-                    return give_up(error, tried, self.phase)
-        raise AssertionError("unreachable: the loop ends by returning")
+    def _note_fault(self, error: Fault, tried: int) -> None:
+        self._active.enter(Stage.QUEUED)
+        if tried == 1 and self._settings.faults.stopped is not None:
+            raise RunStopped from error
 
     async def _try(self) -> Verdict:
         """Return the verdict on one try. Raises SandboxError and ImageMissingError."""

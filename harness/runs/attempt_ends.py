@@ -11,20 +11,19 @@ from harness.core.errors import EngineUnavailableError, HarnessError, ImageMissi
 from harness.core.text import escape_terminal
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Phase, Status, Task, Transcript, Verdict
-from harness.environments.base import Environment
 from harness.environments.grading import make_limit_verdict, make_timeout_verdict
 from harness.environments.workspace import WorkspaceLost
+from harness.host.blame import lose_to_agent, stop_at_limit
+from harness.host.retries import RunStopped, RunStoppedError
 from harness.models.server_errors import ModelError, ModelRefusedError, UnknownSpendingError
 from harness.models.spending import BudgetReached
 from harness.runs.agents import AgentError
 from harness.runs.agents.agent import AgentUnusableError, RepeatedEnd
-from harness.runs.faults import Faults, RunStopped, RunStoppedError
+from harness.runs.faults import Faults
 from harness.runs.run_files import StorageError
 from harness.runs.working_time import TimeIsOver
-from harness.sandbox.failures import SandboxLimitReached, SandboxUnresponsive, build_fault
+from harness.sandbox.failures import SandboxLimitReached, build_fault
 
-# The sign of tampering that is recorded if a sandbox dies after the agent has acted in it.
-LOST_SANDBOX = "lost the sandbox that it acted in"
 _ERROR_CHARACTERS = 500
 
 
@@ -32,18 +31,6 @@ def repeat_end(end: RepeatedEnd) -> Verdict:
     """Return the verdict on an attempt whose agent repeats a recorded end."""
     evidence = escape_terminal(str(end), _ERROR_CHARACTERS)
     return Verdict(end.status, 0.0, evidence=evidence, phase=Phase.AGENT, limit=end.limit)
-
-
-def stop_at_limit(reached: TurnLimitReached | BudgetReached) -> Verdict:
-    """Return the verdict on an attempt that has reached a limit of its turns or its budget."""
-    return Verdict(
-        Status.LIMIT_REACHED,
-        0.0,
-        evidence=str(reached),
-        phase=Phase.AGENT,
-        limit=reached.limit,
-        limit_value=reached.allowed,
-    )
 
 
 def blame_agent(
@@ -54,39 +41,6 @@ def blame_agent(
     if details is not None:
         transcript.write({"error": short, "traceback": details}, is_end=True)
     return Verdict(Status.AGENT_ERROR, 0.0, evidence=short, phase=Phase.AGENT, tampering=tampering)
-
-
-def is_caused_by_agent(error: SandboxError, environment: Environment) -> bool:
-    """Return whether the agent is responsible for a failure.
-
-    It is if it has acted and nothing else explains the failure. Such an attempt is not retried, because an
-    agent must not gain a second chance by destroying its sandbox.
-    """
-    return environment.agent_acted and not error.outside and error.acted_in is not False
-
-
-def lose_to_agent(error: SandboxError, phase: Phase) -> Verdict:
-    """Return the verdict on an attempt whose agent has cost its sandbox."""
-    evidence = escape_terminal(error.message)
-    if isinstance(error, SandboxUnresponsive):
-        return Verdict(
-            Status.TIMEOUT,
-            0.0,
-            evidence=evidence,
-            phase=phase,
-            limit="timeout_seconds",
-            tampering=LOST_SANDBOX,
-        )
-    return Verdict(Status.CRASHED, 0.0, evidence=evidence, phase=phase, tampering=LOST_SANDBOX)
-
-
-def give_up(error: SandboxError | ImageMissingError, tried: int, phase: Phase) -> Verdict:
-    """Return the verdict on an attempt whose sandbox failed in each of several tries."""
-    metrics = {"tries": tried}
-    if isinstance(error, SandboxUnresponsive) and not error.outside:
-        # After several tries, only the program in the sandbox explains that PID 1 does not respond.
-        return Verdict(Status.TIMEOUT, 0.0, metrics, error.message, phase, "timeout_seconds")
-    return Verdict(Status.INFRA_ERROR, None, metrics, error.message, phase)
 
 
 def give_up_on_model(error: ModelError, faults: Faults) -> Verdict:

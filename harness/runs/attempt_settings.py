@@ -14,9 +14,9 @@ from harness.environments.spec import EnvironmentSpec
 from harness.runs.agents import Agent
 from harness.runs.faults import Faults
 from harness.runs.features import Features
+from harness.runs.grading_service import GradingService, grade_at_service
 from harness.runs.observer import RunObserver
 from harness.runs.plan import PlannedAttempt
-from harness.runs.sync_grader import GradingService, grade_at_service
 from harness.runs.transcript_file import KeepsTranscripts
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import AcrossTasks, Isolation, SandboxPool

@@ -8,21 +8,12 @@ from typing import Any
 
 from harness.core.errors import HarnessError
 from harness.core.text import escape_terminal
-from harness.host.retries import Retries, RunStopped, RunStoppedError
+from harness.host.retries import Retries, RunStoppedError
 from harness.runs.agents.agent import AgentNotStarted
 from harness.runs.observer import ShowsNotes
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import EXTRA, Isolation, count_gate_places, free_memory_mb
-
-__all__ = [
-    "Faults",
-    "RunStopped",
-    "RunStoppedError",
-    "choose_concurrency",
-    "choose_gate_places",
-    "default_concurrency",
-]
 
 # A run stops if its agent could not start in this number of attempts, and in no other one.
 START_TRIES = 3

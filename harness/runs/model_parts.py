@@ -14,6 +14,7 @@ from harness.core.errors import DataError
 from harness.core.shield import complete
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Verdict
+from harness.host.retries import RunStopped, RunStoppedError
 from harness.models.judge import Judge, ask_until_valid
 from harness.models.messages import Message, ReplySchema, Role
 from harness.models.spending import BudgetReached
@@ -21,7 +22,6 @@ from harness.runs.agents.agent import AgentError
 from harness.runs.agents.recording import RecordedJudgement, Recording
 from harness.runs.attempt_ends import NOT_OF_AGENT
 from harness.runs.attempt_parts import AttemptPart, SandboxTime, Try
-from harness.runs.faults import RunStopped, RunStoppedError
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess

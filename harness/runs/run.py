@@ -25,6 +25,7 @@ from harness.runs.executors.base import Executor
 from harness.runs.executors.local import LocalExecutor
 from harness.runs.faults import START_TRIES, Faults, choose_concurrency
 from harness.runs.features import open_features
+from harness.runs.grading_service import GradingService
 from harness.runs.manifest import TOOL_MODE, describe_start, read_tool_mode
 from harness.runs.observer import RunObserver
 from harness.runs.plan import PlannedAttempt
@@ -37,7 +38,6 @@ from harness.runs.selection import Selection
 from harness.runs.spending_log import SPENDING, RunSpending
 from harness.runs.store import MANIFEST, SUMMARY, RunStore
 from harness.runs.summary import ModelUse, summarize, summary_json, write_results
-from harness.runs.sync_grader import GradingService
 from harness.sandbox.backends.base import Backend
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from harness.host.retries import read_wait_seconds
 from harness.runs.changes import Change, add_accepted
 from harness.runs.config import RunConfig
 from harness.runs.execute import make_pool
+from harness.runs.grading_service import SERVICE, GradingService, require_same_place
 from harness.runs.manifest import (
     REPEATED,
     Origin,
@@ -43,7 +44,6 @@ from harness.runs.run_files import StorageError, create_run_file
 from harness.runs.selection import Selection
 from harness.runs.spending_log import RunSpending, read_spending
 from harness.runs.store import MANIFEST, SAMPLES, RunStore, make_run_folder, read_duration, read_manifest
-from harness.runs.sync_grader import SERVICE, GradingService, require_same_place
 from harness.runs.trust import is_signed, sign_run
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxSettings

@@ -18,8 +18,8 @@ from model_solver import Solver
 from harness import RunResult, load_benchmark, run
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
+from harness.host.retries import RunStoppedError
 from harness.runs import attempt
-from harness.runs.faults import RunStoppedError
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.machine.agent_images import build_agent_images, read_agent_source
 

@@ -594,7 +594,7 @@ OTHERS = (
         f"{UNIT}/test_comparisons.py::test_a_script_that_may_reach_further_is_no_comparison",
     ),
     (
-        "harness/runs/attempt_ends.py",
+        "harness/host/blame.py",
         "return environment.agent_acted and not error.outside and error.acted_in is not False",
         "return False",
         f"{OUTAGES}::test_a_sandbox_that_fails_after_the_agent_acted_is_the_agents_failure_at_once",

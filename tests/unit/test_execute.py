@@ -25,9 +25,9 @@ from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.host import retries
+from harness.host.blame import LOST_SANDBOX
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext
-from harness.runs.attempt_ends import LOST_SANDBOX
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.execute import execute
 from harness.runs.faults import Faults

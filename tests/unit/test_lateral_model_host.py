@@ -22,11 +22,11 @@ from harness.environments.lateral.grader import VOID_ROUNDS
 from harness.environments.lateral.hosts import read_answer, read_contained
 from harness.environments.lateral.phrases import TEXTS, Answer
 from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.host.retries import RunStoppedError
 from harness.models.judge import MOST_REPLIES
 from harness.reports.progress import progress_display
 from harness.runs import working_time
 from harness.runs.agents import AttemptContext
-from harness.runs.faults import RunStoppedError
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
 from harness.runs.run_starts import ResumedRun

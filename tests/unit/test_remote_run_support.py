@@ -11,9 +11,9 @@ from harness.client.remote import refuse_unsupported
 from harness.core.errors import UsageError
 from harness.reports.remarks import list_conditions
 from harness.runs.config import RunConfig
+from harness.runs.grading_service import SERVICE
 from harness.runs.manifest import list_differences
 from harness.runs.selection import Selection, select
-from harness.runs.sync_grader import SERVICE
 
 # No service is there, so a refusal that needed one would be another error.
 REMOTE = connect("http://127.0.0.1:1/token")

@@ -21,8 +21,8 @@ from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Status, Submission, Verdict
 from harness.environments import grading
 from harness.environments.grader import TextGrader
+from harness.host import retries
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt_parts import AttemptPart, Try
 from harness.runs.attempt_settings import AttemptSettings
@@ -84,7 +84,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Verdict(Status.PASSED, 1.0)
 
     monkeypatch.setattr(grading, "grader_of", lambda _target: TextGrader(object, grade))
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     return noted
 
 

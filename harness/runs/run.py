@@ -32,7 +32,7 @@ from harness.runs.run_secrets import make_log_filter
 from harness.runs.run_starts import NewRun, Opening, RunEngine, RunStart, open_engine
 from harness.runs.run_state import find_state
 from harness.runs.selection import Selection
-from harness.runs.spending_log import SPENDING, RunSpending
+from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog
 from harness.runs.store import MANIFEST, SUMMARY, RunStore
 from harness.runs.summary import ModelUse, summarize, summary_json, write_results
 from harness.runs.sync_grader import GradingService
@@ -41,6 +41,7 @@ from harness.sandbox.reaper import remove_run
 
 if TYPE_CHECKING:
     from harness.models.access import ToolMode
+    from harness.models.spending import Spending
 
 
 @dataclass(slots=True)
@@ -134,8 +135,7 @@ class Run:
         features = await stack.enter_async_context(
             open_features(
                 selection,
-                self.folder,
-                self.spent,
+                self._open_spending(),
                 tool_mode=read_tool_mode(self.manifest),
                 keep_tool_mode=self._keep_tool_mode,
                 note=observer.note,
@@ -188,6 +188,13 @@ class Run:
         )
         address = self.selection.config.ray_address
         return await stack.enter_async_context(open_ray_executor(run, address=address, observer=observer))
+
+    def _open_spending(self) -> Spending:
+        """Return the spending of the run, whose log grows with each request to the model."""
+        spending = self.spent.whole
+        spending.budget = self.selection.config.run_budget
+        spending.keep = SpendingLog(self.folder, self.spent).append
+        return spending
 
     def _keep_tool_mode(self, mode: ToolMode) -> None:
         if self.manifest.get(TOOL_MODE) != mode:

@@ -159,6 +159,24 @@ async def test_a_part_that_fails_later_closes_those_that_entered_before(
     assert events.count("a enters") == events.count("a closes") > 1
 
 
+async def test_parts_close_in_reverse_if_the_run_is_cancelled(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, events: list[str]
+) -> None:
+    acting = asyncio.Event()
+
+    async def act() -> None:
+        acting.set()
+        await asyncio.Event().wait()
+
+    parts = [Part("a", events), Part("b", events)]
+    running = asyncio.create_task(attempted(store, act, parts, monkeypatch))
+    await acting.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert events[-2:] == ["b closes", "a closes"]
+
+
 async def test_a_part_may_replace_the_exception_of_an_agent(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, events: list[str]
 ) -> None:

@@ -1,7 +1,7 @@
 """One attempt at one task: the agent acts, its processes end, and a grader grades.
 
-A fault of the infrastructure is retried, and never counts against the agent. Everything else that a run may
-do in an attempt is a part (`AttemptPart`), which this file knows by no name.
+A fault of the infrastructure is retried, and never counts against the agent. Everything else that happens in
+an attempt is a part (`AttemptPart`), whose name this file does not know.
 """
 
 from __future__ import annotations

@@ -137,6 +137,9 @@ class NewRun:
     keep_samples: bool = False
 
     is_resumed = False
+    # Whether the config is that of an earlier run. It has every setting then, so that one which nobody reads
+    # shows no mistake.
+    is_recorded = False
 
     def __post_init__(self) -> None:
         self._finding_origin: asyncio.Task[Origin] | None = None
@@ -205,14 +208,17 @@ class RepeatedRun(NewRun):
     accepted: Collection[str] = ()
     # Whether the user has started the other run, or accepts its settings.
     is_trusted: bool = False
-    changed: Sequence[Change] = ()
+
+    is_recorded = True
+    # The changes of the inputs that the user has accepted.
+    _changed: Sequence[Change] = field(default=(), init=False)
 
     def begin(self, selection: Selection) -> Selection:
         super().begin(selection)
         return selection
 
     async def find_unsound(self, opening: Opening, notify: Callable[[str], None]) -> Mapping[str, str]:
-        self.changed = accept_input_changes(
+        self._changed = accept_input_changes(
             self.folder,
             read_manifest(self.folder),
             opening.config,
@@ -225,7 +231,7 @@ class RepeatedRun(NewRun):
 
     def sign(self, manifest: dict[str, Any]) -> dict[str, Any]:
         manifest[REPEATED] = read_manifest(self.folder)["run_id"]
-        manifest = add_accepted(manifest, self.changed)
+        manifest = add_accepted(manifest, self._changed)
         return sign_run(manifest) if self.is_trusted else manifest
 
 
@@ -241,7 +247,7 @@ class ResumedRun:
     # Whether the user has started the run, or accepts its settings.
     is_trusted: bool = False
 
-    is_resumed = True
+    is_resumed = is_recorded = True
 
     def begin(self, selection: Selection) -> Selection:
         """Return the selection with the limits that the run has had."""

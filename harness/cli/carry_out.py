@@ -98,7 +98,7 @@ def make_run(
     Args:
         config: the config of the run.
         output: the options that affect only the output.
-        start: the way in which the run starts, None for a new one.
+        start: how the run starts, None for a new run.
         retry: the attempts that a resumed run repeats, None for all without a verdict.
         notices: what the user must know about the config.
         serves_client: whether an MCP client has started this process to act in a task.

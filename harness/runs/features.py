@@ -38,7 +38,7 @@ class Features:
     def make_parts(
         self, settings: AttemptSettings, planned: PlannedAttempt, spec: EnvironmentSpec
     ) -> list[AttemptPart]:
-        """Return the parts of an attempt, in the order in which they enter. They close in reverse."""
+        """Return the parts of an attempt. They enter in this order and close in reverse."""
         agent, parts = settings.agent, list[AttemptPart]()
         recording = getattr(agent, "recording", None)
         if self.model is not None or self.judge is not None or recording is not None:
@@ -86,8 +86,8 @@ async def open_features(
 ) -> AsyncIterator[Features]:
     """Yield the features of a run, open until the end of the block.
 
-    `note` is called with a notice for the user. The other arguments are those of `open_models`. Raises
-    UsageError for an MCP server that cannot be set up.
+    `note` is called with a notice for the user. The others are as for `open_models`. Raises UsageError
+    for an MCP server that cannot be set up.
     """
     config = selection.config
     async with open_models(

@@ -253,7 +253,7 @@ async def open_run(
 
     Args:
         selection: the benchmark, the agent and the plan.
-        start: the way in which the run starts, None for a new one.
+        start: how the run starts, None for a new run.
         backend: starts the sandboxes. Without it, the run connects to the Docker engine of the environment.
         service: grades the submissions. Such a run needs no engine on this machine.
         notify: shows a message to the user.

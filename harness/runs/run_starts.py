@@ -1,4 +1,4 @@
-"""The ways in which a run starts: as a new one, as a repetition of another run, or resumed in its folder."""
+"""The starts of a run: a new one, a repetition of another run, or its continuation in its own folder."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def open_engine(
 ) -> AsyncIterator[RunEngine]:
     """Connect to the engine, remove the containers of dead runs, and yield the engine of a run.
 
-    The arguments and the errors are those of `harness.runs.run.open_run`.
+    The arguments and the errors are as for `harness.runs.run.open_run`.
     """
     if service is not None:
         yield RunEngine(service.wait_seconds, facts=service.facts.backend, service=service)
@@ -137,8 +137,7 @@ class NewRun:
     keep_samples: bool = False
 
     is_resumed = False
-    # Whether the config is that of an earlier run. It has every setting then, so that one which nobody reads
-    # shows no mistake.
+    # Whether the config comes from an earlier run. It has every setting then, so an unread one is no mistake.
     is_recorded = False
 
     def __post_init__(self) -> None:
@@ -204,7 +203,7 @@ class RepeatedRun(NewRun):
 
     # The folder of the other run.
     folder: Path
-    # The fields in which the inputs may differ from its manifest.
+    # The fields of its manifest whose inputs may have changed.
     accepted: Collection[str] = ()
     # Whether the user has started the other run, or accepts its settings.
     is_trusted: bool = False
@@ -240,7 +239,7 @@ class ResumedRun:
     """The start of a run that goes on in its folder."""
 
     folder: Path
-    # The fields in which the inputs may differ from the manifest.
+    # The fields of the manifest whose inputs may have changed.
     accepted: Collection[str] = ()
     # The changes of the config that the user has accepted.
     changed: Sequence[Change] = ()

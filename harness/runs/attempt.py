@@ -35,7 +35,6 @@ from harness.runs.faults import RunStopped
 from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.transcript_file import begin_transcript
-from harness.runs.working_time import MOST_PAUSE_SECONDS
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxSettings
 
@@ -142,7 +141,7 @@ class _Attempt:
     def _begin(self, task: Task, turns: int | None, stack: contextlib.AsyncExitStack) -> Try:
         settings, planned, spec = self._settings, self._planned, self._spec
         seconds = settings.seconds(spec)
-        pauses = MOST_PAUSE_SECONDS if any(part.stops_time for part in self._parts) else 0.0
+        pauses = max((part.most_pause_seconds for part in self._parts), default=0.0)
         has_terminals = spec.is_workspace and getattr(settings.agent, "uses_terminals", False)
         transcript = begin_transcript(settings.transcripts, task, planned.number)
         environment = EnvironmentContext(

@@ -22,7 +22,7 @@ from harness.core.types import AttemptRecord, Status, Submission, Verdict
 from harness.environments import grading
 from harness.environments.grader import TextGrader
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
+from harness.runs import attempt, faults, model_parts
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt_parts import AttemptPart, Try
 from harness.runs.attempt_settings import AttemptSettings
@@ -190,6 +190,13 @@ async def test_the_metrics_of_all_parts_are_those_of_the_attempt(
 ) -> None:
     record = await attempted(store, answer, [Part("a", events), Part("b", events)], monkeypatch)
     assert json.loads(json.dumps(record.metrics)) == {"a": "passed", "b": "passed"}
+
+
+def test_an_attempt_knows_none_of_its_parts_by_name() -> None:
+    source = Path(attempt.__file__).read_text()
+    parts = [part.__name__ for part in AttemptPart.__subclasses__() if part.__module__ != __name__]
+    assert {model_parts.ModelPart.__name__, "ServersPart", "TimePart"} <= set(parts)
+    assert [name for name in parts if name in source.replace("AttemptPart", "")] == []
 
 
 async def test_the_part_of_the_page_measures_the_time_of_the_agent(

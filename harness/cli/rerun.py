@@ -43,6 +43,7 @@ def rerun(
     from harness.cli.carry_out import OutputOptions, carry_out
     from harness.runs.resume import read_resumed_config
     from harness.runs.run_names import RUNS, find_run
+    from harness.runs.run_starts import RepeatedRun
     from harness.runs.store import read_manifest
     from harness.runs.trust import bound_rerun
 
@@ -55,11 +56,5 @@ def rerun(
     recorded = read_resumed_config(folder, manifest).model_copy(update=changes)
     again = bound_rerun(folder, manifest, recorded, is_trusted=trust)
     output = OutputOptions(results, force, fail_under, dry_run, verbose, quiet)
-    carry_out(
-        again.config,
-        output,
-        repeat=folder,
-        accepted=accept or [],
-        is_trusted=again.is_trusted,
-        notices=again.notices,
-    )
+    start = RepeatedRun(folder=folder, accepted=accept or [], is_trusted=again.is_trusted)
+    carry_out(again.config, output, start, notices=again.notices)

@@ -156,7 +156,7 @@ def run(
     """
     from functools import partial
 
-    from harness.cli.carry_out import OutputOptions, ResumedRun, carry_out
+    from harness.cli.carry_out import OutputOptions, carry_out
     from harness.cli.matrix import carry_out_matrix, list_cells
     from harness.core.errors import UsageError
     from harness.runs.config import load_config
@@ -164,6 +164,7 @@ def run(
     from harness.runs.resume import change_resumed_config, read_resumed_config
     from harness.runs.retry import Retry
     from harness.runs.run_names import find_run
+    from harness.runs.run_starts import ResumedRun
     from harness.runs.store import read_manifest
     from harness.runs.trust import require_trust
     from harness.runs.unread import locate_unread
@@ -254,8 +255,8 @@ def run(
         recorded, changed = change_resumed_config(folder, recorded, settings, accept or [])
     is_trusted = require_trust(folder, manifest, recorded, is_trusted=trust)
     retry = Retry(retry_failed, retry_infra) if retry_failed or retry_infra else None
-    resumed = ResumedRun(folder, changed, retry)
-    carry_out(recorded, output, resume=resumed, accepted=accept or [], is_trusted=is_trusted)
+    start = ResumedRun(folder, accept or [], changed, is_trusted)
+    carry_out(recorded, output, start, retry=retry)
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """One attempt at one task: the agent acts, its processes end, and a grader grades.
 
-A fault of the infrastructure is retried, and never counts against the agent. Everything else that a run may
-do in an attempt is a part (`AttemptPart`), which this file knows by no name.
+A fault of the infrastructure is retried, and never counts against the agent. Everything else that happens in
+an attempt is a part (`AttemptPart`), whose name this file does not know.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.transcript_file import begin_transcript
-from harness.runs.working_time import MOST_PAUSE_SECONDS
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxSettings
 
@@ -133,7 +132,7 @@ class _Attempt:
     def _begin(self, task: Task, turns: int | None, stack: contextlib.AsyncExitStack) -> Try:
         settings, planned, spec = self._settings, self._planned, self._spec
         seconds = settings.seconds(spec)
-        pauses = MOST_PAUSE_SECONDS if any(part.stops_time for part in self._parts) else 0.0
+        pauses = max((part.most_pause_seconds for part in self._parts), default=0.0)
         has_terminals = spec.is_workspace and getattr(settings.agent, "uses_terminals", False)
         transcript = begin_transcript(settings.transcripts, task, planned.number)
         environment = EnvironmentContext(

@@ -79,8 +79,8 @@ class AttemptPart:
     part is a defect of ours, and never counts against the agent.
     """
 
-    # Whether it may stop the agent's time (`Try.pause`), so that sandboxes must live longer.
-    stops_time = False
+    # How long it may stop the agent's time (`Try.pause`). A sandbox in use lives that much longer.
+    most_pause_seconds = 0.0
 
     async def prepare(self, attempt: Try) -> None:
         """Add to a try before its environment opens. `attempt.stack` ends what must outlive this call."""

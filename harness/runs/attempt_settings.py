@@ -92,7 +92,7 @@ class AttemptSettings:
         environment: Environment | None,
         on_begin: Callable[[], None],
     ) -> Verdict:
-        """Return the verdict on a submission, in the environment in which its agent has acted, if any.
+        """Return the verdict on a submission, and on the environment where its agent has acted, if any.
 
         `on_begin` is called when the grader begins. Raises SandboxError and RunStopped.
         """

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core.types import Verdict
 from harness.environments.spec import EnvironmentSpec
 from harness.runs.agents.agent import MeasuresAttempts
 from harness.runs.attempt_parts import AttemptPart
-from harness.runs.model_access import open_judge_access, open_model_access
+from harness.runs.model_access import open_models
 from harness.runs.plan import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
 from harness.runs.working_time import TimePart
@@ -20,9 +19,9 @@ from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess, ToolMode
+    from harness.models.spending import Spending
     from harness.runs.attempt_settings import AttemptSettings
     from harness.runs.selection import Selection
-    from harness.runs.spending_log import RunSpending
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Features:
     def make_parts(
         self, settings: AttemptSettings, planned: PlannedAttempt, spec: EnvironmentSpec
     ) -> list[AttemptPart]:
-        """Return the parts of an attempt, in the order in which they enter. They close in reverse."""
+        """Return the parts of an attempt. They enter in this order and close in reverse."""
         agent, parts = settings.agent, list[AttemptPart]()
         recording = getattr(agent, "recording", None)
         if self.model is not None or self.judge is not None or recording is not None:
@@ -79,8 +78,7 @@ class AgentMetrics(AttemptPart):
 @contextlib.asynccontextmanager
 async def open_features(
     selection: Selection,
-    folder: Path,
-    spent: RunSpending,
+    spending: Spending,
     *,
     tool_mode: ToolMode | None,
     keep_tool_mode: Callable[[ToolMode], None],
@@ -88,19 +86,13 @@ async def open_features(
 ) -> AsyncIterator[Features]:
     """Yield the features of a run, open until the end of the block.
 
-    Args:
-        selection: the run, with its config.
-        folder: the run folder, which gets a log of the spending.
-        spent: the spending of the run before it was resumed. It grows with each request.
-        tool_mode: the tool mode that the run has used before it was resumed, None if it is unknown.
-        keep_tool_mode: called once with the tool mode, as soon as an agent asks for it.
-        note: called with a notice for the user.
-
-    Raises UsageError for an MCP server that cannot be set up.
+    `note` is called with a notice for the user. The others are as for `open_models`. Raises UsageError
+    for an MCP server that cannot be set up.
     """
     config = selection.config
-    model = open_model_access(
-        *(config, selection.endpoint, folder, spent), tool_mode=tool_mode, keep_tool_mode=keep_tool_mode
-    )
-    async with model as access, open_judge_access(config, selection.judge) as judge:
-        yield Features(access, judge, await prepare_servers(config, note))
+    async with open_models(
+        *(config, selection.endpoint, selection.judge, spending),
+        tool_mode=tool_mode,
+        keep_tool_mode=keep_tool_mode,
+    ) as (model, judge):
+        yield Features(model, judge, await prepare_servers(config, note))

@@ -22,6 +22,7 @@ from harness.runs.agents.agent import AgentError
 from harness.runs.agents.recording import RecordedJudgement, Recording
 from harness.runs.attempt_ends import NOT_OF_AGENT
 from harness.runs.attempt_parts import AttemptPart, SandboxTime, Try
+from harness.runs.working_time import MOST_PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess
@@ -33,7 +34,7 @@ Judgement = TypeVar("Judgement")
 class ModelPart(AttemptPart):
     """Gives the agent its session with the run's model."""
 
-    stops_time = True
+    most_pause_seconds = MOST_PAUSE_SECONDS
 
     def __init__(self, access: ModelAccess) -> None:
         self._access = access
@@ -80,7 +81,7 @@ class ModelPart(AttemptPart):
 class JudgePart(AttemptPart):
     """Gives the environment its judge, a model."""
 
-    stops_time = True
+    most_pause_seconds = MOST_PAUSE_SECONDS
 
     def __init__(self, access: ModelAccess) -> None:
         self._access = access

@@ -35,13 +35,14 @@ from harness.runs.run_secrets import make_log_filter
 from harness.runs.run_starts import NewRun, Opening, RunEngine, RunStart, open_run_engine
 from harness.runs.run_state import find_state
 from harness.runs.selection import Selection
-from harness.runs.spending_log import SPENDING, RunSpending
+from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog
 from harness.runs.store import MANIFEST, SUMMARY, RunStore
 from harness.runs.summary import ModelUse, summarize, summary_json, write_results
 from harness.sandbox.backends.base import Backend
 
 if TYPE_CHECKING:
     from harness.models.access import ToolMode
+    from harness.models.spending import Spending
 
 
 @dataclass(slots=True)
@@ -142,8 +143,7 @@ class Run:
         features = await stack.enter_async_context(
             open_features(
                 selection,
-                self.folder,
-                self.spent,
+                self._open_spending(),
                 tool_mode=read_tool_mode(self.manifest),
                 keep_tool_mode=self._keep_tool_mode,
                 note=observer.note,
@@ -190,6 +190,13 @@ class Run:
         )
         address = self.selection.config.ray_address
         return await stack.enter_async_context(open_ray_executor(run, address=address, observer=observer))
+
+    def _open_spending(self) -> Spending:
+        """Return the spending of the run, whose log grows with each request to the model."""
+        spending = self.spent.whole
+        spending.budget = self.selection.config.run_budget
+        spending.keep = SpendingLog(self.folder, self.spent).append
+        return spending
 
     def _keep_tool_mode(self, mode: ToolMode) -> None:
         if self.manifest.get(TOOL_MODE) != mode:
@@ -242,7 +249,7 @@ async def open_run(
 
     Args:
         selection: the benchmark, the agent and the plan.
-        start: the way in which the run starts, None for a new one.
+        start: how the run starts, None for a new run.
         backend: starts the sandboxes. Without it, the run connects to the Docker engine of the environment.
         service: grades the submissions. Such a run needs no engine on this machine.
         notify: shows a message to the user.

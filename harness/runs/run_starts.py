@@ -1,4 +1,4 @@
-"""The ways in which a run starts: as a new one, as a repetition of another run, or resumed in its folder."""
+"""The starts of a run: a new one, a repetition of another run, or its continuation in its own folder."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def open_run_engine(
 ) -> AsyncIterator[RunEngine]:
     """Yield the engine of a run.
 
-    The arguments and the errors are those of `harness.runs.run.open_run`.
+    The arguments and the errors are as for `harness.runs.run.open_run`.
     """
     if service is not None:
         yield RunEngine(service.wait_seconds, facts=service.facts.backend, service=service)
@@ -134,6 +134,8 @@ class NewRun:
     keep_samples: bool = False
 
     is_resumed = False
+    # Whether the config comes from an earlier run. It has every setting then, so an unread one is no mistake.
+    is_recorded = False
 
     def __post_init__(self) -> None:
         self._finding_origin: asyncio.Task[Origin] | None = None
@@ -198,18 +200,21 @@ class RepeatedRun(NewRun):
 
     # The folder of the other run.
     folder: Path
-    # The fields in which the inputs may differ from its manifest.
+    # The fields of its manifest whose inputs may have changed.
     accepted: Collection[str] = ()
     # Whether the user has started the other run, or accepts its settings.
     is_trusted: bool = False
-    changed: Sequence[Change] = ()
+
+    is_recorded = True
+    # The changes of the inputs that the user has accepted.
+    _changed: Sequence[Change] = field(default=(), init=False)
 
     def begin(self, selection: Selection) -> Selection:
         super().begin(selection)
         return selection
 
     async def find_unsound(self, opening: Opening, notify: Callable[[str], None]) -> Mapping[str, str]:
-        self.changed = accept_input_changes(
+        self._changed = accept_input_changes(
             self.folder,
             read_manifest(self.folder),
             opening.config,
@@ -222,7 +227,7 @@ class RepeatedRun(NewRun):
 
     def sign(self, manifest: dict[str, Any]) -> dict[str, Any]:
         manifest[REPEATED] = read_manifest(self.folder)["run_id"]
-        manifest = add_accepted(manifest, self.changed)
+        manifest = add_accepted(manifest, self._changed)
         return sign_run(manifest) if self.is_trusted else manifest
 
 
@@ -231,14 +236,14 @@ class ResumedRun:
     """The start of a run that goes on in its folder."""
 
     folder: Path
-    # The fields in which the inputs may differ from the manifest.
+    # The fields of the manifest whose inputs may have changed.
     accepted: Collection[str] = ()
     # The changes of the config that the user has accepted.
     changed: Sequence[Change] = ()
     # Whether the user has started the run, or accepts its settings.
     is_trusted: bool = False
 
-    is_resumed = True
+    is_resumed = is_recorded = True
 
     def begin(self, selection: Selection) -> Selection:
         """Return the selection with the limits that the run has had."""

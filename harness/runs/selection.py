@@ -185,7 +185,7 @@ def select(
     selection = Selection(config, benchmark, chosen, plan, recording=recording, durations=durations)
     if not resumed:
         _refuse_unread(selection, tasks)
-    # The recorded judgements stand for those of a model.
+    # A replay takes the recorded judgements, so it asks no model.
     judge = find_judge(config, benchmark.definition.judge) if recording is None else None
     endpoint = find_endpoint(config, chosen)
     refuse_keys(config, [endpoint, judge])

@@ -1,4 +1,4 @@
-"""The agent's time in an attempt, which stands still while a request waits for a model."""
+"""The agent's time in an attempt, which stops while a request waits for a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from harness.core.errors import SandboxError
 from harness.runs.attempt_parts import AttemptPart, Try
 
-# The longest time for which the limit of one attempt stands still. A sandbox in use lives that much longer.
+# The most time that pauses add to one attempt. A sandbox in use lives that much longer.
 MOST_PAUSE_SECONDS = 2 * 3600.0
 
 

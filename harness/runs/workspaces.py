@@ -139,7 +139,7 @@ def add_workspace_limits(
 
 
 class PlacesPart(AttemptPart):
-    """Opens the sandboxes of one attempt in which programs of its agent and of its servers run.
+    """Opens the sandboxes where programs of one attempt's agent and servers run.
 
     The sandbox of the environment is one of them if programs of agents run there. Every other sandbox is
     destroyed before anything is graded.

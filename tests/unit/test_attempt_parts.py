@@ -23,6 +23,7 @@ from harness.environments import grading
 from harness.environments.grader import TextGrader
 from harness.host import retries
 from harness.reports.progress import NotesOnly
+from harness.runs import attempt, model_parts
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt_parts import AttemptPart, Try
 from harness.runs.attempt_settings import AttemptSettings
@@ -159,6 +160,24 @@ async def test_a_part_that_fails_later_closes_those_that_entered_before(
     assert events.count("a enters") == events.count("a closes") > 1
 
 
+async def test_parts_close_in_reverse_if_the_run_is_cancelled(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, events: list[str]
+) -> None:
+    acting = asyncio.Event()
+
+    async def act() -> None:
+        acting.set()
+        await asyncio.Event().wait()
+
+    parts = [Part("a", events), Part("b", events)]
+    running = asyncio.create_task(attempted(store, act, parts, monkeypatch))
+    await acting.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert events[-2:] == ["b closes", "a closes"]
+
+
 async def test_a_part_may_replace_the_exception_of_an_agent(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, events: list[str]
 ) -> None:
@@ -172,6 +191,13 @@ async def test_the_metrics_of_all_parts_are_those_of_the_attempt(
 ) -> None:
     record = await attempted(store, answer, [Part("a", events), Part("b", events)], monkeypatch)
     assert json.loads(json.dumps(record.metrics)) == {"a": "passed", "b": "passed"}
+
+
+def test_an_attempt_knows_none_of_its_parts_by_name() -> None:
+    source = Path(attempt.__file__).read_text()
+    parts = [part.__name__ for part in AttemptPart.__subclasses__() if part.__module__ != __name__]
+    assert {model_parts.ModelPart.__name__, "ServersPart", "TimePart"} <= set(parts)
+    assert [name for name in parts if name in source.replace("AttemptPart", "")] == []
 
 
 async def test_the_part_of_the_page_measures_the_time_of_the_agent(

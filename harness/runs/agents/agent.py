@@ -157,7 +157,7 @@ class Agent(Protocol):
       is `submit` then.
     - `needs_this_machine`: True if it can act only where the command runs, such as at its terminal.
     - `needs_solutions`: True if it submits the reference solution.
-    - `recording`: the `Recording` of a run that it repeats. Its judgements stand for those of a model.
+    - `recording`: the `Recording` of a run that it repeats. Its judgements are used, and no model is asked.
     - `close`: a function that the run calls at its end to release the resources of the agent. Further
       attempts may follow in a later run.
     """

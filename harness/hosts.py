@@ -44,7 +44,7 @@ class Host(LocalHost):
             return self._benchmarks[name]
 
     async def run(self, benchmark: str | None = None, **options: Any) -> RunResult:
-        """Run a benchmark with the engine of this host. The arguments and errors are those of `harness.run`.
+        """Run a benchmark with the engine of this host. See `harness.run` for the arguments.
 
         The run has sandboxes and a memory budget of its own, so that other work of the host cannot slow it.
         """
@@ -67,9 +67,9 @@ async def open_host(
             mathematics. With none, the host grades answers as text, and needs no engine.
         isolation: `run` shares containers between submissions as `--isolation run` does, which
             docs/isolation.md describes. `attempt` starts a container for each.
-        timeout_seconds: the wall time of one grading, up to 600. The default is that of the environment.
-        limits: the limits of a sandbox that grades and of a program in it. The default is that of the
-            environment.
+        timeout_seconds: the wall time of one grading, up to 600, by default the one of the environment.
+        limits: the limits of a sandbox that grades and of a program in it. The default is the one of
+            the environment.
         max_concurrent: the number of programs that are graded at once, by default one for each core.
         max_sandboxes: the number of live sandboxes. By default memory alone bounds it.
         memory_mb: the memory in MiB of all live sandboxes, by default a share of the free memory.

@@ -139,8 +139,8 @@ class RemoteHost:
     ) -> Verdict:
         """Return the verdict on a text for a task of a benchmark that the service has loaded.
 
-        The arguments and the errors are those of `LocalHost.grade_task` and of `grade`. A benchmark is known
-        by its name alone.
+        `LocalHost.grade_task` describes the arguments, and `grade` the errors. A benchmark is known by its
+        name alone.
         """
         if field not in TEXT_FIELDS:
             raise unknown_name("field", str(field), TEXT_FIELDS)

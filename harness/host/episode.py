@@ -82,7 +82,7 @@ class Episode:
             environment: the environment, which the caller opens and closes.
             pool: lends the sandboxes of graders.
             grade_text: returns the verdict on a text of a kind, the kind first.
-            before_grading: returns a context manager in which the state of the environment is graded.
+            before_grading: returns a context manager to hold while the state of the environment is graded.
             on_fault: is called for each fault of the infrastructure.
         """
         self.benchmark = benchmark

@@ -61,8 +61,8 @@ class LocalHost:
     ) -> None:
         """Own `pool`, which the block opens and closes.
 
-        `on_fault` is called for each fault of the infrastructure, the retried ones included. The other
-        arguments are those of `harness.open_host`.
+        `on_fault` is called for each fault of the infrastructure, the retried ones included.
+        `harness.open_host` describes the other arguments.
         """
         self.pool = pool
         self._stack = contextlib.AsyncExitStack()
@@ -131,7 +131,7 @@ class LocalHost:
         Args:
             target: what the submission is judged by.
             submission: the program or the answer.
-            timeout_seconds: the wall time of this grading, by default that of the host.
+            timeout_seconds: the wall time of this grading, by default the one of the host.
             owner: programs of different owners never share a container.
 
         Raises:
@@ -194,7 +194,7 @@ class LocalHost:
             benchmark: as for `grade_task`.
             task_id: the id of the task.
             seed: for environments that draw random numbers.
-            before_grading: returns a context manager in which the state of the environment is graded.
+            before_grading: returns a context manager to hold while the state of the environment is graded.
 
         Raises:
             UsageError: if there is no such benchmark or task.

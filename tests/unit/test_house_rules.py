@@ -10,11 +10,11 @@ import pytest
 from house_games import FACTS, IN_THE_FRIDGE, make_file, make_game, play_commands
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.households import GRAMMARS, KINDS, generate_game
 
 from harness.core.errors import DataError
 from harness.environments.house.files import load_game
 from harness.environments.house.game import GameError, find_nearest, name_objects, read_game, score
-from harness.environments.house.generator import GRAMMARS, KINDS, generate_game
 from harness.environments.house.goal import GoalError, read_goal
 from harness.environments.house.play import NOTHING_HAPPENS, Play
 

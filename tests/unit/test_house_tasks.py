@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from contexts import no_context
 from house_games import FACTS, IN_THE_FRIDGE, make_file
+from samples.households import GRAMMARS, KINDS, generate_game
 
 from harness.audit.attack_kinds import ToolAttack
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.benchmarks.data.source import BUNDLED
 from harness.core.errors import DataError, UsageError
 from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.core.types import Status, Submission, Task, Verdict
@@ -24,7 +24,6 @@ from harness.environments.host_environment import HostEnvironment
 from harness.environments.house.environment import MOST_CHARACTERS, TAKE_ACTION, Household, show_start
 from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.game import read_game
-from harness.environments.house.generator import GRAMMARS, KINDS, generate_game, write_games
 from harness.environments.house.grader import NoPlan, find_plan, grade_game, solve
 from harness.environments.house.play import NOTHING_HAPPENS, Play
 from harness.environments.house.spec import SPEC
@@ -306,21 +305,6 @@ async def test_the_oracle_leaves_a_game_that_cannot_be_won(tmp_path: Path) -> No
         environment: Any = opened
         assert await solve(environment, target) == "no plan"
         assert (await grade_game(environment, target, NOTHING)).status is Status.FAILED
-
-
-def test_the_bundled_games_are_those_of_the_generator(tmp_path: Path) -> None:
-    write_games(tmp_path, "dev", [1])
-    bundled = BUNDLED / "agentbench" / "alfworld"
-
-    def contents(folder: Path) -> dict[str, bytes]:
-        return {
-            path.relative_to(folder).as_posix(): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-
-    assert contents(tmp_path) == contents(bundled)
-    assert len(contents(bundled)) == 13
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kg_questions import ONTOLOGY, SCHEMA, plan_of, write_questions
+from kg_questions import ONTOLOGY, SCHEMA, plan_of
+from samples.questions import make_questions, write_questions
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.environments.kg.environment import KnowledgeAnswer, open_session
@@ -19,7 +20,6 @@ from harness.environments.kg.generator import _WORDS, make_schema, make_task_gra
 from harness.environments.kg.grader import GoldError, read_plan
 from harness.environments.kg.graph import Graph, Ontology
 from harness.environments.kg.program import Action, Entity, Program, parse_action
-from harness.environments.kg.questions import make_questions
 from harness.environments.kg.session import ActionError, Session
 
 TURNS = 15
@@ -27,7 +27,9 @@ TURNS = 15
 
 def generated(number: int, seed: int, folder: Path) -> Benchmark:
     """Return a benchmark of made questions, with the ontology of their domains."""
-    return load_benchmark("agentbench", data=str(write_questions(number, seed, folder)))
+    root = folder / "knowledgegraph"
+    write_questions(root, "std", number, seed)
+    return load_benchmark("agentbench", data=str(root))
 
 
 def targets_of(benchmark: Benchmark) -> Iterator[KnowledgeAnswer]:

@@ -16,6 +16,7 @@ from typing import ClassVar
 import pytest
 import requests
 from kg_questions import SCHEMA, plan_of
+from samples.questions import make_questions
 
 from harness.core.errors import SandboxError
 from harness.core.http_session import open_session
@@ -23,7 +24,6 @@ from harness.environments.kg.generator import make_task_graph
 from harness.environments.kg.grader import Plan
 from harness.environments.kg.graph import Graph, Literal, Node, make_graph
 from harness.environments.kg.program import Count, Entity, Extreme, Intersection, Neighbors, Program
-from harness.environments.kg.questions import make_questions
 from harness.environments.kg.session import ActionError
 from harness.environments.kg.sparql import NAMESPACE, Endpoint, answers_query
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import samples
 from contexts import no_context
 
+from harness.benchmarks.agentbench.worlds.web import find_catalogue
 from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments import environment_spec
@@ -23,11 +25,11 @@ from harness.environments.web.environment import (
 )
 from harness.environments.web.grader import NOTHING_BOUGHT, ShopGoal, grade_purchase
 from harness.environments.web.oracle import solve
-from harness.environments.web.products import GeneratedShop
+from harness.environments.web.products import PublishedShop
 from harness.environments.web.reward import OFFLINE
 from harness.environments.web.text_protocol import ShopProtocol
 
-SHOP = GeneratedShop(3, 1000)
+SHOP = PublishedShop(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)
 TARGET = ShopGoal(SHOP, load_catalogue(SHOP).goals[0], "offline")
 TASK = Task("web/std/0", "agentbench", "web", "shop")
 NO_ANSWER = Submission("", agent_output="")

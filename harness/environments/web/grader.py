@@ -9,7 +9,7 @@ from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import StateGrader
 from harness.environments.host_environment import HostEnvironment
-from harness.environments.web.products import Goal, ShopSource
+from harness.environments.web.products import Goal, PublishedShop
 from harness.environments.web.reward import Reward, TaggerChoice, load_tagger, reward_purchase
 from harness.environments.web.session import Session
 
@@ -21,7 +21,7 @@ _SHOWN_CHARACTERS = 300
 class ShopGoal:
     """The goal of a session, and the shop in which it takes place."""
 
-    source: ShopSource
+    source: PublishedShop
     goal: Goal
     tagger: TaggerChoice = "auto"
 

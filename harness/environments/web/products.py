@@ -224,17 +224,6 @@ def _plain(value: Any) -> str:
     return value
 
 
-DEFAULT_PRODUCTS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedShop:
-    """A catalogue that the generator makes."""
-
-    seed: int
-    products: int = DEFAULT_PRODUCTS
-
-
 @dataclass(frozen=True, slots=True)
 class PublishedShop:
     """A catalogue in WebShop's published files."""
@@ -244,13 +233,12 @@ class PublishedShop:
     instructions: Path
     # The folder for search indexes, None for the one in the cache folder.
     index: Path | None = None
+    # Whether the search index of a small catalogue is in memory instead of in a folder.
+    in_memory: bool = False
 
     @property
     def paths(self) -> tuple[Path, Path, Path]:
         return (self.products, self.attributes, self.instructions)
-
-
-ShopSource = GeneratedShop | PublishedShop
 
 
 MAX_FILE_BYTES = 64 * 1024**3

@@ -1,4 +1,4 @@
-"""AgentBench's web shopping (WebShop): its published files, or a catalogue that the generator makes."""
+"""AgentBench's web shopping (WebShop): the goals in its published files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Reference, Task
 from harness.environments.web.environment import TURNS
-from harness.environments.web.generator import MAX_PRODUCTS
 from harness.environments.web.grader import ShopGoal
 from harness.environments.web.pages import search_page, show_page
-from harness.environments.web.products import GeneratedShop, Goal, PublishedShop, ShopSource
+from harness.environments.web.products import Goal, PublishedShop
 from harness.environments.web.reward import TaggerChoice, load_tagger
 
 FOLDER = "webshop"
-GENERATED = "catalogue.json"
+SMALL = "catalogue.json"
+"""A file beside those of a small catalogue, with the number of tasks of each split."""
 SPLITS: Mapping[str, range] = {"std": range(200), "dev": range(200, 280), "train": range(1000, 12000)}
 """The places of each split's goals among all goals."""
 _INSTRUCTIONS = "items_human_ins.json"
@@ -78,18 +78,18 @@ def rows(files: CategoryFiles, options: CategoryOptions) -> Iterator[Row]:
     from harness.environments.web.catalogue import load_catalogue
 
     own: WebOptions = options.own
-    splits = {name: places for name, places in SPLITS.items() if name != "train" or own.train}
-    source: ShopSource
-    if own.catalogue is None and GENERATED in files.names:
-        source, splits = _read_generated(files)
-        path = str(files.tree.places[GENERATED])
+    found = _find_published(files) if own.catalogue is None else find_catalogue(own.catalogue)
+    if found is None:
+        files.notify(f"{files.folder}: left out, because it has none of {', '.join(_PUBLISHED)}")
+        return
+    is_small = own.catalogue is None and SMALL in files.names
+    source = PublishedShop(*found, index=own.index, in_memory=is_small)
+    if is_small:
+        sizes = files.parse(SMALL)[0]
+        splits = {split: SPLITS[split][: max(sizes.integer(split), 0)] for split in ("std", "dev")}
     else:
-        found = _find_published(files) if own.catalogue is None else find_catalogue(own.catalogue)
-        if found is None:
-            files.notify(f"{files.folder}: left out, because it has none of {', '.join(_PUBLISHED)}")
-            return
-        source = PublishedShop(*found, index=own.index)
-        path = str(source.instructions)
+        splits = {name: places for name, places in SPLITS.items() if name != "train" or own.train}
+    path = str(source.instructions)
     catalogue = load_catalogue(source, files.notify)
     for name, digest in catalogue.digests.items():
         files.note(name, digest)
@@ -135,16 +135,6 @@ def _find_published(files: CategoryFiles) -> tuple[Path, Path, Path] | None:
     return find_catalogue(place)
 
 
-def _read_generated(files: CategoryFiles) -> tuple[GeneratedShop, dict[str, range]]:
-    row = files.parse(GENERATED)[0]
-    products = row.integer("products")
-    if not 0 < products <= MAX_PRODUCTS:
-        raise row.error(f"needs 1 to {MAX_PRODUCTS:,}, found {products:,}", field="products")
-    sizes = {split: row.integer(split) for split in ("std", "dev")}
-    splits = {split: SPLITS[split][: max(size, 0)] for split, size in sizes.items()}
-    return GeneratedShop(row.integer("seed"), products), splits
-
-
 def read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     """Return the task and the reference of a goal."""
     goal: Goal = row.values[_GOAL]
@@ -166,7 +156,7 @@ CATEGORY = Category(
     ),
     folders=(FOLDER,),
     # The published files have up to gigabytes, and are read from their paths.
-    is_needed=lambda name: name == GENERATED,
+    is_needed=lambda name: name == SMALL,
     rows=rows,
     suffixes=tuple({name: None for pair in _PUBLISHED.items() for name in (*pair, _INSTRUCTIONS)}),
     needs_no_folder=lambda own, _named: own.catalogue is not None,

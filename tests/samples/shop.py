@@ -7,11 +7,15 @@ which lack attributes or options or cost too much. So a search for the customer'
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from harness.environments.web.generator_words import (
+from harness.environments.web.products import PublishedShop
+from samples.shop_words import (
     ATTRIBUTES,
     BRANDS,
     KINDS,
@@ -22,13 +26,13 @@ from harness.environments.web.generator_words import (
     Kind,
 )
 
-MAX_PRODUCTS = 200_000
 # The products around one wanted product, with itself.
 _FAMILY = 3
 _ASIN_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789"
 # The share of attributes that customers ask for in the shop's own words.
 _PLAIN_WORDS = 0.3
 _VALUES_FOR_SALE = 4
+_NAMES = ("items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,28 @@ class PublishedRecords:
     products: list[dict[str, Any]]
     attributes: dict[str, dict[str, Any]]
     instructions: dict[str, list[dict[str, Any]]]
+
+    def write(self, folder: Path) -> PublishedShop:
+        """Write the three files into a folder, and return the shop that keeps them in memory."""
+        folder.mkdir(parents=True, exist_ok=True)
+        products, attributes, instructions = (folder / name for name in _NAMES)
+        _write_lines(products, "[]", map(_dump, self.products))
+        _write_lines(attributes, "{}", _dump_items(self.attributes))
+        _write_lines(instructions, "{}", _dump_items(self.instructions))
+        return PublishedShop(products, attributes, instructions, in_memory=True)
+
+
+def _dump_items(content: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{_dump(key)}:{_dump(value)}" for key, value in content.items())
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _write_lines(path: Path, marks: str, entries: Iterable[str]) -> None:
+    # An entry a line keeps the difference of two versions small.
+    path.write_text(marks[0] + ",\n".join(entries) + marks[1] + "\n", "utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +88,11 @@ def generate_records(seed: int, products: int) -> PublishedRecords:
     while len(records.products) < products:
         wish = _draw_wish(random)
         asin = _draw_asin(random, asins)
-        _add(records, _describe_wanted(random, wish, asin), _listed(random, wish), wish)
-        records.instructions[asin] = [_instruct(random, wish, asin)]
+        _add(records, _describe_wanted(random, wish, asin), _listed(random, wish))
+        records.instructions[asin] = [_instruct(random, wish)]
         for _ in range(min(_FAMILY - 1, products - len(records.products))):
             record, attributes = _describe_decoy(random, wish, _draw_asin(random, asins))
-            _add(records, record, attributes, wish)
+            _add(records, record, attributes)
     random.shuffle(records.products)
     return records
 
@@ -131,16 +157,14 @@ def _describe_decoy(random: Random, wish: _Wish, asin: str) -> tuple[dict[str, A
     return _record(random, wish, asin, description, bullets, round(price, 2), values), attributes
 
 
-def _instruct(random: Random, wish: _Wish, asin: str) -> dict[str, Any]:
+def _instruct(random: Random, wish: _Wish) -> dict[str, Any]:
     wants = " and ".join(f"that {word}" for word in wish.words)
     choices = ", ".join(f"{name.removesuffix(' name')} {value}" for name, value in wish.options.items())
     text = f"{random.choice(OPENERS).format(noun=wish.kind.noun)} {wants}, {choices}"
     return {
-        "asin": asin,
         "instruction": text,
         "instruction_attributes": list(wish.attributes),
         "instruction_options": list(wish.options.values()),
-        "options": [f"{name}: {value}" for name, value in wish.options.items()],
     }
 
 
@@ -174,20 +198,15 @@ def _record(
         "product_category": wish.kind.path,
         "category": wish.kind.category,
         "query": wish.kind.query,
-        "images": [""],
         "customization_options": {
             name: [{"value": each} for each in found] for name, found in values.items()
         },
     }
 
 
-def _add(records: PublishedRecords, record: dict[str, Any], attributes: list[str], wish: _Wish) -> None:
+def _add(records: PublishedRecords, record: dict[str, Any], attributes: list[str]) -> None:
     records.products.append(record)
-    records.attributes[record["asin"]] = {
-        "attributes": attributes,
-        "instruction": f"find me {' '.join(attributes)} {wish.kind.noun}",
-        "instruction_attributes": attributes,
-    }
+    records.attributes[record["asin"]] = {"attributes": attributes}
 
 
 def _draw_asin(random: Random, taken: set[str]) -> str:

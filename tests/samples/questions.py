@@ -1,13 +1,15 @@
 """Make questions in upstream's format, over an ontology of invented domains. No question needs Freebase.
 
-The bundled sample and the tests take their records from here. One seed makes one list.
+One seed makes one list.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 SOURCE = "harness"
@@ -127,6 +129,15 @@ class _Path:
     relations: tuple[str, ...]
     type: str
     words: str
+
+
+def write_questions(folder: Path, split: str, number: int, seed: int) -> None:
+    """Write questions and their ontology into a folder `knowledgegraph`, as AgentBench has them."""
+    (folder / "ontology").mkdir(parents=True, exist_ok=True)
+    (folder / f"{split}.json").write_text(json.dumps(make_questions(number, seed), indent=1) + "\n")
+    files = make_ontology_files()
+    (folder / "ontology" / "fb_roles").write_text("\n".join(files["fb_roles"]) + "\n")
+    (folder / "ontology" / "vocab.json").write_text(json.dumps(files["vocab.json"], indent=1) + "\n")
 
 
 def make_questions(number: int, seed: int) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ OTHERS = (
     ("harness/sandbox/layout.py", '"msgqueue": 0', '"msgqueue": 819200', CONFIG),
     # The seccomp profile.
     (
-        "harness/environments/python/spec.py",
+        "harness/environments/python/__init__.py",
         'grading_seccomp="strict"',
         'grading_seccomp="default"',
         f"{UNIT}/test_container_config.py::test_sandboxes_that_only_grade_programs_have_the_strict_profile",

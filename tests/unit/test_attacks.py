@@ -22,12 +22,12 @@ from harness.audit.suite import list_attacks, list_attacks_on, list_fitting_atta
 from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import ProgramTests, Reference, Task
+from harness.environments.text import SPEC as TEXT
 from harness.environments.text.expected_text import ExpectedText
 from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
 from harness.environments.text.number_answers import NumberAnswer
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 from harness.environments.text.short_answers import ShortAnswer
-from harness.environments.text.spec import SPEC as TEXT
 from harness.runs.agents.agent import AttemptContext, settings_for
 
 ON_PROGRAMS = [attack for attack in list_attacks_on("ProgramTests") if isinstance(attack, ProgramAttack)]

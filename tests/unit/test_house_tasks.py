@@ -21,12 +21,12 @@ from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment
+from harness.environments.house import SPEC
 from harness.environments.house.environment import MOST_CHARACTERS, TAKE_ACTION, Household, show_start
 from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.game import read_game
 from harness.environments.house.grader import NoPlan, find_plan, grade_game, solve
 from harness.environments.house.play import NOTHING_HAPPENS, Play
-from harness.environments.house.spec import SPEC
 from harness.environments.house.text_protocol import HouseProtocol
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"

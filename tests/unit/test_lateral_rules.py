@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.core.errors import UsageError
 from harness.core.tools import SUBMIT, TextCall, TextFault, TurnLimitReached
 from harness.core.types import Status, Submission, Task, Verdict
+from harness.environments.lateral import SPEC
 from harness.environments.lateral.environment import ASK, TURNS
 from harness.environments.lateral.game import HostVerdict, LateralGame, compute_bleu
 from harness.environments.lateral.grader import VOID_ROUNDS, grade_game, phrase_question
@@ -20,7 +21,6 @@ from harness.environments.lateral.grader import solve as solve_as_oracle
 from harness.environments.lateral.hosts import OfflineHost
 from harness.environments.lateral.phrases import REFUSED, TEXTS, Answer
 from harness.environments.lateral.puzzle import LateralPuzzle, find_language, normalize, parse_keys
-from harness.environments.lateral.spec import SPEC
 from harness.environments.lateral.text_protocol import LateralProtocol
 
 PUZZLE = LateralPuzzle(

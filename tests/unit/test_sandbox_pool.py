@@ -12,11 +12,11 @@ import pytest
 
 from harness.core.errors import SandboxError
 from harness.core.types import ProgramTests
-from harness.environments.db.spec import SPEC as DB
+from harness.environments.db import SPEC as DB
+from harness.environments.os import SPEC as OS
 from harness.environments.os.root_sandbox import RootSandbox
-from harness.environments.os.spec import SPEC as OS
+from harness.environments.python import SPEC as PYTHON
 from harness.environments.python.call_programs import CallTests
-from harness.environments.python.spec import SPEC as PYTHON
 from harness.sandbox import pool as pools
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings

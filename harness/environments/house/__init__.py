@@ -1,0 +1,20 @@
+"""The `house` environment: a household in text, which lives on the host."""
+
+from __future__ import annotations
+
+from harness.environments.house.environment import TURNS, open_environment
+from harness.environments.house.grader import GRADERS, solve
+from harness.environments.house.text_protocol import HouseProtocol
+from harness.environments.spec import EnvironmentSpec
+
+SPEC = EnvironmentSpec(
+    name="house",
+    image=None,
+    description="a household in text, and the tool `take_action`",
+    timeout_seconds=300,
+    turns=TURNS,
+    open_environment=open_environment,
+    text_protocol=HouseProtocol,
+    solve=solve,
+    graders=GRADERS,
+)

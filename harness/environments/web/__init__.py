@@ -1,0 +1,21 @@
+"""The `web` environment: a shop on the host, in which agents search for products and buy one."""
+
+from __future__ import annotations
+
+from harness.environments.spec import EnvironmentSpec
+from harness.environments.web.environment import TURNS, open_environment
+from harness.environments.web.grader import GRADERS
+from harness.environments.web.oracle import solve
+from harness.environments.web.text_protocol import ShopProtocol
+
+SPEC = EnvironmentSpec(
+    name="web",
+    image=None,
+    description="a shop with a search, and the tools `search_action` and `click_action`",
+    timeout_seconds=600,
+    turns=TURNS,
+    open_environment=open_environment,
+    text_protocol=ShopProtocol,
+    solve=solve,
+    graders=GRADERS,
+)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.records import OsRecord, parse
+from harness.benchmarks.agentbench.tasks import read
 from harness.core.errors import DataError
+from harness.environments.os.environment import OsSetup
 
 CHECKED = {
     "description": "count",
@@ -65,7 +66,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def ids(path: Path) -> list[str]:
-    return sorted(parse(row).task_id for row in read_layout(path, pytest.fail)[0])
+    return sorted(read(row)[0].id for row in read_layout(path, pytest.fail)[0])
 
 
 def packed(folder: Path, archive: Path, inside: str) -> Path:
@@ -116,11 +117,11 @@ def test_one_file_keeps_its_ids_and_its_scripts(root: Path) -> None:
 
 
 def test_scripts_come_from_the_folder_of_the_group(root: Path) -> None:
-    records = {record.task_id: record for row in read_layout(root, pytest.fail)[0] if (record := parse(row))}
+    tasks = {task.id: task for row in read_layout(root, pytest.fail)[0] for task in [read(row)[0]]}
     for task_id, text in (("os/dev/0", "echo dev"), ("os/4/Q30/0", "echo 4")):
-        record = records[task_id]
-        assert isinstance(record, OsRecord)
-        assert [script.code for script in record.inits] == [text, "echo b"]
+        setup = tasks[task_id].setup
+        assert isinstance(setup, OsSetup)
+        assert [script.code for script in setup.inits] == [text, "echo b"]
 
 
 def test_an_archive_next_to_the_folders_is_read_as_if_unpacked(root: Path) -> None:
@@ -169,7 +170,7 @@ def test_a_missing_script_is_reported_with_its_record(root: Path) -> None:
     with pytest.raises(
         DataError, match=r"Q30\.json: item 1: field 'evaluation\.check\.file': .*check/same\.py"
     ) as caught:
-        parse(broken)
+        read(broken)
     assert "os_interaction/" in str(caught.value.hint)
 
 

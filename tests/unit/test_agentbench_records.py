@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from harness.benchmarks.agentbench.records import (
-    DatabaseRecord,
-    FlatRecord,
-    Match,
-    OsRecord,
-    Record,
-    Script,
-    parse,
-)
+from harness.benchmarks.agentbench.tasks import read as read_task
 from harness.benchmarks.data.rows import Row
 from harness.core.errors import DataError
+from harness.environments.db import category as db
+from harness.environments.db.category import DatabaseRecord
+from harness.environments.os import category as os
+from harness.environments.os.category import Match, OsRecord
+from harness.environments.os.scripts import Script
 
 SHELL: dict[str, Any] = {"description": "d", "evaluation": {"match": "x"}}
 TABLE: dict[str, Any] = {
@@ -30,6 +28,29 @@ TABLE: dict[str, Any] = {
     "answer_md5": "[('09aa8fbf72f39362970f95a1276b957c',)]",
 }
 FLAT: dict[str, Any] = {"task_id": "f", "environment": "OS", "instruction": "i", "expected_output": "7"}
+
+
+@dataclass(frozen=True)
+class FlatRecord:
+    """The fields of a flat record, as its task and its reference show them."""
+
+    task_id: str
+    category: str | None
+    instruction: str
+    expected_output: str
+
+
+Record = OsRecord | DatabaseRecord | FlatRecord
+
+
+def parse(row: Row) -> Record:
+    if os.owns(row):
+        return os.read_record(row)
+    if db.owns(row):
+        return db.read_record(row)
+    task, reference = read_task(row)
+    instruction = task.prompt.rpartition("Task: ")[2].rstrip("\n")
+    return FlatRecord(task.id, task.category, instruction, reference.expected_output)
 
 
 def read(values: dict[str, Any], **changed: Any) -> Record:

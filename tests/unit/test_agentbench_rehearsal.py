@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.benchmarks.agentbench.quarantine import why_unsound
+from harness.environments.db.category import why_unsound
 from harness.environments.db.client import Table, TableUnreadable
 from harness.environments.db.environment import make_table
 from harness.environments.db.grader import DatabaseState, table_hash

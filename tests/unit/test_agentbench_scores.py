@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.category import CATEGORIES, category_of
-from harness.benchmarks.agentbench.quarantine import QUARANTINE, why_quarantined
-from harness.benchmarks.agentbench.scores import WEIGHTS, Outcome, scores, status_metrics, upstream_status
+from harness.benchmarks.agentbench.categories import categories, category_of
+from harness.benchmarks.agentbench.scores import scores, status_metrics, upstream_status
 from harness.benchmarks.benchmark import TaskResult
+from harness.benchmarks.category import Outcome
 from harness.core.types import Status, Verdict
+from harness.environments.os.soundness import QUARANTINE, why_quarantined
 
 
 def outcome(category: str, resolved: bool, kind: str | None = None) -> Outcome:
@@ -53,18 +54,20 @@ def test_overall_is_partial_if_some_categories_did_not_run() -> None:
         "overall"
     ]
     missing = ["kg", "web", "card", "lateral", "house"]
-    score = pytest.approx((100 / WEIGHTS["os"] + 0) / 2)
+    score = pytest.approx((100 / categories()["os"].weight + 0) / 2)
     assert overall == {"score": score, "method": "partial", "missing": missing}
 
 
 def test_overall_is_weighted_as_in_the_paper_if_all_ran() -> None:
-    outcomes = [outcome(name, name == "os") for name in CATEGORIES]
+    outcomes = [outcome(name, name == "os") for name in categories()]
     overall = scores(outcomes)["overall"]
     assert overall == {"score": pytest.approx(100 / 10.8 / 7), "method": "weighted", "missing": []}
 
 
-def test_every_category_has_its_weight() -> None:
-    assert set(WEIGHTS) == set(CATEGORIES)
+def test_the_weights_are_those_of_the_paper() -> None:
+    weights = {name: category.weight for name, category in categories().items()}
+    others = {"card": 12.0, "lateral": 3.5, "house": 13.0, "web": 30.7}
+    assert weights == {"os": 10.8, "db": 13.0, "kg": 13.9, **others}
 
 
 def test_a_run_of_nothing_has_no_score() -> None:

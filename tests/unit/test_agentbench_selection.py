@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.category import category_of
+from harness.benchmarks.agentbench.categories import category_of
 from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.loading import load_recipe

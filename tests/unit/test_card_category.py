@@ -10,8 +10,9 @@ import pytest
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.scores import Outcome, scores
+from harness.benchmarks.agentbench.scores import scores
 from harness.benchmarks.benchmark import TaskResult
+from harness.benchmarks.category import Outcome
 from harness.core.errors import DataError, UsageError
 from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.environments import environment_spec

@@ -14,13 +14,13 @@ import pytest
 from contexts import no_context
 
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.benchmarks.agentbench.category import CategoryOptions
-from harness.benchmarks.agentbench.worlds.kg import CATEGORY, KnowledgeOptions, read_record
+from harness.benchmarks.category import CategoryOptions
 from harness.benchmarks.data import source
 from harness.benchmarks.data.rows import Row
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Status, Submission
 from harness.environments.host_environment import HostEnvironment
+from harness.environments.kg.category import CATEGORY, KnowledgeOptions, read_record
 from harness.environments.kg.environment import TOOLS, KnowledgeAnswer, open_environment
 from harness.environments.kg.grader import f1_score, grade_answer
 from harness.environments.kg.graph import Literal

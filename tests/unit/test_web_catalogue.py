@@ -18,12 +18,12 @@ import samples
 from samples.shop import PublishedRecords, generate_records
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.worlds.web import find_catalogue
 from harness.core.errors import DataError, UsageError
 from harness.core.lock import exclusive
 from harness.environments.web import catalogue as catalogues
 from harness.environments.web import products, search_index
 from harness.environments.web.catalogue import Catalogue, load_catalogue
+from harness.environments.web.category import find_catalogue
 from harness.environments.web.pages import OptionChoice, ProductLink
 from harness.environments.web.products import PublishedShop, stream_array, stream_object
 from harness.environments.web.reward import offline_nouns, reward_purchase

@@ -10,21 +10,21 @@ import pytest
 import samples
 from contexts import no_context
 
-from harness.benchmarks.agentbench.worlds.web import find_catalogue
 from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.text.expected_text import ExpectedText
 from harness.environments.web.catalogue import load_catalogue
+from harness.environments.web.category import find_catalogue
 from harness.environments.web.environment import (
     CLICK,
     MAX_KEYWORDS_CHARACTERS,
     MAX_VALUE_CHARACTERS,
     SEARCH,
     open_environment,
+    solve,
 )
 from harness.environments.web.grader import NOTHING_BOUGHT, ShopGoal, grade_purchase
-from harness.environments.web.oracle import solve
 from harness.environments.web.products import PublishedShop
 from harness.environments.web.reward import OFFLINE
 from harness.environments.web.text_protocol import ShopProtocol

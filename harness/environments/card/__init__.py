@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.environments.card.environment import TURNS, open_environment, solve
+from harness.environments.card.environment import TURNS, open_environment
 from harness.environments.card.grader import GRADERS
 from harness.environments.card.text_protocol import CardProtocol
 from harness.environments.spec import EnvironmentSpec
@@ -15,7 +15,6 @@ SPEC = EnvironmentSpec(
     turns=TURNS,
     open_environment=open_environment,
     text_protocol=CardProtocol,
-    solve=solve,
     scores_progress=True,
     graders=GRADERS,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.environments.house.environment import TURNS, open_environment
-from harness.environments.house.grader import GRADERS, solve
+from harness.environments.house.grader import GRADERS
 from harness.environments.house.text_protocol import HouseProtocol
 from harness.environments.spec import EnvironmentSpec
 
@@ -15,6 +15,5 @@ SPEC = EnvironmentSpec(
     turns=TURNS,
     open_environment=open_environment,
     text_protocol=HouseProtocol,
-    solve=solve,
     graders=GRADERS,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.environments.kg.environment import TURNS, open_environment
-from harness.environments.kg.grader import GRADERS, solve
+from harness.environments.kg.grader import GRADERS
 from harness.environments.kg.text_protocol import KnowledgeProtocol
 from harness.environments.spec import EnvironmentSpec
 
@@ -15,6 +15,5 @@ SPEC = EnvironmentSpec(
     turns=TURNS,
     open_environment=open_environment,
     text_protocol=KnowledgeProtocol,
-    solve=solve,
     graders=GRADERS,
 )

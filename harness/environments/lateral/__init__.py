@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.environments.lateral.environment import TURNS, open_environment
-from harness.environments.lateral.grader import GRADERS, solve
+from harness.environments.lateral.grader import GRADERS
 from harness.environments.lateral.text_protocol import LateralProtocol
 from harness.environments.spec import EnvironmentSpec
 
@@ -15,7 +15,6 @@ SPEC = EnvironmentSpec(
     turns=TURNS,
     open_environment=open_environment,
     text_protocol=LateralProtocol,
-    solve=solve,
     scores_progress=True,
     graders=GRADERS,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from harness.environments.spec import EnvironmentSpec
 from harness.environments.web.environment import TURNS, open_environment
 from harness.environments.web.grader import GRADERS
-from harness.environments.web.oracle import solve
 from harness.environments.web.text_protocol import ShopProtocol
 
 SPEC = EnvironmentSpec(
@@ -16,6 +15,5 @@ SPEC = EnvironmentSpec(
     turns=TURNS,
     open_environment=open_environment,
     text_protocol=ShopProtocol,
-    solve=solve,
     graders=GRADERS,
 )

@@ -14,17 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import model_validator
 
-from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
-from harness.benchmarks.agentbench.worlds.kg_files import (
-    RANGES,
-    VOCABULARY,
-    GraphFile,
-    derive_ontology,
-    load_graph_file,
-    load_ontology,
-    parse_ontology,
-)
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.category import Category, CategoryFiles, CategoryOptions, solve_by_target
 from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row, describe, parse_data
 from harness.benchmarks.options import OptionEffect, Options
@@ -34,6 +25,15 @@ from harness.core.inputs.json_text import BrokenJSONError
 from harness.core.secret_forms import describe_url_value, hide_url_secrets
 from harness.core.types import Reference, Task
 from harness.environments.kg.environment import KnowledgeAnswer, KnowledgeSetup, Source, open_session
+from harness.environments.kg.files import (
+    RANGES,
+    VOCABULARY,
+    GraphFile,
+    derive_ontology,
+    load_graph_file,
+    load_ontology,
+    parse_ontology,
+)
 from harness.environments.kg.generator import Schema, make_schema, make_task_graph
 from harness.environments.kg.grader import (
     GoldError,
@@ -42,6 +42,7 @@ from harness.environments.kg.grader import (
     find_names,
     guess_ranges,
     read_plan,
+    solve,
 )
 from harness.environments.kg.graph import ANY_TYPE, Graph, Ontology
 from harness.environments.kg.program import find_entities
@@ -444,6 +445,9 @@ def _is_needed(name: str) -> bool:
 
 CATEGORY = Category(
     name=NAME,
+    place=3,
+    weight=13.9,
+    aliases=("knowledge graph", "freebase"),
     facts=CategoryFacts(
         task="answer a question by walking through a knowledge graph",
         bundled="20 questions of ours, with a graph of ours",
@@ -454,6 +458,7 @@ CATEGORY = Category(
     rows=list_rows,
     owns=owns,
     read=read,
+    solve=solve_by_target(solve),
     why_unsound=why_unsound,
     find_notice=_find_notice,
     options=KnowledgeOptions,

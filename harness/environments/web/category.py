@@ -9,13 +9,13 @@ from typing import Annotated
 
 from pydantic import field_validator
 
-from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.category import Category, CategoryFiles, CategoryOptions, solve_by_target
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Reference, Task
-from harness.environments.web.environment import TURNS
+from harness.environments.web.environment import TURNS, solve
 from harness.environments.web.grader import ShopGoal
 from harness.environments.web.pages import search_page, show_page
 from harness.environments.web.products import Goal, PublishedShop
@@ -149,6 +149,9 @@ def read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
 
 CATEGORY = Category(
     name="web",
+    place=4,
+    weight=30.7,
+    aliases=("ws", "web shop", "web shopping"),
     facts=CategoryFacts(
         task="buy the product that an instruction describes",
         bundled="60 instructions for 1,000 made products",
@@ -162,6 +165,7 @@ CATEGORY = Category(
     needs_no_folder=lambda own, _named: own.catalogue is not None,
     owns=lambda row: isinstance(row.values.get(_GOAL), Goal),
     read=read,
+    solve=solve_by_target(solve),
     options=WebOptions,
     turns={"fc": TURNS, "v0.2": 10},
     measure="mean reward",

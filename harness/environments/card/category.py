@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
-from harness.benchmarks.benchmark import CategoryFacts, TaskResult
+from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.category import Category, CategoryFiles, CategoryOptions, Outcome, solve_by_target
 from harness.benchmarks.data.rows import Row, describe
 from harness.benchmarks.options import Options
 from harness.core.types import Reference, Task
@@ -35,6 +36,7 @@ from harness.environments.card.engine import (
     WOUND_GAIN,
     WOUND_STEP,
 )
+from harness.environments.card.environment import solve
 from harness.environments.card.grader import DAMAGE, WON, card_score
 
 NAME = "card"
@@ -150,10 +152,12 @@ def read_row(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     return task, Reference(task_id, _ANSWER, game, _ANSWER)
 
 
-def score_games(results: Sequence[TaskResult]) -> float:
+def score_games(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return AgentBench's score of the games."""
+    results = [outcome.result for outcome in outcomes]
     won = sum(result.metrics.get(WON, 0) for result in results)
-    return card_score(len(results), won, sum(result.metrics.get(DAMAGE, 0) for result in results))
+    damage = sum(result.metrics.get(DAMAGE, 0) for result in results)
+    return {"score": card_score(len(results), won, damage)}
 
 
 def _choose(row: Row, field: str, known: Sequence[str]) -> str:
@@ -165,6 +169,9 @@ def _choose(row: Row, field: str, known: Sequence[str]) -> str:
 
 CATEGORY = Category(
     name=NAME,
+    place=5,
+    weight=12.0,
+    aliases=("cg", "dcg", "card game", "digital card game", "aquawar"),
     facts=CategoryFacts(
         task="win a card game against a baseline",
         bundled="the 12 games of dev",
@@ -175,6 +182,7 @@ CATEGORY = Category(
     rows=list_rows,
     owns=lambda row: row.values.get("baseline") is not None and row.values.get("agent") is not None,
     read=read_row,
+    solve=solve_by_target(solve),
     needs_no_folder=lambda _own, named: named,
     options=CardOptions,
     score=score_games,

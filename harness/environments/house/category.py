@@ -14,14 +14,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.category import Category, CategoryFiles, CategoryOptions, solve_by_target
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError
 from harness.core.types import Reference, Task
 from harness.environments.house.environment import show_start
 from harness.environments.house.files import HouseGame, load_game
+from harness.environments.house.grader import solve
 from harness.environments.house.play import Play
 
 _NAME = "house"
@@ -177,6 +178,9 @@ _TURNS: Mapping[str, int] = {"v0.2": 35, "fc": 20}
 
 CATEGORY = Category(
     name=_NAME,
+    place=7,
+    weight=13.0,
+    aliases=("hh", "household", "householding", "house holding", "alf", "af", "alfworld"),
     facts=CategoryFacts(
         task="do a household task by commands of a text game",
         bundled="12 made games",
@@ -187,6 +191,7 @@ CATEGORY = Category(
     rows=_rows,
     owns=_owns,
     read=_read,
+    solve=solve_by_target(solve),
     reads_file=lambda rows: len(rows) == 1 and rows[0].item is None and _is_list(rows[0].values),
     options=HouseOptions,
     turns=_TURNS,

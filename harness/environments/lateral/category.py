@@ -16,14 +16,15 @@ from typing import Annotated, Any
 
 from pydantic import field_validator
 
-from harness.benchmarks.agentbench.category import Category, CategoryFiles, CategoryOptions
 from harness.benchmarks.benchmark import CategoryFacts
+from harness.benchmarks.category import Category, CategoryFiles, CategoryOptions, solve_by_target
 from harness.benchmarks.data.formats import read_spreadsheet
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import NO_EFFECT, Options
 from harness.core.errors import unknown_name
 from harness.core.types import Reference, Task
 from harness.environments.lateral.game import list_terms
+from harness.environments.lateral.grader import solve
 from harness.environments.lateral.hosts import OFFLINE
 from harness.environments.lateral.puzzle import Language, LateralPuzzle, find_language, parse_keys
 from harness.models.endpoint import Endpoint
@@ -202,6 +203,9 @@ def _is_foreign(key: str, known: Collection[str], language: Language) -> bool:
 
 CATEGORY = Category(
     name=_NAME,
+    place=6,
+    weight=3.5,
+    aliases=("ltp", "lateral thinking", "lateral thinking puzzle", "lateral thinking puzzles"),
     facts=CategoryFacts(
         task="explain a strange story by questions that are answered with yes or no",
         bundled="6 English and 6 Chinese puzzles of ours",
@@ -212,6 +216,7 @@ CATEGORY = Category(
     rows=_rows,
     owns=_owns,
     read=_read,
+    solve=solve_by_target(solve),
     suffixes=(_SPREADSHEET,),
     reads_file=lambda rows: all(map(_owns, rows)),
     find_notice=_find_notice,

@@ -18,11 +18,11 @@ from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.environments import environment_spec
 from harness.environments.card.duel import CardGame
 from harness.environments.card.environment import ACT, GUESS, LOOK
-from harness.environments.card.text_protocol import CardProtocol
+from harness.environments.card.environment import TEXT_FORM as CARD_FORM
 from harness.environments.text_protocol import ONLY_FIRST
 
 GAME = {"split": "mine", "baseline": "baseline2", "agent": "second", "game": 7}
-PROTOCOL = CardProtocol({tool.name: tool for tool in (LOOK, GUESS, ACT, SUBMIT)})
+PROTOCOL = CARD_FORM({tool.name: tool for tool in (LOOK, GUESS, ACT, SUBMIT)})
 
 
 def ids_of(path: Path) -> list[str]:
@@ -201,4 +201,4 @@ def test_the_instructions_show_both_objects_and_the_spec_has_the_protocol() -> N
     text = PROTOCOL.instructions()
     for words in ('{"guess_type"', '{"pick_fish"', "Act: look", GUESS.description, ACT.description):
         assert words in text
-    assert environment_spec("card").text_protocol is CardProtocol
+    assert environment_spec("card").text_protocol is CARD_FORM

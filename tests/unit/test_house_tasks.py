@@ -23,11 +23,11 @@ from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.house import SPEC
 from harness.environments.house.environment import MOST_CHARACTERS, TAKE_ACTION, Household, show_start
+from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
 from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.game import read_game
 from harness.environments.house.grader import NoPlan, find_plan, grade_game, solve
 from harness.environments.house.play import NOTHING_HAPPENS, Play
-from harness.environments.house.text_protocol import HouseProtocol
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"
 SECRET = "take secretmark 7 from walkthrough 1"
@@ -321,13 +321,13 @@ async def test_the_oracle_leaves_a_game_that_cannot_be_won(tmp_path: Path) -> No
     ],
 )
 def test_the_action_of_a_reply_is_the_rest_of_its_line(reply: str, action: str) -> None:
-    call = HouseProtocol(_tools()).read(reply)
+    call = HOUSE_FORM(_tools()).read(reply)
     assert isinstance(call, TextCall)
     assert (call.tool, call.arguments) == ("take_action", {"action": action})
 
 
 def test_a_second_action_is_ignored_with_advice() -> None:
-    protocol = HouseProtocol(_tools())
+    protocol = HOUSE_FORM(_tools())
     call = protocol.read("ACTION: look\nACTION: inventory")
     assert isinstance(call, TextCall)
     assert call.arguments == {"action": "look"}
@@ -336,13 +336,13 @@ def test_a_second_action_is_ignored_with_advice() -> None:
 
 @pytest.mark.parametrize("reply", ["I think.", "", "ACTION:", "THOUGHT: go to drawer 1"])
 def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
-    fault = HouseProtocol(_tools()).read(reply)
+    fault = HOUSE_FORM(_tools()).read(reply)
     assert isinstance(fault, TextFault)
     assert "ACTION:" in fault.advice
 
 
 def test_a_model_can_give_up_in_text() -> None:
-    call = HouseProtocol(_tools()).read("THOUGHT: too hard\nACTION: submit")
+    call = HOUSE_FORM(_tools()).read("THOUGHT: too hard\nACTION: submit")
     assert call == TextCall("submit", {"answer": ""})
 
 

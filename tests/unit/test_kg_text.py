@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.tools import SUBMIT, TextCall, TextFault
+from harness.environments.kg.environment import TEXT_FORM as KG_FORM
 from harness.environments.kg.environment import TOOLS
 from harness.environments.kg.program import FUNCTIONS
-from harness.environments.kg.text_protocol import KnowledgeProtocol
 from harness.environments.text_protocol import ONLY_FIRST
 
-PROTOCOL = KnowledgeProtocol({tool.name: tool for tool in (*TOOLS, SUBMIT)})
+PROTOCOL = KG_FORM({tool.name: tool for tool in (*TOOLS, SUBMIT)})
 NEIGHBORS = {"variable": "#0", "relation": "film.film.genre"}
 
 

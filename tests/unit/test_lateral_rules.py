@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import UsageError
-from harness.core.tools import SUBMIT, TextCall, TextFault, TurnLimitReached
+from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol, TurnLimitReached
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.lateral import SPEC
 from harness.environments.lateral.environment import ASK, TURNS
+from harness.environments.lateral.environment import TEXT_FORM as LATERAL_FORM
 from harness.environments.lateral.game import HostVerdict, LateralGame, compute_bleu
 from harness.environments.lateral.grader import VOID_ROUNDS, grade_game, phrase_question
 from harness.environments.lateral.grader import solve as solve_as_oracle
 from harness.environments.lateral.hosts import OfflineHost
 from harness.environments.lateral.phrases import REFUSED, TEXTS, Answer
 from harness.environments.lateral.puzzle import LateralPuzzle, find_language, normalize, parse_keys
-from harness.environments.lateral.text_protocol import LateralProtocol
 
 PUZZLE = LateralPuzzle(
     "en",
@@ -303,8 +303,8 @@ def test_progress_never_shrinks_and_one_question_hits_one_key(questions: list[st
     asyncio.run(ask())
 
 
-def protocol() -> LateralProtocol:
-    return LateralProtocol({ASK.name: ASK, SUBMIT.name: SUBMIT})
+def protocol() -> TextProtocol:
+    return LATERAL_FORM({ASK.name: ASK, SUBMIT.name: SUBMIT})
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_reply_without_a_question_is_a_fault(reply: str) -> None:
 
 
 def test_a_task_without_a_game_is_answered_in_the_generic_form() -> None:
-    generic = LateralProtocol({SUBMIT.name: SUBMIT})
+    generic = LATERAL_FORM({SUBMIT.name: SUBMIT})
     assert "Act: submit" in generic.instructions()
     read = generic.read("Act: submit\n```\nblue\n```")
     assert isinstance(read, TextCall)

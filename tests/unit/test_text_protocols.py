@@ -19,14 +19,14 @@ from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
 from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, TextProtocol, Tool
 from harness.environments import environment_spec
 from harness.environments.card.environment import ACT, GUESS, LOOK
-from harness.environments.card.text_protocol import CardProtocol
+from harness.environments.card.environment import TEXT_FORM as CARD_FORM
 from harness.environments.db.environment import SQL
+from harness.environments.db.environment import TEXT_FORM as DATABASE_FORM
 from harness.environments.db.grader import answer_values
-from harness.environments.db.text_protocol import DatabaseProtocol
 from harness.environments.house.environment import TAKE_ACTION
-from harness.environments.house.text_protocol import HouseProtocol
+from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
 from harness.environments.os.environment import BASH
-from harness.environments.os.text_protocol import ShellProtocol
+from harness.environments.os.environment import TEXT_FORM as SHELL_FORM
 from harness.environments.text_protocol import ONLY_FIRST, UNKNOWN_ACTION, GenericProtocol
 
 PAGE = (Path(__file__).parents[2] / "docs" / "text-protocol.md").read_text()
@@ -54,9 +54,9 @@ ADDED = Tool("resize", "Resize the image.", Resize)
 GENERIC = GenericProtocol(
     named(Tool("search", "Search.", Search), ADDED, Tool("look", "Look around.", Nothing))
 )
-SHELL, DATABASE = ShellProtocol(named(BASH)), DatabaseProtocol(named(SQL))
-CARD = CardProtocol(named(LOOK, GUESS, ACT))
-HOUSE = HouseProtocol(named(TAKE_ACTION))
+SHELL, DATABASE = SHELL_FORM(named(BASH)), DATABASE_FORM(named(SQL))
+CARD = CARD_FORM(named(LOOK, GUESS, ACT))
+HOUSE = HOUSE_FORM(named(TAKE_ACTION))
 
 
 def submit(answer: str) -> TextCall:
@@ -117,10 +117,10 @@ def test_the_examples_of_the_page_are_read_as_it_shows(
         (SHELL, ["Act: bash", "Act: finish", "Act: answer(", "`submit`", BASH.description]),
         (DATABASE, ["Action: Operation", "Action: Answer", "Final Answer:", "`submit`", SQL.description]),
         (CARD, ['{"guess_type"', '{"pick_fish"', "Act: look", GUESS.description, ACT.description]),
-        (CardProtocol(named(LOOK, GUESS, ACT, ADDED)), ["Act: resize"]),
+        (CARD_FORM(named(LOOK, GUESS, ACT, ADDED)), ["Act: resize"]),
         (GENERIC, ["Act: search", "Act: resize", "Act: look", "Act: submit", "In pixels.", "`limit`"]),
-        (ShellProtocol(named(BASH, ADDED)), ["Act: bash", "Act: resize"]),
-        (DatabaseProtocol(named(SQL, ADDED)), ["Action: Operation", "Act: resize"]),
+        (SHELL_FORM(named(BASH, ADDED)), ["Act: bash", "Act: resize"]),
+        (DATABASE_FORM(named(SQL, ADDED)), ["Action: Operation", "Act: resize"]),
     ],
 )
 def test_instructions_show_every_tool(protocol: TextProtocol, names: list[str]) -> None:
@@ -128,9 +128,7 @@ def test_instructions_show_every_tool(protocol: TextProtocol, names: list[str]) 
     assert [name for name in names if name not in text] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("os", ShellProtocol), ("db", DatabaseProtocol), ("card", CardProtocol)]
-)
+@pytest.mark.parametrize(("name", "kind"), [("os", SHELL_FORM), ("db", DATABASE_FORM), ("card", CARD_FORM)])
 def test_the_spec_names_the_protocol_of_the_environment(name: str, kind: type[Any]) -> None:
     assert environment_spec(name).text_protocol is kind
 
@@ -253,7 +251,7 @@ def test_an_action_of_any_tool_is_read(reply: str, call: TextCall) -> None:
     assert GENERIC.read(reply) == call
 
 
-@pytest.mark.parametrize("protocol", [ShellProtocol(named(BASH, ADDED)), DatabaseProtocol(named(SQL, ADDED))])
+@pytest.mark.parametrize("protocol", [SHELL_FORM(named(BASH, ADDED)), DATABASE_FORM(named(SQL, ADDED))])
 def test_a_tool_that_was_added_is_called_in_the_generic_form(protocol: TextProtocol) -> None:
     read = protocol.read('Act: resize\n```json\n{"width": 1, "height": 2}\n```')
     assert read == TextCall("resize", {"width": 1, "height": 2})

@@ -10,7 +10,7 @@ import pytest
 import samples
 from contexts import no_context
 
-from harness.core.tools import SUBMIT, TextCall, TextFault
+from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.text.expected_text import ExpectedText
@@ -24,10 +24,10 @@ from harness.environments.web.environment import (
     open_environment,
     solve,
 )
+from harness.environments.web.environment import TEXT_FORM as SHOP_FORM
 from harness.environments.web.grader import NOTHING_BOUGHT, ShopGoal, grade_purchase
 from harness.environments.web.products import PublishedShop
 from harness.environments.web.reward import OFFLINE
-from harness.environments.web.text_protocol import ShopProtocol
 
 SHOP = PublishedShop(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)
 TARGET = ShopGoal(SHOP, load_catalogue(SHOP).goals[0], "offline")
@@ -135,8 +135,8 @@ async def test_a_flat_task_has_no_shop() -> None:
         assert list(environment.tools) == [SUBMIT.name]
 
 
-def protocol() -> ShopProtocol:
-    return ShopProtocol({tool.name: tool for tool in (SEARCH, CLICK, SUBMIT)})
+def protocol() -> TextProtocol:
+    return SHOP_FORM({tool.name: tool for tool in (SEARCH, CLICK, SUBMIT)})
 
 
 @pytest.mark.parametrize(

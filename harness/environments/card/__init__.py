@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.environments.card.environment import TURNS, open_environment
+from harness.environments.card.environment import TEXT_FORM, TURNS, open_environment
 from harness.environments.card.grader import GRADERS
-from harness.environments.card.text_protocol import CardProtocol
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(
@@ -14,7 +13,7 @@ SPEC = EnvironmentSpec(
     timeout_seconds=300,
     turns=TURNS,
     open_environment=open_environment,
-    text_protocol=CardProtocol,
+    text_protocol=TEXT_FORM,
     scores_progress=True,
     graders=GRADERS,
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.environments.db.environment import TURNS, open_environment
+from harness.environments.db.environment import TEXT_FORM, TURNS, open_environment
 from harness.environments.db.grader import GRADERS
-from harness.environments.db.text_protocol import DatabaseProtocol
 from harness.environments.spec import EnvironmentSpec
 from harness.sandbox.limits import Limits
 
@@ -20,6 +19,6 @@ SPEC = EnvironmentSpec(
     nested_sandboxes=1,
     turns=TURNS,
     open_environment=open_environment,
-    text_protocol=DatabaseProtocol,
+    text_protocol=TEXT_FORM,
     graders=GRADERS,
 )

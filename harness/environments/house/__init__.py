@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.environments.house.environment import TURNS, open_environment
+from harness.environments.house.environment import TEXT_FORM, TURNS, open_environment
 from harness.environments.house.grader import GRADERS
-from harness.environments.house.text_protocol import HouseProtocol
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(
@@ -14,6 +13,6 @@ SPEC = EnvironmentSpec(
     timeout_seconds=300,
     turns=TURNS,
     open_environment=open_environment,
-    text_protocol=HouseProtocol,
+    text_protocol=TEXT_FORM,
     graders=GRADERS,
 )

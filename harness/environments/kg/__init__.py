@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.environments.kg.environment import TURNS, open_environment
+from harness.environments.kg.environment import TEXT_FORM, TURNS, open_environment
 from harness.environments.kg.grader import GRADERS
-from harness.environments.kg.text_protocol import KnowledgeProtocol
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(
@@ -14,6 +13,6 @@ SPEC = EnvironmentSpec(
     timeout_seconds=180,
     turns=TURNS,
     open_environment=open_environment,
-    text_protocol=KnowledgeProtocol,
+    text_protocol=TEXT_FORM,
     graders=GRADERS,
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.environments.lateral.environment import TURNS, open_environment
+from harness.environments.lateral.environment import TEXT_FORM, TURNS, open_environment
 from harness.environments.lateral.grader import GRADERS
-from harness.environments.lateral.text_protocol import LateralProtocol
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(
@@ -14,7 +13,7 @@ SPEC = EnvironmentSpec(
     timeout_seconds=600,
     turns=TURNS,
     open_environment=open_environment,
-    text_protocol=LateralProtocol,
+    text_protocol=TEXT_FORM,
     scores_progress=True,
     graders=GRADERS,
 )

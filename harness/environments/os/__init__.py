@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.environments.os.environment import LIMITS, open_machine
+from harness.environments.os.environment import LIMITS, TEXT_FORM, open_machine
 from harness.environments.os.grader import GRADERS
-from harness.environments.os.text_protocol import ShellProtocol
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(
@@ -18,6 +17,6 @@ SPEC = EnvironmentSpec(
     turns=8,
     open_environment=open_machine,
     is_workspace=True,
-    text_protocol=ShellProtocol,
+    text_protocol=TEXT_FORM,
     graders=GRADERS,
 )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from harness.environments.spec import EnvironmentSpec
-from harness.environments.web.environment import TURNS, open_environment
+from harness.environments.web.environment import TEXT_FORM, TURNS, open_environment
 from harness.environments.web.grader import GRADERS
-from harness.environments.web.text_protocol import ShopProtocol
 
 SPEC = EnvironmentSpec(
     name="web",
@@ -14,6 +13,6 @@ SPEC = EnvironmentSpec(
     timeout_seconds=600,
     turns=TURNS,
     open_environment=open_environment,
-    text_protocol=ShopProtocol,
+    text_protocol=TEXT_FORM,
     graders=GRADERS,
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from harness.environments.house.files import LAMPS, OPENABLE, ROOMS, THINGS
+from samples.rooms import LAMPS, OPENABLE, ROOMS, THINGS
 
 GrammarName = Literal["put", "move"]
 """The verb of the command that puts an object down, by which the two grammars are known."""

@@ -15,7 +15,7 @@ import pytest
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.data import formats
 from harness.core.errors import DataError, UsageError
-from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.environments.lateral.game import LateralPuzzle
 from harness.models.endpoint import Endpoint
 
 HEADINGS = ("story", "answer", "Story keys", "Answer keys")

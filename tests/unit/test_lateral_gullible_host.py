@@ -14,11 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.benchmarks import load_benchmark
-from harness.environments.lateral.decoys import LEAST_DECOYS, LEAST_STORIES, draw_decoys
 from harness.environments.lateral.environment import TURNS
-from harness.environments.lateral.game import LateralGame
-from harness.environments.lateral.hosts import ModelHost
-from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.environments.lateral.game import LateralGame, LateralPuzzle
+from harness.environments.lateral.hosts import LEAST_DECOYS, LEAST_STORIES, ModelHost, draw_decoys
 
 SEEDS = 10
 Facts = Mapping[str, str]

@@ -17,11 +17,9 @@ from harness.api import run
 from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
-from harness.environments.lateral.decoys import LEAST_STORIES
+from harness.environments.lateral.game import TEXTS, Answer, LateralPuzzle
 from harness.environments.lateral.grader import VOID_ROUNDS
-from harness.environments.lateral.hosts import read_answer, read_contained
-from harness.environments.lateral.phrases import TEXTS, Answer
-from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.environments.lateral.hosts import LEAST_STORIES, read_answer, read_contained
 from harness.models.judge import MOST_REPLIES
 from harness.reports.progress import progress_display
 from harness.runs import attempt

@@ -16,12 +16,21 @@ from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.lateral import SPEC
 from harness.environments.lateral.environment import ASK, TURNS
 from harness.environments.lateral.environment import TEXT_FORM as LATERAL_FORM
-from harness.environments.lateral.game import HostVerdict, LateralGame, compute_bleu
+from harness.environments.lateral.game import (
+    REFUSED,
+    TEXTS,
+    Answer,
+    HostVerdict,
+    LateralGame,
+    LateralPuzzle,
+    compute_bleu,
+    find_language,
+    normalize,
+    parse_keys,
+)
 from harness.environments.lateral.grader import VOID_ROUNDS, grade_game, phrase_question
 from harness.environments.lateral.grader import solve as solve_as_oracle
 from harness.environments.lateral.hosts import OfflineHost
-from harness.environments.lateral.phrases import REFUSED, TEXTS, Answer
-from harness.environments.lateral.puzzle import LateralPuzzle, find_language, normalize, parse_keys
 
 PUZZLE = LateralPuzzle(
     "en",

@@ -25,9 +25,8 @@ from harness.environments.web.environment import (
     solve,
 )
 from harness.environments.web.environment import TEXT_FORM as SHOP_FORM
-from harness.environments.web.grader import NOTHING_BOUGHT, ShopGoal, grade_purchase
+from harness.environments.web.grader import NOTHING_BOUGHT, OFFLINE, ShopGoal, grade_purchase
 from harness.environments.web.products import PublishedShop
-from harness.environments.web.reward import OFFLINE
 
 SHOP = PublishedShop(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)
 TARGET = ShopGoal(SHOP, load_catalogue(SHOP).goals[0], "offline")

@@ -10,17 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.environments.web.products import (
-    NO_ATTRIBUTE,
-    NO_LIMIT,
-    Goal,
-    Product,
-    UnreadableProduct,
-    is_sold,
-    read_goals,
-    read_product,
-)
-from harness.environments.web.reward import (
+from harness.environments.web.grader import (
     COLOURS,
     OFFLINE,
     first_colour,
@@ -30,6 +20,16 @@ from harness.environments.web.reward import (
     offline_nouns,
     reward_purchase,
     same_option,
+)
+from harness.environments.web.products import (
+    NO_ATTRIBUTE,
+    NO_LIMIT,
+    Goal,
+    Product,
+    UnreadableProduct,
+    is_sold,
+    read_goals,
+    read_product,
 )
 
 RECORD: dict[str, Any] = {

@@ -13,9 +13,14 @@ from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, Tex
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.lateral.game import LateralGame, Reply
+from harness.environments.lateral.game import (
+    MAX_QUESTION_CHARACTERS,
+    LateralGame,
+    LateralPuzzle,
+    Reply,
+    normalize,
+)
 from harness.environments.lateral.hosts import OFFLINE, Host, ModelHost, OfflineHost
-from harness.environments.lateral.puzzle import MAX_QUESTION_CHARACTERS, LateralPuzzle, normalize
 from harness.environments.text_protocol import TextForm, add_advice, read_named
 from harness.environments.written_actions import WrittenReply
 

@@ -23,9 +23,8 @@ from harness.environments.text_protocol import (
     read_named,
     read_tool_call,
 )
-from harness.environments.web.grader import ShopGoal
+from harness.environments.web.grader import ShopGoal, same_option
 from harness.environments.web.pages import RESULTS_A_PAGE, Button, OptionChoice, Page, show_page
-from harness.environments.web.reward import same_option
 from harness.environments.web.session import MAX_RESULTS, Session
 from harness.environments.written_actions import WrittenAction, WrittenReply
 

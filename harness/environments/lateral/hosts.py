@@ -2,8 +2,8 @@
 
 A model that compares a statement with facts does not get the story. An order in the statement can then speak
 of the number of the facts, of their length, of their place, or of those that fit together. So the keys are
-mixed with facts of other stories, in groups that look alike: the open keys are one group, and each other story
-adds as many facts as there are open keys. No order can point at the keys then.
+mixed with facts of other stories, in groups that look alike: the open keys are one group, and each other
+story adds as many facts as there are open keys. No order can point at the keys then.
 """
 
 from __future__ import annotations

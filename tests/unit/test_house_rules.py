@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from samples.households import GRAMMARS, KINDS, generate_game
 
 from harness.core.errors import DataError
-from harness.environments.house.files import load_game
 from harness.environments.house.game import GameError, find_nearest, name_objects, read_game, score
 from harness.environments.house.goal import GoalError, read_goal
-from harness.environments.house.play import NOTHING_HAPPENS, Play
+from harness.environments.house.play import NOTHING_HAPPENS, Play, load_game
 
 
 def test_objects_are_numbered_from_the_last_id_down() -> None:

@@ -24,10 +24,9 @@ from harness.environments.host_environment import HostEnvironment
 from harness.environments.house import SPEC
 from harness.environments.house.environment import MOST_CHARACTERS, TAKE_ACTION, Household, show_start
 from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
-from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.game import read_game
 from harness.environments.house.grader import NoPlan, find_plan, grade_game, solve
-from harness.environments.house.play import NOTHING_HAPPENS, Play
+from harness.environments.house.play import NOTHING_HAPPENS, HouseGame, Play, load_game
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"
 SECRET = "take secretmark 7 from walkthrough 1"

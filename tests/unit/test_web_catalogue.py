@@ -25,9 +25,8 @@ from harness.environments.web import products, search_index
 from harness.environments.web.catalogue import Catalogue, load_catalogue
 from harness.environments.web.category import find_catalogue
 from harness.environments.web.grader import offline_nouns, reward_purchase
-from harness.environments.web.pages import OptionChoice, ProductLink
 from harness.environments.web.products import PublishedShop, stream_array, stream_object
-from harness.environments.web.session import Session
+from harness.environments.web.session import OptionChoice, ProductLink, Session
 
 BUNDLED = PublishedShop(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)
 

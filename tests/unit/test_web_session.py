@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.web.pages import (
+from harness.environments.web.products import Product
+from harness.environments.web.session import (
     MAX_LIST_CHARACTERS,
     MAX_OBSERVATION_CHARACTERS,
     Button,
     PageKind,
+    Purchase,
+    Session,
     done_page,
     item_page,
     results_page,
     show_page,
 )
-from harness.environments.web.products import Product
-from harness.environments.web.session import Purchase, Session
 
 
 def make_product(number: int, **options: Sequence[str]) -> Product:

@@ -21,9 +21,8 @@ from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError
 from harness.core.types import Reference, Task
 from harness.environments.house.environment import show_start
-from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.grader import solve
-from harness.environments.house.play import Play
+from harness.environments.house.play import HouseGame, Play, load_game
 
 _NAME = "house"
 _FOLDER = "alfworld"

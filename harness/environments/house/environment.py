@@ -16,10 +16,9 @@ from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, Tex
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.game import find_nearest
 from harness.environments.house.goal import GoalError
-from harness.environments.house.play import Play
+from harness.environments.house.play import HouseGame, Play, load_game
 from harness.environments.text_protocol import NO_ACTION, TextForm
 from harness.environments.written_actions import WrittenAction, WrittenReply
 

@@ -17,8 +17,8 @@ from harness.core.errors import DataError, UsageError
 from harness.core.types import Reference, Task
 from harness.environments.web.environment import TURNS, solve
 from harness.environments.web.grader import ShopGoal, TaggerChoice, load_tagger
-from harness.environments.web.pages import search_page, show_page
 from harness.environments.web.products import Goal, PublishedShop
+from harness.environments.web.session import search_page, show_page
 
 FOLDER = "webshop"
 SMALL = "catalogue.json"

@@ -24,8 +24,15 @@ from harness.environments.text_protocol import (
     read_tool_call,
 )
 from harness.environments.web.grader import ShopGoal, same_option
-from harness.environments.web.pages import RESULTS_A_PAGE, Button, OptionChoice, Page, show_page
-from harness.environments.web.session import MAX_RESULTS, Session
+from harness.environments.web.session import (
+    MAX_RESULTS,
+    RESULTS_A_PAGE,
+    Button,
+    OptionChoice,
+    Page,
+    Session,
+    show_page,
+)
 from harness.environments.written_actions import WrittenAction, WrittenReply
 
 TURNS = 20

@@ -154,8 +154,8 @@ class Category:
     # Returns whether there are tasks although the data have no folder of the category. It gets the
     # category's own options, and whether the user named the category.
     needs_no_folder: Callable[[Any, bool], bool] = lambda _own, _named: False
-    # Returns whether only a folder of this category has a file with this path in it, by which a folder of any
-    # name is known as the category's.
+    # Returns whether only a folder of this category has a file with this path. Such a file tells the category
+    # of a folder, whatever the name of the folder.
     is_only_here: Callable[[str], bool] = lambda _name: False
     # Returns the folder around a single file of records if `rows` needs other files of that folder, or None.
     # It gets the path of the file.

@@ -73,7 +73,7 @@ class TextForm:
     # The beginning of each result, which only the harness writes, and the text before the observation.
     result: str = ""
     separator: str = "\n\n"
-    # The reader of each word that may stand after `Act:`, in lower case.
+    # The reader of each word that may follow `Act:`, in lower case.
     words: Mapping[str, ReadAction] = field(default_factory=dict)
     # The reader of any other word, None if such an action is a fault that lists the words `known`.
     otherwise: ReadAction | None = None

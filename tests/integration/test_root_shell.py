@@ -9,7 +9,8 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness.core.errors import UsageError
-from harness.environments.os.root_sandbox import MAX_COMMAND_BYTES, RootSandbox, ShellEnd
+from harness.environments.os.root_sandbox import MAX_COMMAND_BYTES, RootSandbox
+from harness.environments.os.shell_result import ShellEnd
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images

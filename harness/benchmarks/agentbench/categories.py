@@ -1,4 +1,4 @@
-"""The categories of AgentBench. An environment whose folder has a `category.py` is one; there is no list."""
+"""The categories of AgentBench. Each `category.py` of an environment declares one, so there is no list."""
 
 from __future__ import annotations
 

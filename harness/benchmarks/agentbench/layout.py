@@ -220,7 +220,7 @@ def _rows_of(
 
 
 def _reading_order(found: tuple[str, Category]) -> tuple[bool, str]:
-    """Return the key of a folder in the order of tasks, in which those in a sandbox come first."""
+    """Return the sort key of a folder. The tasks that need a sandbox come first."""
     folder, category = found
     return environment_spec(category.name).is_on_host, folder
 

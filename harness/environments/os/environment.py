@@ -33,14 +33,9 @@ from harness.environments.os.machine_files import (
     plan_tools,
     take_snapshot,
 )
-from harness.environments.os.root_sandbox import (
-    FileEntry,
-    RootSandbox,
-    ShellEnd,
-    ShellResult,
-    UnreadableFiles,
-)
+from harness.environments.os.root_sandbox import FileEntry, RootSandbox, UnreadableFiles
 from harness.environments.os.scripts import Script, run_script
+from harness.environments.os.shell_result import ShellEnd, ShellResult
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.text_protocol import (
     HOW_TO_ACT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -169,6 +170,7 @@ def is_exhausted(error: BaseException) -> bool:
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 30
+_MOST_KEPT_BYTES = 1024 * 1024
 _POLL_SECONDS = 0.005
 # The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
 _CLEANUP_SECONDS = LAST_SECONDS + 10
@@ -209,8 +211,12 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
         config = uvicorn.Config(
             app,
             http=BoundedConnection,
+            # Above our own bound, whose refusal names it.
+            h11_max_incomplete_event_size=_MOST_KEPT_BYTES,
             ws=BoundedWebSocket,
             log_config=None,
+            # A client must not fill the log with warnings about its requests.
+            log_level=logging.ERROR,
             access_log=False,
             # A client could name another address in a header, and so take the shares of many clients.
             proxy_headers=False,

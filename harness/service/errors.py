@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.core.text import escape_terminal
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 MAX_MESSAGE_CHARACTERS = 2000
 
@@ -67,9 +72,16 @@ def encode_error(error: ServiceError) -> bytes:
     return json.dumps({"error": {"code": error.code, "message": str(error)}}).encode()
 
 
-def list_headers(error: ServiceError) -> dict[str, str]:
-    """Return the headers of an error's reply."""
-    if error.retry_seconds is None:
-        return {}
+def make_error_response(error: ServiceError) -> Response:
+    """Return the reply to a refused request. It also refuses a WebSocket."""
+    from starlette.responses import Response
+
     # The header has whole seconds only (RFC 9110, section 10.2.3).
-    return {"retry-after": str(max(1, math.ceil(error.retry_seconds)))}
+    seconds = error.retry_seconds
+    headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
+    return Response(encode_error(error), error.status, headers, "application/json")
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Return whether an error says that no more files can be opened."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)

@@ -9,7 +9,7 @@ import logging
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
@@ -25,27 +25,21 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from harness.benchmarks import Benchmark
-    from harness.service.operations import Operation
+    from harness.service.operations import OperationRoute
     from harness.service.service import Service
 
 
 _LOGGER = get_logger(__name__)
 
 
-def list_operations() -> tuple[Operation, ...]:
+def list_operations() -> list[OperationRoute]:
     """Return all operations of the service. To add some, import their file here and list them."""
     from harness.service import metrics
     from harness.service.sandboxes import endpoints as sandboxes
     from harness.service.verdicts import benchmark_list, grade, rewards, run_code
 
-    return (
-        *benchmark_list.OPERATIONS,
-        *grade.OPERATIONS,
-        *rewards.OPERATIONS,
-        *run_code.OPERATIONS,
-        *sandboxes.OPERATIONS,
-        *metrics.OPERATIONS,
-    )
+    files = (benchmark_list, grade, rewards, run_code, sandboxes, metrics)
+    return [cast("OperationRoute", each) for file in files for each in file.router.routes]
 
 
 @contextlib.asynccontextmanager
@@ -89,13 +83,14 @@ async def run_service(
     """
     try:
         from harness.service.app import make_service_app
-        from harness.service.openapi import make_description_operations
+        from harness.service.openapi import describe
         from harness.service.server import serve
         from harness.service.service import open_service
+
+        operations = list_operations()
+        operations += describe(operations)
     except ImportError as error:
         raise _explain_missing(error) from error
-    operations = list_operations()
-    operations += make_description_operations(operations)
     has_listened = False
     try:
         async with (
@@ -160,11 +155,6 @@ def raise_limit(connections: int) -> str | None:
         f"this process may open {limit:,} files, which is too few for {connections:,} connections; "
         f"raise the limit to {needed:,} (ulimit -n, or LimitNOFILE of systemd)"
     )
-
-
-def is_exhausted(error: BaseException) -> bool:
-    """Return whether an error says that no more files can be opened."""
-    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
@@ -16,7 +15,7 @@ from harness.service.errors import (
     InvalidRequestError,
     ServiceError,
     encode_error,
-    list_headers,
+    make_error_response,
 )
 from harness.service.service import Service
 
@@ -88,7 +87,7 @@ async def _refuse(websocket: WebSocket, error: ServiceError) -> None:
         if websocket.application_state is WebSocketState.CONNECTING:
             if websocket.client_state is WebSocketState.CONNECTING:
                 await websocket.receive()
-            content = Response(encode_error(error), error.status, list_headers(error), "application/json")
+            content = make_error_response(error)
             await websocket.send_denial_response(content)
         elif websocket.application_state is WebSocketState.CONNECTED:
             await websocket.send_text(encode_error(error).decode())

@@ -7,7 +7,8 @@ import resource
 
 import pytest
 
-from harness.service.server import is_exhausted, raise_limit
+from harness.service.errors import is_exhausted
+from harness.service.server import raise_limit
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ from harness.core.errors import HarnessError, UsageError, describe_first_error, 
 from harness.core.logger import get_logger
 from harness.core.types import Task
 from harness.runs.agents.predictions import FIELDS
-from harness.service.body import read_json
-from harness.service.encoding import encode_reply
+from harness.service.body import encode_reply, read_json
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
 from harness.service.openenv.episodes import Action, Episode, StepResult, open_episode
 from harness.service.service import Service

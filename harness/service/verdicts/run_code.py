@@ -28,7 +28,7 @@ from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 from harness.service.errors import BusyError, InvalidRequestError
-from harness.service.operations import Call, Operation
+from harness.service.operations import Called, make_router
 from harness.service.workers.base import Workplace
 
 _LOGGER = get_logger(__name__)
@@ -117,7 +117,11 @@ class RunCodeResponse(BaseModel):
     """The fetched files, in base64."""
 
 
-async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
+router = make_router()
+
+
+@router.post("/run_code", summary="Run a program in Python or bash, in the protocol of SandboxFusion.")
+async def run_code(request: RunCodeRequest, call: Called) -> RunCodeResponse:
     """Return the outcome of a program, before the client gives up.
 
     Raises BusyError if the time of the client does not suffice, or too many requests wait, and
@@ -325,15 +329,3 @@ def _decode(path: str, content: str) -> bytes:
         return base64.b64decode("".join(content.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidRequestError(f"'files': {path[:80]!r} is no base64: {error}", status=422) from None
-
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/run_code",
-        "Run a program in Python or bash, in the protocol of SandboxFusion.",
-        run_code,
-        request=RunCodeRequest,
-        reply=RunCodeResponse,
-    ),
-)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http
+import select
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,9 +33,12 @@ CLIENT_CONNECTIONS = MOST_CONNECTIONS // 2
 HEAD_BYTES = 64 * 1024
 # The time from the first byte of a head to its last one.
 HEAD_SECONDS = 30.0
-# The time between two interim responses doubles from the first to the last one.
-_FIRST_ASKING_SECONDS = 0.05
-_LAST_ASKING_SECONDS = 1.0
+# The first look at a client that has ended its side comes one usual round trip later. The time between two
+# looks doubles up to the last one.
+_FIRST_LOOK_SECONDS = 0.05
+_LAST_LOOK_SECONDS = 0.5
+# A client that reads the interim response and closes later sends no reset before the next one.
+INTERIM_SECONDS = 30.0
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 # A client must take at least this much of its reply in this time.
 STALLED_SECONDS = 60.0
@@ -75,8 +79,8 @@ class BoundedConnection(asyncio.Protocol):
         self._connections = cast("set[Any]", server_state.connections)
         self._head_timer: asyncio.TimerHandle | None = None
         self._reply_timer: asyncio.TimerHandle | None = None
-        # Asks a client that has ended its side of the connection whether it still reads.
-        self._asking_timer: asyncio.TimerHandle | None = None
+        # Looks after a client that has ended its side of the connection.
+        self._look_timer: asyncio.TimerHandle | None = None
         self._watching: dict[object, Callable[[], None]] = {}
         self._is_lost = False
 
@@ -129,8 +133,8 @@ class BoundedConnection(asyncio.Protocol):
         """Return whether the connection stays open, because the client may still wait for a reply."""
         if self._parser.their_state is h11.SEND_BODY or not self._may_send_interim():
             return False
-        if self._asking_timer is None:
-            self._ask(_FIRST_ASKING_SECONDS)
+        if self._look_timer is None:
+            self._look(_FIRST_LOOK_SECONDS, self._loop.time())
         return True
 
     def pause_writing(self) -> None:
@@ -194,14 +198,25 @@ class BoundedConnection(asyncio.Protocol):
         """Return whether an interim response may be sent: not within a reply, nor to a client of HTTP/1.0."""
         return self._parser.our_state is h11.SEND_RESPONSE and self._parser.their_http_version != b"1.0"
 
-    def _ask(self, seconds: float) -> None:
-        """Send an interim response, and ask again later. The kernel reports a client that has gone."""
-        if self._may_send_interim():
-            self.transport.write(_INTERIM)
-        elif not self._is_answering():
+    def _look(self, seconds: float, interim_at: float) -> None:
+        """End the connection of a client that has gone, and look again later.
+
+        The event loop reads no more after the end of the stream. A client that has gone answers an interim
+        response with a reset.
+        """
+        if self.transport.is_closing():
+            return
+        if _is_reset(self.transport):
+            self.transport.abort()
+            return
+        if not self._is_answering():
             self.transport.close()
             return
-        self._asking_timer = self._loop.call_later(seconds, self._ask, min(2 * seconds, _LAST_ASKING_SECONDS))
+        if self._loop.time() >= interim_at and self._may_send_interim():
+            self.transport.write(_INTERIM)
+            interim_at = self._loop.time() + INTERIM_SECONDS
+        later = min(2 * seconds, _LAST_LOOK_SECONDS)
+        self._look_timer = self._loop.call_later(seconds, self._look, later, interim_at)
 
     def _list_of_client(self) -> list[Any]:
         """Return the connections of this client's address, its WebSockets included."""
@@ -247,10 +262,18 @@ class BoundedConnection(asyncio.Protocol):
     def _leave(self) -> None:
         """Bound the connection no more."""
         self._connections.discard(self)
-        for timer in (self._head_timer, self._reply_timer, self._asking_timer):
+        for timer in (self._head_timer, self._reply_timer, self._look_timer):
             if timer is not None:
                 timer.cancel()
-        self._head_timer = self._reply_timer = self._asking_timer = None
+        self._head_timer = self._reply_timer = self._look_timer = None
+
+
+def _is_reset(transport: asyncio.Transport) -> bool:
+    """Return whether the peer has reset the connection."""
+    poll = select.poll()
+    # Without a requested event, the kernel reports only errors and the end of both directions.
+    poll.register(transport.get_extra_info("socket").fileno(), 0)
+    return bool(poll.poll(0))
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):

@@ -7,12 +7,14 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from harness.core.errors import UsageError
+from harness.core.errors import EngineUnavailableError, HarnessError, UsageError
+from harness.core.logger import get_logger
 from harness.core.text import escape_terminal
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+_LOGGER = get_logger(__name__)
 MAX_MESSAGE_CHARACTERS = 2000
 
 
@@ -65,6 +67,26 @@ class DrainingError(ServiceError):
 def explain(error: UsageError) -> str:
     """Return the message and the hint of an error, for a client that gets only one text."""
     return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+def explain_error(error: Exception) -> ServiceError:
+    """Return the error of a reply. The log gets the details of a fault of the service."""
+    match error:
+        case ServiceError():
+            return error
+        case UsageError():
+            return InvalidRequestError(error.message, status=422)
+        case HarnessError():
+            _LOGGER.error("fault: %s", error.message)
+            unavailable = isinstance(error, EngineUnavailableError)
+            code = "engine_unavailable" if unavailable else "sandbox_failed"
+            return ServiceError(503, code, error.message, retry_seconds=1.0)
+    if is_exhausted(error):
+        message = "the service has reached its limit of open files, which its connections use up"
+        _LOGGER.error("fault: %s", message)
+        return BusyError(message, retry_seconds=1.0)
+    _LOGGER.error("the service failed", exc_info=error)
+    return ServiceError(500, "internal_error", "the service failed; its log has the details")
 
 
 def encode_error(error: ServiceError) -> bytes:

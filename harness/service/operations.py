@@ -20,15 +20,11 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from harness.core.errors import EngineUnavailableError, HarnessError, UsageError
 from harness.core.logger import get_logger
 from harness.service.body import HeldBody, encode_reply, read_json
 from harness.service.errors import (
-    BusyError,
     DrainingError,
-    InvalidRequestError,
-    ServiceError,
-    is_exhausted,
+    explain_error,
     make_error_response,
 )
 
@@ -134,15 +130,11 @@ class OperationRoute(APIRoute):
         except ClientGone:
             # Nobody gets it.
             response = Response(status_code=499)
-        except ServiceError as error:
-            response = make_error_response(error)
-        except UsageError as error:
-            response = make_error_response(InvalidRequestError(error.message, status=422))
         except asyncio.CancelledError:
             end(499)
             raise
         except Exception as error:
-            response = make_error_response(_explain_fault(error))
+            response = make_error_response(explain_error(error))
         if not isinstance(response, _Streaming):
             end(response.status_code)
         return response
@@ -244,21 +236,6 @@ async def _run_until_gone(scope: Scope, work: Awaitable[T]) -> T:
     finally:
         if gone:
             working.uncancel()
-
-
-def _explain_fault(error: Exception) -> ServiceError:
-    """Return the error of a reply after a fault of the service. The log has the details."""
-    if isinstance(error, HarnessError):
-        _LOGGER.error("fault: %s", error.message)
-        unavailable = isinstance(error, EngineUnavailableError)
-        code = "engine_unavailable" if unavailable else "sandbox_failed"
-        return ServiceError(503, code, error.message, retry_seconds=1.0)
-    if is_exhausted(error):
-        message = "the service has reached its limit of open files, which its connections use up"
-        _LOGGER.error("fault: %s", message)
-        return BusyError(message, retry_seconds=1.0)
-    _LOGGER.error("the service failed", exc_info=error)
-    return ServiceError(500, "internal_error", "the service failed; its log has the details")
 
 
 class _Streaming(Response):

@@ -161,6 +161,8 @@ def raise_limit(connections: int) -> str | None:
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 30
 _MOST_KEPT_BYTES = 1024 * 1024
+# The idle time before a keep-alive probe of TCP, in whole seconds.
+_PROBE_SECONDS = 15
 _POLL_SECONDS = 0.005
 # The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
 _CLEANUP_SECONDS = LAST_SECONDS + 10
@@ -248,6 +250,11 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         # Otherwise the port of a service that has just ended could not be used for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # The connections have these options, too. Otherwise a machine that vanishes would keep its own.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option in ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL"):
+            if hasattr(socket, option):
+                listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), _PROBE_SECONDS)
         listener.bind(address)
         listener.listen(_BACKLOG)
         listener.setblocking(False)

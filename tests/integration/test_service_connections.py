@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import math
 import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -200,6 +202,17 @@ async def test_a_client_that_sends_no_end_of_its_bodies_delays_no_other_client()
         assert b"42" in await read_all(reader)
 
 
+async def test_a_broken_body_behind_a_reply_ends_the_connection_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(CHUNKED)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        writer.write(b"no length\r\n")
+        assert b"HTTP/1.1 400" not in await read_all(reader)
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
 async def test_an_mcp_message_must_end_in_time() -> None:
     async with serve(body_seconds=0.3) as served, connect(served) as (reader, writer):
         head = f"POST /{TOKEN}/mcp HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
@@ -293,7 +306,11 @@ async def test_a_client_that_ends_its_side_gets_the_replies_to_all_of_its_reques
 
 
 @pytest.mark.parametrize("waiting", [0, 1], ids=["one request", "and one that waits"])
-async def test_a_client_that_closes_after_its_request_frees_its_sandbox(waiting: int) -> None:
+async def test_a_client_that_closes_after_its_request_frees_its_sandbox(
+    monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    # The write of a second interim reply would notice it, too.
+    monkeypatch.setattr(connections, "INTERIM_SECONDS", math.inf)
     async with serve() as served:
         async with connect(served) as (_, writer):
             writer.write(encode_program("import time; time.sleep(600)") * (1 + waiting))
@@ -310,7 +327,10 @@ async def test_a_client_that_ends_its_side_and_goes_later_frees_its_sandbox() ->
         await wait_for_metric(served, "harness_working", 0)
 
 
-async def test_a_client_that_reads_the_interim_reply_and_goes_frees_its_sandbox() -> None:
+async def test_a_client_that_reads_the_interim_reply_and_goes_frees_its_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "INTERIM_SECONDS", 0.1)
     async with serve() as served:
         async with connect(served) as (reader, writer):
             writer.write(encode_program("import time; time.sleep(600)"))

@@ -114,10 +114,10 @@ class BoundedConnection(asyncio.Protocol):
         except h11.LocalProtocolError:
             # uvicorn refuses broken data with a reply, which may be complete already.
             self.transport.abort()
-        if self.transport.is_closing():
-            return
         if self.transport.get_protocol() is not self:
             self._leave()
+            return
+        if self.transport.is_closing():
             return
         if len(self._parser.trailing_data[0]) > HEAD_BYTES:
             self._refuse_kept()

@@ -136,6 +136,16 @@ async def test_a_client_cannot_take_the_connections_of_others(monkeypatch: pytes
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
 
 
+async def test_a_refused_web_socket_leaves_the_share_of_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CLIENT_CONNECTIONS", 2)
+    offer = b"GET /ws HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+    async with serve() as served:
+        for _ in range(3):
+            async with connect(served) as (reader, writer):
+                writer.write(offer)
+                assert (await read_all(reader)).startswith(b"HTTP/1.1 400 ")
+
+
 async def test_requests_that_wait_on_one_connection_are_bounded() -> None:
     async with serve() as served, connect(served) as (reader, writer):
         body = json.dumps({"code": "import time; time.sleep(60)", "language": "python"}).encode()

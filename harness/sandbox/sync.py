@@ -6,6 +6,9 @@
 The sandbox lives on an event loop in a thread. Each call waits for its answer from there. Ctrl-C ends the
 waiting call. The end of the block removes the container, however the block ends. A forked process cannot use
 the sandbox and does not end it.
+
+The thread is ours because a portal of `anyio` (4.16) repeats a cancellation until the task ends, so that it
+cancels the clean-up as well, and because a call of a forked process to it never returns.
 """
 
 from __future__ import annotations

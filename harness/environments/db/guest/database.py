@@ -245,7 +245,7 @@ class Session:
             result(self._execute(tokens))
             return
         sql, names = show
-        for name in names:
+        for name in names if mysql.LIKE not in sql else ():
             known = "SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE"
             if self._connection.execute(known, (name,)).fetchone() is None:
                 raise mysql.Unreadable(f"no such table: {name}")
@@ -283,6 +283,8 @@ class Session:
                 found = [tokens for _, tokens in mysql.statements(raw, escapes=True) if mysql.text_of(tokens)]
                 translated = mysql.translate(found[0], quotes_are_strings=False) if len(found) == 1 else raw
                 return self._connection.execute(translated)
+            except mysql.Wrong:
+                raise
             except mysql.Unreadable:
                 raise error from None
             except sqlite3.Error as second_error:

@@ -58,6 +58,9 @@ _COLUMNS = (
     'SELECT name AS "Field", type AS "Type", iif("notnull", \'NO\', \'YES\') AS "Null",'
     " iif(pk, 'PRI', '') AS \"Key\", dflt_value AS \"Default\" FROM pragma_table_info(?)"
 )
+_TABLES = "SELECT name AS \"Tables\" FROM sqlite_master WHERE type IN ('table', 'view')"
+# The end of a query whose parameter is a pattern, and not the name of a table.
+LIKE = " AND name LIKE ?"
 # The queries that answer SHOW, DESCRIBE and the like. The parameter is the name of a table.
 _SHOWS = tuple(
     (re.compile(pattern, re.IGNORECASE), sql)
@@ -65,12 +68,10 @@ _SHOWS = tuple(
         ("(?:use|set) .+", "SELECT 'nothing to do: this is SQLite' AS note"),
         (rf"desc(?:ribe)? (?:table )?{_TABLE}(?: .*)?", _COLUMNS),
         (rf"explain {_TABLE}", _COLUMNS),
-        (rf"show (?:columns|fields) (?:from|in) {_TABLE}(?: .*)?", _COLUMNS),
-        (
-            r"show tables?\b(?! like).*",
-            "SELECT name AS \"Tables\" FROM sqlite_master WHERE type IN ('table', 'view')",
-        ),
-        (r"show (?:databases|schemas)\b(?! like).*", 'SELECT name AS "Database" FROM pragma_database_list'),
+        (rf"show (?:columns|fields) (?:from|in) {_TABLE}(?: (?:from|in) [^ ]+)?", _COLUMNS),
+        (r"show tables?(?: (?:from|in) [^ ]+)?", _TABLES),
+        (rf"show tables?(?: (?:from|in) [^ ]+)? like {_TABLE}", f"{_TABLES}{LIKE}"),
+        ("show (?:databases|schemas)", 'SELECT name AS "Database" FROM pragma_database_list'),
         (
             rf"show create (?:table|view) {_TABLE}",
             'SELECT name AS "Table", sql AS "Create Table" FROM sqlite_master WHERE name = ?',

@@ -197,11 +197,11 @@ class _Writer(SQLiteGenerator):
             return "NULL"  # The columns of a task's tables have no default but NULL.
         if plain.is_string or isinstance(plain, (exp.Null, exp.Column)):
             return self.sql(value)
-        one, other = _scale(plain.args.get("this")), _scale(plain.args.get("expression"))
-        if isinstance(plain, exp.Div) and one is not None and other is not None:
+        scale = _scale(plain)
+        if isinstance(plain, exp.Div) and scale is not None:
+            one, other = _scale(plain.this) or 0, _scale(plain.expression) or 0
             digits = 9 * (-(-one // 9) - (-other // 9)) or 9
             return self.call("quotient", plain.this, plain.expression, str(digits))
-        scale = _scale(plain)
         return self.call("stored", value, None if scale is None else str(scale))
 
     def written(self, value: exp.Expr) -> str:
@@ -215,9 +215,9 @@ class _Writer(SQLiteGenerator):
 
     def compared(self, node: exp.Expr) -> str:
         ones, others = _cells(node.this), _cells(node.expression)
-        if not ones and not others:
+        if ones is None and others is None:
             return self.call(node.key, self.operand(node.this), self.operand(node.expression))
-        if type(node) not in (exp.EQ, exp.NEQ) or len(ones) != len(others):
+        if type(node) not in (exp.EQ, exp.NEQ) or not ones or not others or len(ones) != len(others):
             raise _not_yet("this comparison of rows")
         return "NOT " * isinstance(node, exp.NEQ) + self.equal_rows(ones, others)
 
@@ -230,9 +230,9 @@ class _Writer(SQLiteGenerator):
             return self.among_rows(expression, negated=False)
         values = expression.expressions
         cells, *rows = (_cells(value) for value in (expression.this, *values))
-        if cells and all(len(row) == len(cells) for row in rows):
-            return "(" + " OR ".join(self.equal_rows(cells, row) for row in rows) + ")"
-        if not values or cells:
+        if cells and all(row is not None and len(row) == len(cells) for row in rows):
+            return "(" + " OR ".join(self.equal_rows(cells, row or []) for row in rows) + ")"
+        if not values or cells or any(rows):
             raise _not_yet("this form of IN")
         one, others = self.operand(expression.this), [self.operand(value) for value in values]
         starts = range(0, len(others), _MOST_ARGUMENTS)
@@ -318,7 +318,7 @@ class _Writer(SQLiteGenerator):
         if name == "round" and _scale(expression) is not None:
             # The last argument makes the function round an exact number.
             parts = [*[*parts, "0"][:2], "1"]
-        return f"{PREFIX if name in FUNCTIONS else ''}{name}({', '.join(parts)})"
+        return f"{PREFIX + name if name in FUNCTIONS else expression.name}({', '.join(parts)})"
 
     def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
         kind = expression.args["to"]
@@ -341,9 +341,7 @@ class _Writer(SQLiteGenerator):
         values = value.expressions if once else [value]
         if once and isinstance(values[-1], exp.Order):
             values, order = [*values[:-1], values[-1].this], values[-1].expressions
-        said = (
-            self.written(values[0]) if len(values) == 1 else self.call("concat", *map(self.written, values))
-        )
+        said = self.call("concat", *map(self.written, values))
         keys = [key for each in order for key in (each.this, str(int(bool(each.args.get("desc")))))]
         separator = expression.args.get("separator") or "','"
         return self.call("group_concat", separator, str(int(once)), said, *keys)
@@ -358,19 +356,12 @@ class _Writer(SQLiteGenerator):
             target = target if names else target.this
         if isinstance(source, exp.Values):
             self.inserted = source.alias.lower()
-            rows = [
-                list(
-                    map(self.stored, row.expressions if isinstance(row, exp.Tuple) else _cells(row) or [row])
-                )
-                for row in source.expressions
-            ]
-            if len(rows) > 1 and not all(rows):
+            cells = [_cells(row) for row in source.expressions]
+            if len(cells) > 1 and [] in cells:
                 raise _not_yet("several rows without values")
-            said = (
-                "VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
-                if all(rows)
-                else "DEFAULT VALUES"
-            )
+            rows = [[row] if each is None else each for each, row in zip(cells, source.expressions)]
+            written = (f"({', '.join(map(self.stored, row))})" for row in rows)
+            said = "DEFAULT VALUES" if [] in cells else f"VALUES {', '.join(written)}"
         else:
             if isinstance(source, exp.Select) and not source.is_star:
                 stored = [self.stored(each.unalias()) for each in source.expressions]
@@ -429,10 +420,8 @@ class _Writer(SQLiteGenerator):
         parts = {part: self.sql(expression, part) for part in ("where", "order", "limit")}
         if not parts["limit"] and source is None:
             return parts["where"]
-        name = self.sql(exp.to_identifier(table.alias_or_name))
-        return (
-            f" WHERE rowid IN (SELECT {name}.rowid FROM {self.sql(source or table)}{''.join(parts.values())})"
-        )
+        name, rows = self.sql(exp.to_identifier(table.alias_or_name)), self.sql(source or table)
+        return f" WHERE rowid IN (SELECT {name}.rowid FROM {rows}{''.join(parts.values())})"
 
 
 def _not_yet(what: str) -> Wrong:
@@ -443,20 +432,15 @@ def _is_binary(collate: exp.Collate) -> bool:
     return bool(collate.expression.name.lower().endswith(("_bin", "_cs", "binary")))
 
 
-def _cells(value: exp.Expr) -> list[exp.Expr]:
-    """Return the expressions of a row such as (1, 2) or ROW(1, 2), and none for a plain value."""
+def _cells(value: exp.Expr) -> list[exp.Expr] | None:
+    """Return the expressions of a row such as (1, 2) or ROW(1, 2), and None for a plain value."""
     plain = value.unnest()
-    is_row = isinstance(plain, exp.Tuple) or (
-        isinstance(plain, exp.Anonymous) and plain.name.lower() == "row"
-    )
-    return list(plain.expressions) if is_row else []
+    is_call = isinstance(plain, exp.Anonymous) and plain.name.lower() == "row"
+    return list(plain.expressions) if is_call or isinstance(plain, exp.Tuple) else None
 
 
 def _any_text(values: list[exp.Expr]) -> bool:
-    plain = [value.unnest() for value in values]
-    return any(
-        isinstance(each, exp.Column) or (isinstance(each, exp.Literal) and each.is_string) for each in plain
-    )
+    return any(isinstance(value.unnest(), exp.Column) or value.unnest().is_string for value in values)
 
 
 def _scale(node: Any) -> int | None:
@@ -482,9 +466,10 @@ def _scale(node: Any) -> int | None:
         return _common([node.args["true"], node.args.get("false")])
     if not isinstance(node, exp.Anonymous) or not node.expressions:
         return None
-    name, scale = node.name.lower(), _scale(node.expressions[0])
+    name = node.name.lower()
     if name in _CHOOSING:
         return _common(node.expressions)
+    scale = _scale(node.expressions[0])
     if scale is None or name in ("sum", "min", "max", "abs"):
         return scale
     return scale + 4 if name == "avg" else _shown(node)

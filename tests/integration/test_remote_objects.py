@@ -39,6 +39,13 @@ async def holds(
     assert outcome.results == (True,), outcome.evidence
 
 
+async def test_a_report_names_the_kinds_of_objects_that_crossed(sandbox: Sandbox) -> None:
+    program = "def numbers():\n    yield 7\ndef apply(function, value):\n    return function(value)"
+    tests = "assert list(numbers()) == [7]", "assert apply(lambda value: value, 1) == 1"
+    crossed = [(await report(sandbox, program, test)).objects for test in (*tests, "assert apply(abs, 1)")]
+    assert crossed == [("iterator",), ("lent function",), ()]
+
+
 POINT = """
 class Point:
     def __init__(self, x, y):

@@ -141,6 +141,15 @@ def test_a_test_counts_as_passed_only_if_the_report_says_so(
     assert read_report(header, b"", expected=2, cpu_limit=10.0).results == read
 
 
+def test_a_verdict_names_the_kinds_of_objects_that_crossed_and_nothing_else_of_the_report() -> None:
+    said = {"results": ["passed"], "evidence": None, "error": None, "breach": None}
+    header: Any = {**HEADER, "report": {**said, "objects": ["iterator", "<b>", "coroutine", 7, "iterator"]}}
+    verdict = grade_report(read_report(header, b"", expected=1, cpu_limit=10.0))
+    assert verdict.metrics["objects"] == ["coroutine", "iterator"]
+    header["report"] = said
+    assert "objects" not in grade_report(read_report(header, b"", expected=1, cpu_limit=10.0)).metrics
+
+
 def test_a_missing_report_fails_every_test() -> None:
     header: Any = {**HEADER, "report": None}
     read = read_report(header, b"", expected=2, cpu_limit=10.0)

@@ -21,6 +21,7 @@ from harness.environments.python.guest import (
     encoding,
     exception_classes,
     judging,
+    peer,
     trusted_tests,
     values,
 )
@@ -113,8 +114,23 @@ def answering(*replies: bytes, statements: Sequence[str] = (EXPECTED,)) -> dict[
 
 def test_the_right_answer_passes() -> None:
     report = answering(message(channel.VALUE, SECRET))
-    nothing = dict.fromkeys(("evidence", "error", "breach", "lost", "broken")) | {"large": False}
+    nothing = dict.fromkeys(("evidence", "error", "breach", "lost", "broken")) | {
+        "large": False,
+        "objects": [],
+    }
     assert report == {"results": ["passed"], **nothing}
+
+
+def test_a_report_names_the_kinds_of_objects_that_crossed() -> None:
+    answers = [(Handle(values.ITERATOR, 5), [Handle(values.OPAQUE, 6)]), Handle(values.CALLABLE, 0), "plain"]
+    report = answering(*(message(channel.VALUE, answer) for answer in answers), statements=[EXPECTED] * 3)
+    assert report["results"] == ["failed"] * 3
+    assert report["objects"] == ["object", "iterator"]
+
+
+def test_every_kind_of_object_has_one_of_the_names() -> None:
+    kinds = {*peer.STAND_INS.values(), *peer.STAND_INS_WITH_ATTRIBUTES.values()}
+    assert {peer.KIND_NAMES[kind] for kind in kinds} < set(values.OBJECT_KINDS)
 
 
 def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:

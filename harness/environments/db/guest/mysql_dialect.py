@@ -21,6 +21,7 @@ from sqlglot.parsers.mysql import MySQLParser
 
 from .mysql import Unreadable, Wrong
 from .mysql_functions import FUNCTIONS, PREFIX
+from .mysql_scales import CASTS, CHOOSING, digits_shown, scale_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,23 +56,10 @@ _OPERATORS = (
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift),
 )
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
-_CASTS = {
-    **dict.fromkeys(("CHAR", "NCHAR", "VARCHAR", "NVARCHAR", "TEXT", "CHARACTER_SET"), "to_char"),
-    **dict.fromkeys(("BINARY", "VARBINARY"), "to_binary"),
-    **dict.fromkeys(("BIGINT", "INT", "MEDIUMINT", "SMALLINT", "TINYINT", "YEAR"), "to_signed"),
-    **dict.fromkeys(("UBIGINT", "UINT"), "to_unsigned"),
-    **dict.fromkeys(("DOUBLE", "FLOAT"), "to_double"),
-    **dict.fromkeys(("DATETIME", "TIMESTAMP"), "timestamp"),
-    "DECIMAL": "to_decimal",
-    "DATE": "date",
-    "TIME": "time",
-}
 # These write their argument as text, so a DECIMAL needs all digits after its point.
 _WRITING = (
     *("concat", "concat_ws", "length", "char_length", "lpad", "rpad", "replace", "left", "right", "reverse"),
 )
-# These return one of their arguments, as a text if another argument is a text.
-_CHOOSING = ("ifnull", "coalesce", "greatest", "least")
 # SQLite has these under the same name and with another meaning.
 _OTHERWISE_IN_SQLITE = ("quote", "unhex")
 
@@ -197,16 +185,16 @@ class _Writer(SQLiteGenerator):
             return "NULL"  # The columns of a task's tables have no default but NULL.
         if plain.is_string or isinstance(plain, (exp.Null, exp.Column)):
             return self.sql(value)
-        scale = _scale(plain)
+        scale = scale_of(plain)
         if isinstance(plain, exp.Div) and scale is not None:
-            one, other = _scale(plain.this) or 0, _scale(plain.expression) or 0
+            one, other = scale_of(plain.this) or 0, scale_of(plain.expression) or 0
             digits = 9 * (-(-one // 9) - (-other // 9)) or 9
             return self.call("quotient", plain.this, plain.expression, str(digits))
         return self.call("stored", value, None if scale is None else str(scale))
 
     def written(self, value: exp.Expr) -> str:
         """Write a value for a function that reads it as a text."""
-        scale = _scale(value) or _shown(value)
+        scale = scale_of(value) or digits_shown(value)
         return self.call("stored", value, str(scale)) if scale else self.sql(value)
 
     def called(self, node: exp.Expr) -> str:
@@ -311,18 +299,18 @@ class _Writer(SQLiteGenerator):
             return f"excluded.{self.sql(arguments[0])}"
         if len(arguments) == 2 and isinstance(arguments[1], exp.Interval):
             return self.shifted(name, *arguments)
-        is_text = name in _WRITING or (name in _CHOOSING and _any_text(arguments))
+        is_text = name in _WRITING or (name in CHOOSING and _any_text(arguments))
         parts = list(map(self.written if is_text else self.sql, arguments))
         if name in ("timestampdiff", "timestampadd") and arguments:
             parts[0] = self.quote(arguments[0].name)
-        if name == "round" and _scale(expression) is not None:
+        if name == "round" and scale_of(expression) is not None:
             # The last argument makes the function round an exact number.
             parts = [*[*parts, "0"][:2], "1"]
         return f"{PREFIX + name if name in FUNCTIONS else expression.name}({', '.join(parts)})"
 
     def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
         kind = expression.args["to"]
-        name = _CASTS.get(getattr(kind.this, "name", str(kind.this)))
+        name = CASTS.get(getattr(kind.this, "name", str(kind.this)))
         if name is None:
             raise _not_yet(f"CAST to {kind.sql()[:30]}")
         sizes = [size.name for size in kind.expressions] if name in ("to_decimal", "to_char") else []
@@ -441,52 +429,6 @@ def _cells(value: exp.Expr) -> list[exp.Expr] | None:
 
 def _any_text(values: list[exp.Expr]) -> bool:
     return any(isinstance(value.unnest(), exp.Column) or value.unnest().is_string for value in values)
-
-
-def _scale(node: Any) -> int | None:
-    """Return how many digits after the point MySQL writes of an exact number, and None for other values."""
-    if isinstance(node, exp.Literal):
-        is_exact = not node.is_string and "e" not in node.this.lower()
-        return min(30, len(node.this.partition(".")[2])) if is_exact else None
-    if isinstance(node, (exp.Paren, exp.Neg)):
-        return _scale(node.this)
-    if isinstance(node, exp.Cast):
-        sizes = [size.name for size in node.args["to"].expressions]
-        scales = {"to_decimal": int((*sizes, "0", "0")[1]), "to_signed": 0, "to_unsigned": 0}
-        return scales.get(_CASTS.get(getattr(node.args["to"].this, "name", ""), ""))
-    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)):
-        one, other = _scale(node.this), _scale(node.expression)
-        if one is None or other is None:
-            return None
-        places = {"mul": one + other, "div": one + 4, "intdiv": 0}
-        return min(30, places.get(node.key, max(one, other)))
-    if isinstance(node, exp.Case):
-        return _common([*(each.args["true"] for each in node.args["ifs"]), node.args.get("default")])
-    if isinstance(node, exp.If):
-        return _common([node.args["true"], node.args.get("false")])
-    if not isinstance(node, exp.Anonymous) or not node.expressions:
-        return None
-    name = node.name.lower()
-    if name in _CHOOSING:
-        return _common(node.expressions)
-    scale = _scale(node.expressions[0])
-    if scale is None or name in ("sum", "min", "max", "abs"):
-        return scale
-    return scale + 4 if name == "avg" else _shown(node)
-
-
-def _common(values: list[Any]) -> int | None:
-    """Return the scale of whichever of these values is chosen."""
-    scales = [_scale(value) for value in values if value is not None and not isinstance(value, exp.Null)]
-    return None if None in scales or not scales else max(scale or 0 for scale in scales)
-
-
-def _shown(node: exp.Expr) -> int | None:
-    """Return the digits after the point that ROUND and TRUNCATE show."""
-    if not isinstance(node, exp.Anonymous) or node.name.lower() not in ("round", "truncate"):
-        return None
-    digits = node.expressions[1].unnest().sql() if len(node.expressions) > 1 else "0"
-    return min(30, int(digits)) if re.fullmatch(r"\d\d?", digits, re.ASCII) else None
 
 
 def _refuse(_writer: _Writer, node: exp.Expr) -> str:

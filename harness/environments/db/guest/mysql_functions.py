@@ -14,7 +14,7 @@ import math
 import operator
 import re
 
-from . import mysql_dates
+from . import mysql_dates, mysql_patterns
 from . import mysql_values as values
 from .mysql_values import bytes_of, compare_values, exact_number, fold, number, quantize, text, truth, whole
 
@@ -45,15 +45,6 @@ _SQLITES_OWN = (
 )
 _LONG = 1 << 20
 _MOST_CHARACTERS = 4 * _LONG
-_CLASSES = {
-    **dict.fromkeys(("alpha", "upper", "lower"), "a-zA-Z"),
-    "digit": r"\d",
-    "alnum": "a-zA-Z0-9",
-    "space": r"\s",
-    "punct": r"!-/:-@\[-`{-~",
-    "xdigit": "0-9a-fA-F",
-    "blank": r" \t",
-}
 # The digit of SOUNDEX for each letter.
 _SOUNDS = dict(zip("BFPVCGJKQSXZDTLMNR", "111122222222334556"))
 _FIGURES = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -291,78 +282,6 @@ def _bits(operate: Callable[..., int]) -> tuple[str, Callable[..., Any]]:
     return "i*", call
 
 
-def _pattern(pattern: str) -> str:
-    """Return Python's form of a pattern.
-
-    Python lacks classes such as [[:digit:]] and the old marks of words.
-    """
-    said = pattern.replace("[[:<:]]", r"\b").replace("[[:>:]]", r"\b")
-    return re.sub(r"\[:(\w+):\]", lambda found: _CLASSES.get(found.group(1).lower(), found.group()), said)
-
-
-def _search(value: object, pattern: object, kind: str = "", *, name: str = "REGEXP") -> re.Match[str] | None:
-    binary = isinstance(pattern, bytes) or isinstance(value, bytes) or "c" in kind
-    flags = re.MULTILINE * ("m" in kind) | re.DOTALL * ("n" in kind) | re.IGNORECASE * (not binary)
-    try:
-        return re.search(_pattern(text(pattern)), text(value), flags)
-    except re.error as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-def _regexp_substr(value: object, pattern: object) -> str | None:
-    found = _search(value, pattern, name="REGEXP_SUBSTR")
-    return found.group() if found else None
-
-
-def _regexp_instr(value: object, pattern: object) -> int:
-    found = _search(value, pattern, name="REGEXP_INSTR")
-    return found.start() + 1 if found else 0
-
-
-def _regexp_replace(value: str, pattern: str, new: str) -> str:
-    replacement = re.sub(r"\$(\d)", r"\\\1", new.replace("\\", "\\\\"))
-    try:
-        return re.sub(_pattern(pattern), replacement, value, flags=re.IGNORECASE)
-    except (re.error, IndexError) as error:
-        raise ValueError(f"REGEXP_REPLACE: {error}") from error
-
-
-@functools.lru_cache(maxsize=256)
-def _pieces(pattern: str, escape: str) -> tuple[tuple[re.Pattern[str], int], ...]:
-    """Return the pieces between the % of a pattern, in order, each with its length.
-
-    The first match of each piece is final, so matching needs no backtracking.
-    """
-    pieces: list[list[str]] = [[]]
-    characters = iter(pattern)
-    for char in characters:
-        if char == escape:
-            pieces[-1].append(re.escape(next(characters, char)))
-        elif char == "%":
-            pieces.append([])
-        else:
-            pieces[-1].append("." if char == "_" else re.escape(char))
-    return tuple((re.compile("".join(piece), re.DOTALL), len(piece)) for piece in pieces)
-
-
-def _like(pattern: object, value: object, escape: str = "\\") -> bool:
-    binary = isinstance(pattern, bytes) or isinstance(value, bytes)
-    fold = str if binary else values.fold_letters
-    said = fold(text(value))
-    (first, place), *rest = _pieces(fold(text(pattern)), fold(escape))
-    if first.match(said) is None:
-        return False
-    if not rest:
-        return place == len(said)
-    for piece, _ in rest[:-1]:
-        found = piece.search(said, place)
-        if found is None:
-            return False
-        place = found.end()
-    last, width = rest[-1]
-    return len(said) - width >= place and last.match(said, len(said) - width) is not None
-
-
 def _find_in_set(part: str, value: str) -> int:
     parts, wanted = [fold(each) for each in value.split(",")] if value else [], fold(part)
     return parts.index(wanted) + 1 if wanted in parts else 0
@@ -527,13 +446,6 @@ FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "pi": ("", lambda: math.pi),
     "format": ("vi", lambda value, digits: f"{quantize(value, max(0, min(30, digits))):,f}"),
     "conv": ("tii", _convert_base),
-    # Patterns.
-    "like": ("vvt", _like),
-    "regexp": ("vv", lambda pattern, value: _search(value, pattern) is not None),
-    "regexp_like": ("vvt", lambda *given: _search(*given, name="REGEXP_LIKE") is not None),
-    "regexp_replace": ("ttt", _regexp_replace),
-    "regexp_substr": ("vv", _regexp_substr),
-    "regexp_instr": ("vv", _regexp_instr),
     # Texts.
     "concat": ("t*", lambda *parts: "".join(parts)),
     "concat_ws": ("*", _concat_ws),
@@ -562,5 +474,6 @@ FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "md5": _digest("md5"),
     **dict.fromkeys(("sha", "sha1"), _digest("sha1")),
     "soundex": ("t", _soundex),
+    **mysql_patterns.FUNCTIONS,
     **mysql_dates.FUNCTIONS,
 }

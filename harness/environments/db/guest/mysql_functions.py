@@ -91,8 +91,8 @@ def install(connection: sqlite3.Connection) -> Failures:
     """Add the functions and collations to the connection. Return the record of their failures."""
     failures = Failures()
     install_collations(connection)
-    for name, (letters, function) in {**OPERATORS, **FUNCTIONS}.items():
-        wrapped = failures.wrap(name, convert(letters, function))
+    for name, function in _CONVERTED.items():
+        wrapped = failures.wrap(name, function)
         connection.create_function(PREFIX + name, -1, wrapped)
         if name in FUNCTIONS and name not in _SQLITES_OWN:
             connection.create_function(name, -1, wrapped)
@@ -477,3 +477,5 @@ FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     **mysql_patterns.FUNCTIONS,
     **mysql_dates.FUNCTIONS,
 }
+# Each connection gets these, so they are made once.
+_CONVERTED = {name: convert(*entry) for name, entry in {**OPERATORS, **FUNCTIONS}.items()}

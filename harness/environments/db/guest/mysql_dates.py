@@ -44,7 +44,7 @@ _WITH_TIME = re.compile("%[HkhIlisSfpTr]")
 
 
 def moment(value: object) -> Moment:
-    """Return the moment that a text or a number such as 20240229 stands for, or None."""
+    """Return the moment that a text or a number such as 20240229 names, or None."""
     said = text(value)[:40]
     found = _MOMENT.match(said) or _CLOSE.match(said)
     if found is None:
@@ -193,7 +193,7 @@ def now() -> str:
     return write(datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0), timed=True)
 
 
-# The letters are those of `mysql_functions.convert`.
+# `mysql_functions.convert` explains the letters.
 FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "year": ("m", lambda found: found.year),
     "quarter": ("m", lambda found: (found.month + 2) // 3),

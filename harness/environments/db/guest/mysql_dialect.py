@@ -2,7 +2,7 @@
 
 sqlglot knows the grammar of both. Where an operator or function means something else in SQLite, the writer
 below calls a function that behaves as in MySQL (`mysql_functions`). Each value that is written to a column
-takes the form in which MySQL stores it in a TEXT. Only children of PID 1 run this module, and only if a
+is stored as MySQL stores it in a TEXT. Only children of PID 1 run this module, and only if a
 statement needs it, because the import takes a tenth of a second and 35 MB.
 """
 

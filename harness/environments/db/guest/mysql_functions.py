@@ -48,7 +48,7 @@ _MOST_CHARACTERS = 4 * _LONG
 # The digit of SOUNDEX for each letter.
 _SOUNDS = dict(zip("BFPVCGJKQSXZDTLMNR", "111122222222334556"))
 _FIGURES = "0123456789abcdefghijklmnopqrstuvwxyz"
-# The letters of `convert`. A function is not called with a value that is NULL or no moment.
+# The letters of `convert`. A function is not called if one of its values is NULL or not a date.
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "v": lambda value: value,
     "t": text,

@@ -97,7 +97,7 @@ def _like(pattern: object, value: object, escape: str = "\\") -> bool:
     return len(said) - width >= place and last.match(said, len(said) - width) is not None
 
 
-# The letters are those of `mysql_functions.convert`.
+# `mysql_functions.convert` explains the letters.
 FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "like": ("vvt", _like),
     "regexp": ("vv", lambda pattern, value: _search(value, pattern) is not None),

@@ -26,7 +26,6 @@ from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.merged_manifest import merge_manifests
 from harness.runs.new_folder import copy_samples
 from harness.runs.plan import PlannedAttempt, describe_planned, name_clusters
-from harness.runs.result_table import count_superseded_verdicts
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
 from harness.runs.run_names import UNFINISHED_MERGE, hold_still
@@ -226,7 +225,7 @@ def _merge(
             config = config.model_copy(update={"samples": str(kept)})
         manifest["config"] = config.model_dump(mode="json")
         _write_attempts(store, shards, plan)
-        manifest = correct_superseded_verdicts(manifest, count_superseded_verdicts(store.results.values()))
+        manifest = correct_superseded_verdicts(manifest, store.results.count_superseded())
         copy_spending([shard.folder for shard in shards], store.folder)
         # Whoever accepts the benchmark of unknown shards has not seen what else their settings would do.
         are_own = all(is_signed(shard.manifest) for shard in shards)

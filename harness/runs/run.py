@@ -46,7 +46,6 @@ from harness.runs.recorded_run import (
     describe_recording,
     require_same_recording,
 )
-from harness.runs.result_table import count_superseded_verdicts
 from harness.runs.resume import (
     accept_input_changes,
     find_agent_hash,
@@ -414,7 +413,7 @@ async def open_run(
                     manifest["config"] = config.model_dump(mode="json")
                     manifest |= describe_conditions(config, selection.environments, **conditions)
                     manifest = add_accepted(manifest, changed)
-                superseded = count_superseded_verdicts(store.results.values())
+                superseded = store.results.count_superseded()
                 manifest = correct_superseded_verdicts(manifest, superseded)
                 manifest = sign_run(manifest) if is_own else manifest
                 if manifest != read_manifest(folder):

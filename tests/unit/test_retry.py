@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from viewer_fixtures import index_records
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status, Task
 from harness.runs.config import RunConfig
 from harness.runs.plan import PlannedAttempt
-from harness.runs.result_table import StoredResult, count_superseded, reduce_record
 from harness.runs.resume import change_resumed_config
 from harness.runs.retry import Retry, list_remaining
+from harness.runs.stored_result import StoredResult
 from harness.runs.summary import summarize_records, summary_json
 
 RECORD = AttemptRecord("t/1", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 0.5, None)
@@ -51,21 +52,18 @@ def test_without_a_retry_all_attempts_without_a_verdict_remain() -> None:
 
 
 def test_each_superseded_verdict_is_counted_once() -> None:
-    kept: StoredResult | None = None
-    for record in (RECORD, SUPERSEDING, RECORD, SUPERSEDING, PASSED):
-        kept = reduce_record(record, earlier=kept)
-    assert kept is not None
-    assert kept.superseded == 2
-    assert count_superseded([kept, result(Status.PASSED)]) == {"attempts": 1, "resolved": 1}
+    index = index_records(RECORD, SUPERSEDING, RECORD, SUPERSEDING, PASSED, replace(PASSED, attempt=1))
+    assert [found.superseded for found in index.values()] == [2, 0]
+    assert index.count_superseded() == 2
 
 
 def test_an_attempt_repeated_after_an_infra_error_supersedes_no_verdict() -> None:
-    lost = reduce_record(replace(RECORD, status=Status.INFRA_ERROR, score=None))
-    assert count_superseded([reduce_record(PASSED, earlier=lost)]) == {}
+    lost = replace(RECORD, status=Status.INFRA_ERROR, score=None)
+    assert index_records(lost, PASSED).count_superseded() == 0
 
 
 def test_a_summary_counts_the_last_try_and_names_the_superseded_ones() -> None:
-    summary = summarize_records([RECORD, SUPERSEDING, PASSED], [1], tasks=1, attempts=1)
+    summary = summarize_records(index_records(RECORD, SUPERSEDING, PASSED), [1], tasks=1, attempts=1)
     assert (summary.resolved, summary.statuses) == (1, {Status.PASSED: 1})
     assert summary_json(summary)["superseded"] == {"attempts": 1, "resolved": 1}
 

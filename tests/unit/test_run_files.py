@@ -17,8 +17,8 @@ from harness.core.errors import HarnessError
 from harness.models.messages import Usage
 from harness.reports.run_folder import read_attempt, read_attempts, read_run
 from harness.reports.run_list import read_listed_run
-from harness.reports.viewer.attempt_index import AttemptIndex
 from harness.reports.viewer.transcript_follower import TranscriptFollower
+from harness.runs.attempt_index import FollowedIndex
 from harness.runs.compared_run import read_compared_run
 from harness.runs.config import RunConfig
 from harness.runs.new_folder import store_samples
@@ -282,8 +282,9 @@ def copy_requests(folder: Path) -> str:
 
 
 def read_index(folder: Path) -> list[Any]:
-    index = AttemptIndex(folder)
-    return [*index.advance(1.0).table["task_id"].to_pylist(), index.read(0)]
+    index = FollowedIndex(folder)
+    index.advance(1.0)
+    return [*index, index.read(0)]
 
 
 READERS: dict[str, list[Callable[[Path], Any]]] = {

@@ -14,7 +14,7 @@ from harness.core.errors import UsageError
 from harness.core.scoring.metrics import Interval, Metric, wilson_interval
 from harness.core.types import Status, Summary, Task
 from harness.runs.plan import PlannedAttempt, name_clusters
-from harness.runs.result_table import StoredResult
+from harness.runs.stored_result import StoredResult
 from harness.runs.summary import describe_rate, summarize, summary_json
 
 P, F, I, C = Status.PASSED, Status.FAILED, Status.INFRA_ERROR, Status.CANCELLED  # noqa: E741

@@ -184,9 +184,7 @@ def add_field(text: str) -> str:
         RECORD + " x",
     ],
 )
-def test_the_index_holds_exactly_the_records_that_the_strict_parser_accepts(
-    tmp_path: Path, line: str
-) -> None:
+def test_the_index_holds_exactly_the_records_of_the_strict_parser(tmp_path: Path, line: str) -> None:
     (tmp_path / ATTEMPTS).write_bytes(f"{line}\n".encode())
     try:
         expected = [Status(require_record(parse_json(line.encode()))["status"])]

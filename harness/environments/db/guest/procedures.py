@@ -132,7 +132,9 @@ def _closing(
     kernel: Kernel, user: User, finished: Callable[[dict[str, Any], bytes], None]
 ) -> Callable[[dict[str, Any], bytes], None]:
     def close(reply: dict[str, Any], body: bytes) -> None:
-        reply["clean"] = kernel.users().close(user) and reply["clean"]
+        closed = kernel.users().close(user)
+        if "clean" in reply:  # The answer of a job that the machine has ended names that fault alone.
+            reply["clean"] = closed and reply["clean"]
         finished(reply, body)
 
     return close

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.records import OsRecord, parse
@@ -78,7 +79,7 @@ def test_everything_is_found_from_the_root_and_from_data(root: Path) -> None:
     assert ids(root) == ids(root / "data") == DB_IDS + OS_IDS
 
 
-@pytest.mark.parametrize("inside", ["AgentBench-main", ".", "data"])
+@each_case("inside", ["AgentBench-main", ".", "data"])
 def test_everything_is_found_in_an_archive(root: Path, tmp_path: Path, inside: str) -> None:
     folder = root / "data" if inside == "data" else root
     assert ids(packed(folder, tmp_path / "x.tgz", inside)) == DB_IDS + OS_IDS
@@ -142,7 +143,7 @@ def test_the_hash_is_of_the_files_and_not_of_their_packing(root: Path, tmp_path:
     assert len(set(hashes)) == 1
 
 
-@pytest.mark.parametrize("name", ["data/4/Q30.json", "scripts/4/check/same.py"])
+@each_case("name", ["data/4/Q30.json", "scripts/4/check/same.py"])
 def test_the_hash_changes_with_a_file_that_is_used(root: Path, name: str) -> None:
     before = read_layout(root, pytest.fail)[1]
     path = root / "data" / "os_interaction" / name
@@ -196,7 +197,7 @@ def test_files_that_upstream_does_not_run_are_reported(root: Path) -> None:
     assert "6-backup.json: left out" in notes[0]
 
 
-@pytest.mark.parametrize("name", ["flat.jsonl", "flat.json", "flat.jsonl.gz"])
+@each_case("name", ["flat.jsonl", "flat.json", "flat.jsonl.gz"])
 def test_a_flat_file_is_read(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name.removesuffix(".gz"), [FLAT])
     if name.endswith(".gz"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.agentbench.records import (
     DatabaseRecord,
@@ -42,7 +43,7 @@ def shell(**evaluation: Any) -> OsRecord:
     return record
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("match", "expected"),
     [
         ("love", Match("love", None, True)),
@@ -55,7 +56,7 @@ def test_a_match_is_a_text_or_a_pattern(match: Any, expected: Match) -> None:
     assert shell(match=match).match == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("script", "expected"),
     [
         ("echo 1", Script("bash", "echo 1")),
@@ -158,7 +159,7 @@ BROKEN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "changed", "said"), BROKEN, ids=[said for _, _, said in BROKEN])
+@each_case(("values", "changed", "said"), BROKEN, ids=[said for _, _, said in BROKEN])
 def test_an_unusable_record_is_refused_with_its_place(
     values: dict[str, Any], changed: dict[str, Any], said: str
 ) -> None:

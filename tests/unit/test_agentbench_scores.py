@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.category import CATEGORIES, category_of
@@ -71,7 +72,7 @@ def test_a_run_of_nothing_has_no_score() -> None:
     assert scores([])["overall"]["score"] is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "metrics", "word"),
     [
         (Status.PASSED, {}, "completed"),
@@ -106,14 +107,12 @@ def test_every_status_has_a_name_of_upstream() -> None:
         assert upstream_status(status, {})
 
 
-@pytest.mark.parametrize("task_id", ["os/dev/8", "os/4/N11", "os/4/Q09/0", "os/6/new/8", "os/7/bootstrap/75"])
+@each_case("task_id", ["os/dev/8", "os/4/N11", "os/4/Q09/0", "os/6/new/8", "os/7/bootstrap/75"])
 def test_a_bad_task_has_its_reason(task_id: str) -> None:
     assert why_quarantined(task_id)
 
 
-@pytest.mark.parametrize(
-    "task_id", ["os/dev/80", "os/dev/7", "os/7/bootstrap/5", "db/dev/8", "os/sample/a/0"]
-)
+@each_case("task_id", ["os/dev/80", "os/dev/7", "os/7/bootstrap/5", "db/dev/8", "os/sample/a/0"])
 def test_a_task_next_to_a_bad_one_is_sound(task_id: str) -> None:
     assert why_quarantined(task_id) is None
 
@@ -122,7 +121,7 @@ def test_every_reason_has_more_than_forty_characters() -> None:
     assert all(len(each.reason) > 40 for each in QUARANTINE)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "category"),
     [
         ("OS", "os"),

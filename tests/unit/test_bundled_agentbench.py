@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.agentbench.layout import read_layout
 from harness.benchmarks.agentbench.quarantine import why_quarantined
@@ -93,7 +94,7 @@ def test_no_task_of_ours_is_quarantined() -> None:
     assert [record.task_id for record in RECORDS if why_quarantined(record.task_id)] == []
 
 
-@pytest.mark.parametrize("record", QUESTIONS, ids=name)
+@each_case("record", QUESTIONS, ids=name)
 def test_the_query_of_a_question_gives_its_answer(record: DatabaseRecord) -> None:
     database = opened(record)
     assert record.sql is not None
@@ -108,7 +109,7 @@ def test_the_query_of_a_question_gives_its_answer(record: DatabaseRecord) -> Non
         assert found == list(record.labels)
 
 
-@pytest.mark.parametrize("record", CHANGES, ids=name)
+@each_case("record", CHANGES, ids=name)
 def test_the_statement_of_a_change_leaves_the_published_hash(record: DatabaseRecord) -> None:
     database = opened(record)
     before = hashed(database, record.table)

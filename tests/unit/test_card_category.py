@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.layout import read_layout
@@ -61,7 +62,7 @@ def test_a_single_file_of_games_is_loaded(tmp_path: Path) -> None:
     assert benchmark.references[task.id].target == CardGame("baseline2", 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "field"),
     [
         ({"baseline": "baseline3"}, "baseline"),
@@ -132,7 +133,7 @@ def call_of(reply: str) -> TextCall:
     return read
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "tool", "arguments"),
     [
         (
@@ -187,9 +188,7 @@ def test_moves_in_thoughts_are_ignored() -> None:
     assert call_of(reply).tool == "act"
 
 
-@pytest.mark.parametrize(
-    "reply", ["", "I pass.", "{}", "{" * 100_000, "{[" * 100_000 + "}", "{" * 99 + "}" * 99]
-)
+@each_case("reply", ["", "I pass.", "{}", "{" * 100_000, "{[" * 100_000 + "}", "{" * 99 + "}" * 99])
 def test_a_reply_without_a_move_gets_advice(reply: str) -> None:
     read = PROTOCOL.read(reply)
     assert isinstance(read, TextFault)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.models.endpoint import Endpoint
@@ -208,7 +209,7 @@ def test_variable_becomes_the_type_that_its_key_needs(
     assert (config.model, config.n_samples, config.k, config.limits.cpus) == ("5", 5, [1, 3], 1.5)
 
 
-@pytest.mark.parametrize("value", ["a: b", "[unclosed", "yes", "5", "# no comment", "null", "  spaced  "])
+@each_case("value", ["a: b", "[unclosed", "yes", "5", "# no comment", "null", "  spaced  "])
 def test_text_from_a_variable_is_used_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
@@ -232,7 +233,7 @@ def test_a_variable_that_is_not_a_number_is_refused_with_its_key(
 # --- refusals
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "said", "hint"),
     [
         ("bench: mbpp", "unknown key 'bench'", "did you mean 'benchmark'?"),
@@ -261,7 +262,7 @@ def test_a_filter_takes_a_single_name_for_a_list_of_one(tmp_path: Path) -> None:
     assert load_config(path, {}).filter_category == ["os"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         *("sample_size: 0", "sample_size: '5'", "sample_size: 2.0", "sample_size: true", "sample_size: -1"),
@@ -279,13 +280,13 @@ def test_value_of_a_wrong_type_or_size_is_refused_with_its_key(tmp_path: Path, v
     assert message.startswith(f"{tmp_path / 'config.yaml'}:2: '{key}")
 
 
-@pytest.mark.parametrize("seconds", [179, 601, 0, -5, 180.0, "200", True])
+@each_case("seconds", [179, 601, 0, -5, 180.0, "200", True])
 def test_time_limit_outside_180_to_600_whole_seconds_is_refused(seconds: Any) -> None:
     with pytest.raises(UsageError, match="--timeout-seconds must be 180 to 600 whole seconds, not "):
         load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "said"),
     [
         ("sample_size: 0", "'sample_size' must be at least 1, not 0"),
@@ -314,7 +315,7 @@ def test_a_long_value_is_quoted_with_its_length(tmp_path: Path) -> None:
     assert len(message) < 500
 
 
-@pytest.mark.parametrize("seconds", [180, 600])
+@each_case("seconds", [180, 600])
 def test_time_limits_at_both_ends_are_taken(seconds: int) -> None:
     assert load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds}).timeout_seconds == seconds
 
@@ -324,7 +325,7 @@ def test_command_line_is_blamed_for_its_own_values(tmp_path: Path) -> None:
     assert error.message == "--sample-size must be at least 1, not 0"
 
 
-@pytest.mark.parametrize("text", ["", "- mbpp\n", "mbpp\n", "# nothing\n"])
+@each_case("text", ["", "- mbpp\n", "mbpp\n", "# nothing\n"])
 def test_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
     assert "must contain keys and values" in refusal(tmp_path, text).message
 
@@ -350,7 +351,7 @@ def test_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         load_config(path, {})
 
 
-@pytest.mark.parametrize("name", ["missing.yaml", "."])
+@each_case("name", ["missing.yaml", "."])
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_config(tmp_path / name, {})

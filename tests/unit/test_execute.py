@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 
 from harness.benchmarks import load_benchmark
@@ -180,7 +181,7 @@ async def test_a_silent_guest_after_the_agent_acted_is_a_timeout_at_once(
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("acted", "error"),
     [
         pytest.param(True, SandboxError("the engine restarted", outside=True), id="ended from outside"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
@@ -218,7 +219,7 @@ async def test_no_sandbox_outlives_an_attempt_with_isolation_by_attempt(store: R
     assert (sandboxes.used, sandboxes.open) == ([1, 2], set())
 
 
-@pytest.mark.parametrize(("isolation", "keys"), [("task", 2), ("attempt", 4)])
+@each_case(("isolation", "keys"), [("task", 2), ("attempt", 4)])
 def test_tasks_share_no_key_and_isolated_attempts_share_none(
     store: RunStore, isolation: Isolation, keys: int
 ) -> None:

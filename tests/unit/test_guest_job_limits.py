@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.environments.maths.guest.service import Service
 from harness.environments.python.guest import input_jobs, testing_job
@@ -291,9 +292,7 @@ def test_the_machine_is_to_blame_for_calls_that_all_together_reach_their_wall_li
     job.account.close()
 
 
-@pytest.mark.parametrize(
-    ("of_each", "in_all", "reason"), [(WALL_SECONDS, 500.0, "wall"), (500.0, WALL_SECONDS, "machine")]
-)
+@each_case(("of_each", "in_all", "reason"), [(WALL_SECONDS, 500.0, "wall"), (500.0, WALL_SECONDS, "machine")])
 def test_a_run_on_an_input_is_ended_at_the_first_wall_limit(
     bench: Bench, of_each: float, in_all: float, reason: str
 ) -> None:

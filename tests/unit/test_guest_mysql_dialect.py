@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,7 +175,7 @@ UNBOUNDED = {
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("sql", UNBOUNDED.values(), ids=UNBOUNDED)
+@each_case("sql", UNBOUNDED.values(), ids=UNBOUNDED)
 def test_a_statement_out_of_bounds_is_refused(sql: str) -> None:
     with pytest.raises(mysql.Unreadable):
         translated(sql)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 from house_games import FACTS, IN_THE_FRIDGE, make_file
 
@@ -114,15 +115,15 @@ async def test_an_action_in_other_letters_counts_only_with_the_option(target: Ho
     assert verdict.status is Status.PASSED
 
 
-@pytest.mark.parametrize("between", ["\n", "; ", ", then ", "\r\n", " ", "\u2028", " && "])
-@pytest.mark.parametrize("nearest", [False, True])
+@each_case("between", ["\n", "; ", ", then ", "\r\n", " ", "\u2028", " && "])
+@each_case("nearest", [False, True])
 async def test_all_commands_in_one_action_do_not_win(target: HouseGame, between: str, nearest: bool) -> None:
     both = HouseGame(target.path, target.sha256, nearest)
     _, verdict, _ = await act(both, between.join(WIN), between.join(WIN[1:]))
     assert verdict.status is Status.FAILED
 
 
-@pytest.mark.parametrize("nearest", [False, True])
+@each_case("nearest", [False, True])
 async def test_no_attack_wins_a_household(nearest: bool) -> None:
     attacks = [attack for attack in list_attacks_on("HouseGame") if isinstance(attack, ToolAttack)]
     assert len(attacks) >= 8
@@ -227,9 +228,7 @@ def test_a_folder_without_games_is_an_error(tmp_path: Path) -> None:
         load_benchmark("agentbench", data=str(tmp_path / "a"), house={"games": ""})
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/game.tw-pddl", "../game.tw-pddl", "json_2.1.1/a/game.json", "a/../../x.tw-pddl", 7]
-)
+@each_case("path", ["/etc/game.tw-pddl", "../game.tw-pddl", "json_2.1.1/a/game.json", "a/../../x.tw-pddl", 7])
 def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, path: object) -> None:
     (tmp_path / "alfworld").mkdir()
     (tmp_path / "alfworld" / "dev.json").write_text(json.dumps({"pick_and_place": [path]}))
@@ -237,7 +236,7 @@ def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, path: object) 
         load_benchmark("agentbench", data=str(tmp_path))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "words"),
     [
         (make_file(FACTS, IN_THE_ROOM), "is won at its start"),
@@ -264,8 +263,8 @@ async def test_a_game_that_changed_after_the_start_is_an_error(tmp_path: Path) -
         await act(target, "look")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[kind.key for kind in KINDS])
-@pytest.mark.parametrize("grammar", GRAMMARS)
+@each_case("kind", KINDS, ids=[kind.key for kind in KINDS])
+@each_case("grammar", GRAMMARS)
 def test_the_oracle_wins_generated_games_of_every_type(kind: Any, grammar: Any) -> None:
     for seed in range(5):
         game = generate_game(kind, grammar, seed)
@@ -323,7 +322,7 @@ def test_the_bundled_games_are_those_of_the_generator(tmp_path: Path) -> None:
     assert len(contents(bundled)) == 13
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "action"),
     [
         ("THOUGHT: I look.\nACTION: go to drawer 1", "go to drawer 1"),
@@ -350,7 +349,7 @@ def test_a_second_action_is_ignored_with_advice() -> None:
     assert "Only the first action" in protocol.show(call, "Seen.")
 
 
-@pytest.mark.parametrize("reply", ["I think.", "", "ACTION:", "THOUGHT: go to drawer 1"])
+@each_case("reply", ["I think.", "", "ACTION:", "THOUGHT: go to drawer 1"])
 def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
     fault = HouseProtocol(_tools()).read(reply)
     assert isinstance(fault, TextFault)

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import pytest
 import requests
+from case_checks import each_case
 from kg_questions import SCHEMA, plan_of
 
 from harness.core.errors import SandboxError
@@ -97,7 +98,7 @@ def parts_of(program: Entity | Program) -> Iterator[Entity | Program]:
             yield from parts_of(getattr(program, name))
 
 
-@pytest.mark.parametrize("place", range(10))
+@each_case("place", range(10))
 def test_every_part_of_a_gold_program_has_the_same_answers(
     place: int, serve: Callable[[Graph], Endpoint]
 ) -> None:
@@ -133,7 +134,7 @@ OF_A, OF_E = Neighbors(Entity("m.a"), "p.films"), Neighbors(Entity("m.e"), "p.fi
 LONGEST = Extreme(OF_A, "f.length", largest=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "answers"),
     [
         (Extreme(OF_A, "f.length", largest=True), {"m.c", "m.d"}),
@@ -162,7 +163,7 @@ def test_both_kinds_of_graph_agree(
     assert serve(FILMS).answers(program) == answers
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "m.a> ?x ?y . #",
@@ -210,7 +211,7 @@ def broken() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "expected"),
     [(503, SandboxError), (429, SandboxError), (200, SandboxError), (500, ActionError), (302, ActionError)],
 )

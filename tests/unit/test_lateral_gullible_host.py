@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from case_checks import each_case
+from effort import THOROUGH
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +22,7 @@ from harness.environments.lateral.game import LateralGame
 from harness.environments.lateral.hosts import ModelHost
 from harness.environments.lateral.puzzle import LateralPuzzle
 
-SEEDS = 10
+SEEDS = 10 if THOROUGH else 4
 Facts = Mapping[str, str]
 # The ids that a host marks, which obeys an order. `groups` are the ids of the facts that fit together.
 Order = Callable[[Mapping[str, Any], Facts, Sequence[Sequence[str]]], Sequence[str]]
@@ -105,7 +107,7 @@ def play(puzzle: LateralPuzzle, order: str, seed: int) -> LateralGame:
 BY_CHANCE = 0.02
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@each_case("order", ORDERS)
 def test_an_order_to_the_host_is_worth_nothing_or_shows(puzzles: Sequence[LateralPuzzle], order: str) -> None:
     games = [play(puzzle, order, seed) for puzzle in puzzles for seed in range(SEEDS)]
     unseen = [game.progress for game in games if not game.voided]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from model_server import Asked, ModelServer, RawReply, completion, error, response, text_item
 from streamed_events import message
 
@@ -243,7 +244,7 @@ async def test_no_text_of_the_host_reaches_the_agent(host: ModelServer, tmp_path
     assert set(seen) <= FIXED
 
 
-@pytest.mark.parametrize(
+@each_case(
     "reply",
     [
         "yes",

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +57,7 @@ async def play(*questions: str, puzzle: LateralPuzzle = PUZZLE) -> tuple[list[st
         return seen, await grade_game(environment, puzzle, Submission("", agent_output=""))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cell", "keys"),
     [
         ("1. One key.\n2. Another key.", ("One key.", "Another key.")),
@@ -87,7 +88,7 @@ def test_the_language_is_that_of_most_letters() -> None:
     assert find_language("") == "en"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "reference", "bleu"),
     [
         ("abc", "abc", 1.0),
@@ -128,7 +129,7 @@ def test_a_key_above_the_limit_of_questions_can_be_hit() -> None:
     assert game.list_open("x" * 300) == [0]
 
 
-@pytest.mark.parametrize(("answer", "hit"), [(Answer.NO, {1}), (Answer.IRRELEVANT, set())])
+@each_case(("answer", "hit"), [(Answer.NO, {1}), (Answer.IRRELEVANT, set())])
 def test_the_opposite_of_a_question_hits_and_an_irrelevant_one_does_not(
     answer: Answer, hit: set[int]
 ) -> None:
@@ -212,7 +213,7 @@ async def test_questions_are_rounds() -> None:
             await environment.call("ask", {"question": "Is it blue?"})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "question",
     ["", " \u200b ", "x" * 301, "one\ntwo", "one\u2028two", "\ufdfa" * 20, 7, None, ["Is it?"]],
     ids=[
@@ -307,7 +308,7 @@ def protocol() -> LateralProtocol:
     return LateralProtocol({ASK.name: ASK, SUBMIT.name: SUBMIT})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "question"),
     [
         ("Is he blind?", "Is he blind?"),
@@ -326,16 +327,14 @@ def test_the_first_line_of_a_reply_is_the_question(reply: str, question: str) ->
     assert bool(read.advice) == ("I think" in reply)
 
 
-@pytest.mark.parametrize(
-    "reply", ["Act: submit", "act: submit\n", "Act: submit\n```\ndone\n```", "Action: Submit."]
-)
+@each_case("reply", ["Act: submit", "act: submit\n", "Act: submit\n```\ndone\n```", "Action: Submit."])
 def test_a_line_ends_the_game(reply: str) -> None:
     read = protocol().read(reply)
     assert isinstance(read, TextCall)
     assert read.tool == "submit"
 
 
-@pytest.mark.parametrize("reply", ["", " \n ", "***", "Question:", "Act: dance"])
+@each_case("reply", ["", " \n ", "***", "Question:", "Act: dance"])
 def test_a_reply_without_a_question_is_a_fault(reply: str) -> None:
     assert isinstance(protocol().read(reply), TextFault)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.client import connect
 from harness.client.remote import refuse_unsupported
@@ -24,7 +25,7 @@ def make_selection(**settings: Any) -> Selection:
     return select(config, notify=lambda _note: None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "settings",
     [
         {"executor": "ray"},

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status, Task
@@ -25,13 +26,13 @@ def result(status: Status, superseded: int = 0) -> StoredResult:
     return StoredResult(status, status is Status.PASSED, None, superseded=superseded)
 
 
-@pytest.mark.parametrize("status", list(Status))
+@each_case("status", list(Status))
 def test_a_retry_of_failures_repeats_every_verdict_but_passed(status: Status) -> None:
     repeated = Retry(failed=True).selects(result(status))
     assert repeated == (status.has_score and status is not Status.PASSED)
 
 
-@pytest.mark.parametrize("status", list(Status))
+@each_case("status", list(Status))
 def test_a_retry_of_infra_errors_repeats_nothing_else(status: Status) -> None:
     without_verdict = status in (Status.INFRA_ERROR, Status.GRADER_ERROR)
     assert Retry(infra=True).selects(result(status)) == without_verdict
@@ -111,7 +112,7 @@ def test_concurrency_and_budget_change_without_a_question(folder: Path) -> None:
     assert (config.max_concurrent, config.run_budget.output_tokens) == (3, 5)
 
 
-@pytest.mark.parametrize("setting", [{"n_samples": 2}, {"seed": 1}, {"shard": "1/2"}, {"sample_size": 2}])
+@each_case("setting", [{"n_samples": 2}, {"seed": 1}, {"shard": "1/2"}, {"sample_size": 2}])
 def test_a_setting_of_the_plan_cannot_be_accepted(folder: Path, setting: dict[str, object]) -> None:
     (name,) = setting
     with pytest.raises(UsageError, match=rf"config\.{name} was .* a resumed run cannot change") as caught:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 import harness
 from harness.core.errors import HarnessError
@@ -145,9 +146,10 @@ RULES: dict[str, Callable[[Path, str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("name", "kind"), LINKED)
-def test_no_link_is_opened(home: Home, name: str, kind: str, rule: str) -> None:
+@each_case("rule", RULES)
+@each_case(("name", "kind"), LINKED)
+def test_no_link_is_opened(tmp_path: Path, name: str, kind: str, rule: str) -> None:
+    home = Home(tmp_path)
     home.link(name, kind)
     before, descriptors = home.read_private(), len(list_descriptors())
     with pytest.raises(OSError, match=r"is a symbolic link|has another name \(a hard link\)"):
@@ -156,7 +158,7 @@ def test_no_link_is_opened(home: Home, name: str, kind: str, rule: str) -> None:
     assert len(list_descriptors()) == descriptors
 
 
-@pytest.mark.parametrize("kind", ["symbolic link", "symbolic link to nothing", "hard link"])
+@each_case("kind", ["symbolic link", "symbolic link to nothing", "hard link"])
 def test_a_new_file_takes_the_place_of_a_link(home: Home, kind: str) -> None:
     home.link(TRANSCRIPT, kind)
     before = home.read_private()
@@ -194,7 +196,7 @@ def test_only_a_regular_file_is_opened(
         RULES[rule](home.run, ATTEMPTS)
 
 
-@pytest.mark.parametrize("name", ["../home/run.log", "/etc/passwd", "a\0b", "\ud800", ".."])
+@each_case("name", ["../home/run.log", "/etc/passwd", "a\0b", "\ud800", ".."])
 def test_a_name_that_leaves_the_folder_is_refused(home: Home, name: str) -> None:
     before = home.read_private()
     for rule in (*RULES.values(), create_run_file):
@@ -254,8 +256,9 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "kind"), LINKED)
-def test_no_write_to_a_run_folder_changes_a_file_elsewhere(home: Home, name: str, kind: str) -> None:
+@each_case(("name", "kind"), LINKED)
+def test_no_write_to_a_run_folder_changes_a_file_elsewhere(tmp_path: Path, name: str, kind: str) -> None:
+    home = Home(tmp_path)
     home.link(name, kind)
     before = home.read_private()
     with suppress(HarnessError, OSError):
@@ -312,7 +315,7 @@ READERS: dict[str, list[Callable[[Path], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "kind", "read"),
     [
         (name, kind, read)
@@ -322,8 +325,9 @@ READERS: dict[str, list[Callable[[Path], Any]]] = {
     ],
 )
 def test_every_reader_of_a_run_folder_refuses_a_link(
-    home: Home, name: str, kind: str, read: Callable[[Path], Any]
+    tmp_path: Path, name: str, kind: str, read: Callable[[Path], Any]
 ) -> None:
+    home = Home(tmp_path)
     home.link(name, kind)
     with pytest.raises((HarnessError, OSError), match=r"is a symbolic link|has another name"):
         read(home.run)
@@ -337,7 +341,7 @@ def test_the_viewer_shows_that_a_transcript_is_a_link(home: Home, kind: str) -> 
     assert PRIVATE not in shown
 
 
-@pytest.mark.parametrize("name", [MANIFEST, ATTEMPTS, SUMMARY])
+@each_case("name", [MANIFEST, ATTEMPTS, SUMMARY])
 def test_a_list_of_runs_shows_nothing_of_a_linked_file(home: Home, name: str) -> None:
     home.link(name, "symbolic link")
     assert home.run in list_run_folders(home.run.parent)

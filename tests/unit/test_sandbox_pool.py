@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import SandboxError
 from harness.core.types import ProgramTests
@@ -180,7 +181,7 @@ async def test_tasks_with_other_settings_tests_or_owners_share_no_sandbox(sandbo
         assert await lease_across_tasks(pool, key=AcrossTasks(CallTests, owner="another client")) == 5
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "nested"),
     [
         pytest.param(SMALL, False, id="default filter"),

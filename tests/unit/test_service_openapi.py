@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from case_checks import each_case
 
 from harness.service.openapi import describe_operations, make_description_operations
 from harness.service.operations import Operation, RawReply
@@ -20,7 +20,7 @@ def list_references(value: Any) -> list[str]:
     return [each for inner in value for each in list_references(inner)] if isinstance(value, list) else []
 
 
-@pytest.mark.parametrize("operation", list_operations(), ids=lambda each: f"{each.method} {each.path}")
+@each_case("operation", list_operations(), ids=lambda each: f"{each.method} {each.path}")
 def test_every_operation_is_described(operation: Operation) -> None:
     described = DOCUMENT["paths"][operation.path.replace(":file", "")][operation.method.lower()]
     assert described["summary"] == operation.summary

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 from harness.benchmarks import definitions
 from harness.benchmarks.loading import definition_of
@@ -65,7 +65,7 @@ def test_the_help_imports_neither_the_engine_nor_a_benchmark() -> None:
     assert not imported & {"docker", "pydantic", "asyncio", "harness.benchmarks", "harness.runs.run"}
 
 
-@pytest.mark.parametrize("name", sorted(definitions()))
+@each_case("name", sorted(definitions()))
 def test_the_module_for_the_name_of_a_benchmark_declares_it(name: str) -> None:
     declared = {each.name for each in find_declared("harness.benchmarks", "BENCHMARKS", name)}
     assert name in declared

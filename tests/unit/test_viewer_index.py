@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 from viewer_fixtures import add_records, make_record
 
 from harness.core.types import Status
@@ -102,7 +103,7 @@ def test_only_first_attempts_resolve_tasks(tmp_path: Path) -> None:
     assert sorted(indexed.list_shares()) == [("graphs", 0.0), ("graphs", 1.0), ("strings", 1.0)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         "not json",
@@ -138,7 +139,7 @@ def add_field(text: str) -> str:
     return f"{RECORD[:-1]}, {text}}}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         RECORD,
@@ -212,7 +213,7 @@ def test_numbers_in_ids_are_sorted_as_numbers(indexed: IndexedAttempts) -> None:
     assert names(indexed, Query(sort="task", descending=True)) == found[::-1]
 
 
-@pytest.mark.parametrize("sort", ["status", "category", "score", "duration", "error"])
+@each_case("sort", ["status", "category", "score", "duration", "error"])
 def test_each_column_sorts(indexed: IndexedAttempts, sort: str) -> None:
     rows = describe_rows(indexed, find_attempts(indexed, Query(sort=sort, descending=False)).tolist())
     field = "duration_seconds" if sort == "duration" else sort

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 
 from harness.core.tools import SUBMIT, TextCall, TextFault
@@ -102,7 +103,7 @@ async def test_an_invalid_action_shows_the_same_page() -> None:
     assert '\n\nAvailable Actions:\n{"has_search_bar": false, "clickables": ["back to search"' in seen[0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments"),
     [
         (SEARCH, {"keywords": "x" * (MAX_KEYWORDS_CHARACTERS + 1)}),
@@ -137,7 +138,7 @@ def protocol() -> ShopProtocol:
     return ShopProtocol({tool.name: tool for tool in (SEARCH, CLICK, SUBMIT)})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "call"),
     [
         ("Thought: hm\nAction: search[red lamp]", search("red lamp")),
@@ -168,7 +169,7 @@ def test_only_the_first_action_counts() -> None:
         assert read.advice
 
 
-@pytest.mark.parametrize("reply", ["", "I think.", "Action: search", "Action: fly[away]", "Action:", "x [y]"])
+@each_case("reply", ["", "I think.", "Action: search", "Action: fly[away]", "Action:", "x [y]"])
 def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
     read = protocol().read(reply)
     assert isinstance(read, TextFault), read

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from docker import APIClient
+from effort import THOROUGH
 
 from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests, open_grader
 from harness.core.errors import SandboxError
@@ -73,6 +74,9 @@ async def test_a_program_a_little_above_its_limit_is_told_apart(backend: DockerB
     wrong: dict[Any, Verdict] = {}
     for kind in GRADERS:
         for seconds, factor, status, borderline in cases:
+            # Other files try the clear cases with each grader.
+            if borderline is None and kind != "asserts" and not THOROUGH:
+                continue
             verdict = await grade_in_tries(backend, kind, program(kind, seconds, factor))
             limit = "cpu_seconds" if status is Status.TIMEOUT else None
             if (verdict.status, verdict.borderline, verdict.limit) != (status, borderline, limit):

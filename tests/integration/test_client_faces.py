@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from service_fixtures import TOKEN, Served, serve
 
 from harness import (
@@ -113,7 +114,7 @@ async def test_a_command_that_is_not_there_ends_with_127(sandbox: Sandbox) -> No
     assert (await sandbox.exec(["no-such-command"])).exit_code == 127
 
 
-@pytest.mark.parametrize("argv", ["ls", [], ["a\0b"], [1]])
+@each_case("argv", ["ls", [], ["a\0b"], [1]])
 async def test_a_command_that_cannot_be_used_is_refused(sandbox: Sandbox, argv: Any) -> None:
     with pytest.raises(UsageError, match="non-empty list of strings"):
         await sandbox.exec(argv)
@@ -124,7 +125,7 @@ async def test_a_timeout_that_cannot_be_used_is_refused(sandbox: Sandbox) -> Non
         await sandbox.exec(["true"], timeout=-1)
 
 
-@pytest.mark.parametrize("path", ["file", "a b/ü?#%.txt", "/tmp/absolute", "folder/../other", "..x/...y"])
+@each_case("path", ["file", "a b/ü?#%.txt", "/tmp/absolute", "folder/../other", "..x/...y"])
 async def test_a_file_is_read_as_it_was_written(sandbox: Sandbox, path: str) -> None:
     data = bytes(range(256)) * 3000
     await sandbox.write_file(path, data, mode=0o640)
@@ -294,7 +295,7 @@ TARGETS: dict[str, tuple[PlainData, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", TARGETS)
+@each_case("kind", TARGETS)
 async def test_a_right_program_passes_and_a_wrong_one_fails(grader: Grader, kind: str) -> None:
     target, right, wrong = TARGETS[kind]
     verdicts = await asyncio.gather(grader.grade(target, right), grader.grade(target, wrong))

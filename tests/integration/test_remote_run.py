@@ -86,7 +86,7 @@ async def remote(served: Served) -> Remote:
 def write_samples(path: Path, benchmark: Benchmark) -> Path:
     """Write samples of every kind: right ones, hostile ones, replies, completions, and a task without one."""
     lines: list[dict[str, str]] = []
-    tasks = benchmark.tasks[:-1]
+    tasks = benchmark.tasks[-5:-1]
     for task in tasks:
         solution = benchmark.references[task.id].solution
         lines.append({"task_id": task.id, "solution": solution})
@@ -153,7 +153,7 @@ async def test_an_agent_that_submits_text_takes_part(
 async def test_submissions_travel_in_batches(remote: Remote, served: Served, tmp_path: Path) -> None:
     accepted = 'harness_requests_total{operation="v1/grade",status="200"}'
     before = await served.read_metric(accepted)
-    result = await make_run(remote, tmp_path, n_samples=6)
+    result = await make_run(remote, tmp_path, n_samples=6, task_ids=list(TASKS))
     requests = await served.read_metric(accepted) - before
     assert 0 < requests < len(result.attempts) / 4
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 from failing_backend import FailingBackend
 from service_fixtures import Served, serve
@@ -57,9 +58,7 @@ async def test_each_completion_has_its_reward_in_the_order_of_the_queries(served
     }
 
 
-@pytest.mark.parametrize(
-    "program", ["raise SystemExit(0)\n", "import os; os._exit(0)\n", "print('3')\n"], ids=repr
-)
+@each_case("program", ["raise SystemExit(0)\n", "import os; os._exit(0)\n", "print('3')\n"], ids=repr)
 async def test_a_program_cannot_forge_its_reward(served: Served, program: str) -> None:
     assert (await ask(served, reply(program)))["rewards"] == [0.0]
 
@@ -82,7 +81,7 @@ async def test_a_label_may_be_an_object(served: Served) -> None:
     assert response.json()["rewards"] == [1.0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wrong", "message"),
     [
         ({"query": []}, "query"),

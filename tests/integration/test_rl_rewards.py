@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 from failing_backend import FailingBackend
 from service_fixtures import TOKEN, Served, serve
@@ -81,7 +82,7 @@ async def test_a_row_names_a_task_of_a_benchmark(reward: VerdictReward) -> None:
     assert await block(lambda: reward([""] * 2, completions, **columns)) == [1.0, 0.0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("columns", "message"),
     [
         ({}, "row 0 has no judge"),

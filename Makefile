@@ -34,7 +34,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval browser test test-unit coverage lint lock bench measure calibrate fuzz chaos mutants clean
+.PHONY: help setup eval browser test test-unit coverage lint lock keywords bench measure calibrate fuzz chaos mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -63,14 +63,23 @@ browser:
 	  apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || echo 'note: no Chromium, so no test opens the HTML report or the viewer (Debian: sudo apt-get install chromium)'
 
+# Pytest rewrites the asserts of each test file once. On a fresh clone every worker would do it for itself.
+define warm
+@test -d tests/unit/__pycache__ || { echo 'tests: compiling'; \
+  $(BIN)/python -m pytest --collect-only -q tests/unit >/dev/null & \
+  $(BIN)/python -m pytest --collect-only -q tests --ignore tests/unit >/dev/null; wait; }
+endef
+
 # Group tests by file, because the tests of one file share containers and runs. tests/conftest.py orders the
 # files, the longest first. There are more workers than cores, because many tests wait for a time limit or for
-# Docker. The unit tests do not wait.
-test: $(TOOLS) setup browser ## run all tests: make test [WORKERS=4] [ARGS="-k name"]
-	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),4) \
+# Docker. The unit tests do not wait. They come last, and fill the time in which others do.
+test: $(TOOLS) setup browser ## run all tests: make test [WORKERS=6] [ARGS="-k name"]
+	$(warm)
+	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),6) \
 	  --dist loadfile --no-loadscope-reorder) $(ARGS)
 
 test-unit: $(TOOLS) ## run the tests that need no engine: make test-unit [ARGS="-k name"]
+	$(warm)
 	$(BIN)/python -m pytest tests/unit $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2)) $(ARGS)
 
 coverage: $(TOOLS) ## measure branch coverage: make coverage [ARGS="-k name"]
@@ -83,6 +92,9 @@ lint: $(TOOLS) ## run ruff, mypy and import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict harness tests examples
 	$(BIN)/lint-imports --no-logo --no-cache
+
+keywords: $(TOOLS) ## write the types of the keywords of `harness.run`, after a change of a setting
+	PYTHONPATH=tests $(BIN)/python tests/keyword_types.py
 
 # This takes the newest versions, so run the tests with them before you commit the file.
 lock: ## renew constraints.txt, the versions that `make setup` installs

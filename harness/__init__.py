@@ -8,9 +8,10 @@ Scripts without an event loop use the synchronous face:
     with Sandbox.open_sync("python") as sandbox:
         result = sandbox.exec(["python3", "-c", "print(6 * 7)"], timeout=10)
 
-`Sandbox` runs untrusted code, `load_benchmark` loads tasks, `run` carries out a whole run, and `compare`
-compares two. `open_grader` grades single programs by hidden tests. The docstring of `harness.errors` shows
-the tree of errors.
+`load_benchmark` loads tasks, `run` carries out a whole run, and `compare` compares two. `open_host` opens
+this machine as a host, which grades single programs by hidden tests, opens sandboxes and makes runs.
+`connect` returns a service as a host with the same methods. The docstring of `harness.errors` shows the tree
+of errors.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ __all__ = [
     "Environment",
     "ExecResult",
     "Generation",
-    "Grader",
     "HarnessError",
+    "Host",
     "HostEnvironment",
     "ImageMissingError",
     "Limits",
@@ -55,9 +56,6 @@ __all__ = [
     "Status",
     "StorageError",
     "Submission",
-    "SyncGrader",
-    "SyncOutputStream",
-    "SyncSandbox",
     "Task",
     "Tool",
     "UsageError",
@@ -67,9 +65,10 @@ __all__ = [
     "build_call_tests",
     "build_stdin_tests",
     "compare",
+    "connect",
     "load_benchmark",
-    "open_grader",
-    "open_grader_sync",
+    "open_host",
+    "open_host_sync",
     "read_hidden_tests",
     "run",
 ]
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
         build_stdin_tests,
         read_hidden_tests,
     )
+    from harness.client.remote import connect
     from harness.core.errors import (
         DataError,
         EngineUnavailableError,
@@ -101,13 +101,12 @@ if TYPE_CHECKING:
     from harness.environments.base import Environment
     from harness.environments.host_environment import HostEnvironment
     from harness.environments.sandbox_environment import SandboxEnvironment
+    from harness.host.retries import RunStoppedError
+    from harness.hosts import Host, open_host, open_host_sync
     from harness.models.messages import Generation, Message, ModelReply, Role
     from harness.runs.agents.agent import Agent, AgentError, AgentModel, AttemptContext
     from harness.runs.comparison import Comparison
-    from harness.runs.faults import RunStoppedError
-    from harness.runs.grader import Grader, open_grader
     from harness.runs.run_files import StorageError
-    from harness.runs.sync_grader import SyncGrader, open_grader_sync
     from harness.sandbox.failures import (
         SandboxClosed,
         SandboxLimitReached,
@@ -120,7 +119,6 @@ if TYPE_CHECKING:
     from harness.sandbox.results import ExecResult
     from harness.sandbox.sandbox import Sandbox
     from harness.sandbox.streaming import OutputChunk, OutputStream
-    from harness.sandbox.sync import SyncOutputStream, SyncSandbox
 
 moved.install()
 
@@ -137,9 +135,9 @@ _HOME = {
     "Environment": "harness.environments.base",
     "ExecResult": "harness.sandbox.results",
     "Generation": "harness.models.messages",
-    "Grader": "harness.runs.grader",
     "HarnessError": "harness.core.errors",
     "ImageMissingError": "harness.core.errors",
+    "Host": "harness.hosts",
     "HostEnvironment": "harness.environments.host_environment",
     "Limits": "harness.sandbox.limits",
     "Message": "harness.models.messages",
@@ -148,7 +146,7 @@ _HOME = {
     "OutputStream": "harness.sandbox.streaming",
     "Role": "harness.models.messages",
     "RunResult": "harness.api",
-    "RunStoppedError": "harness.runs.faults",
+    "RunStoppedError": "harness.host.retries",
     "Sandbox": "harness.sandbox.sandbox",
     "SandboxClosed": "harness.sandbox.failures",
     "SandboxEnvironment": "harness.environments.sandbox_environment",
@@ -162,9 +160,6 @@ _HOME = {
     "Status": "harness.core.types",
     "StorageError": "harness.runs.run_files",
     "Submission": "harness.core.types",
-    "SyncGrader": "harness.runs.sync_grader",
-    "SyncOutputStream": "harness.sandbox.sync",
-    "SyncSandbox": "harness.sandbox.sync",
     "Task": "harness.core.types",
     "Tool": "harness.core.tools",
     "UsageError": "harness.core.errors",
@@ -173,11 +168,19 @@ _HOME = {
     "build_call_tests": "harness.benchmarks.hidden_tests",
     "build_stdin_tests": "harness.benchmarks.hidden_tests",
     "compare": "harness.api",
+    "connect": "harness.client.remote",
     "load_benchmark": "harness.benchmarks",
-    "open_grader": "harness.runs.grader",
-    "open_grader_sync": "harness.runs.sync_grader",
+    "open_host": "harness.hosts",
+    "open_host_sync": "harness.hosts",
     "read_hidden_tests": "harness.benchmarks.hidden_tests",
     "run": "harness.api",
+}
+
+# Old names, which go with the next release, and the names that took their places.
+_RENAMED = {
+    "Grader": "Host",
+    "open_grader": "open_host",
+    "open_grader_sync": "open_host_sync",
 }
 
 
@@ -189,6 +192,12 @@ def __getattr__(name: str) -> Any:
     import importlib
     import importlib.util
 
+    if name in _RENAMED:
+        import warnings
+
+        new = _RENAMED[name]
+        warnings.warn(f"harness.{name} is now harness.{new}; the old name goes", FutureWarning, 2)
+        name = new
     if name not in _HOME:
         if name.startswith("_") or importlib.util.find_spec(f"harness.{name}") is None:
             raise AttributeError(f"module 'harness' has no attribute '{name}'")

@@ -6,31 +6,24 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from typing_extensions import Unpack
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Submission, Summary
-from harness.models.endpoint import Api, Endpoint
-from harness.models.relay.mcp_servers.settings import McpServer
-from harness.models.settings import GenerationSettings
-from harness.models.spending import Budget
 from harness.reports.html import describe_rate, render_result
 from harness.reports.notebook import choose_display
 from harness.reports.run_folder import write_report
 from harness.runs.agents import AttemptContext
 from harness.runs.agents.agent import UserAgent
-from harness.runs.command_settings import CommandSettings
 from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
-from harness.runs.config import ExecutorName, Sampling
 from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
 from harness.runs.run import Run, open_run
 from harness.runs.run_names import find_run
+from harness.runs.settings.keywords import RunOptions as RunOptions
 from harness.sandbox.backends.base import Backend
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import Isolation
 
 if TYPE_CHECKING:
     import pandas
@@ -65,59 +58,18 @@ class RunResult:
         return render_result(self.summary, self.folder, is_bundled=self.is_bundled)
 
 
-class RunOptions(TypedDict, total=False):
-    """The keys of `harness.runs.config.RunConfig` that `run` takes as keyword arguments."""
-
-    model: str | None
-    base_url: str | None
-    api: Api | None
-    endpoints: dict[str, Endpoint | dict[str, Any]]
-    generation: GenerationSettings | dict[str, Any]
-    system_prompt: str | None
-    mcp_servers: list[McpServer | dict[str, Any]] | dict[str, dict[str, Any]]
-    baseline: bool
-    command: CommandSettings | dict[str, Any]
-    attempt_budget: Budget | dict[str, Any]
-    run_budget: Budget | dict[str, Any]
-    reply_cache: Literal["auto", "on", "off"]
-    client_generation: Literal["drop", "keep"]
-    sample_size: int | None
-    sampling: Sampling
-    stratify_by: str | None
-    task_ids: list[str]
-    filter_category: list[str]
-    filter_difficulty: list[str]
-    filter_tags: list[str]
-    include_quarantined: bool
-    shard: str | None
-    timeout_seconds: int | None
-    rounds: int | None
-    max_concurrent: int | None
-    max_sandboxes: int | None
-    agent_prompt: str | None
-    n_samples: int
-    k: list[int]
-    cluster_by: str | None
-    seed: int
-    data: str | None
-    split: str | None
-    options: dict[str, Any]
-    samples: str | None
-    replay_from: str | None
-    durations_from: str | None
-    extract: str | None
-    output_dir: str
-    limits: Limits | dict[str, Any]
-    runtime: Literal["runc", "runsc"]
-    executor: ExecutorName
-    ray_address: str | None
-    isolation: Isolation
-
-
 RunAgent: TypeAlias = (
     str | UserAgent | type[UserAgent] | Callable[[AttemptContext], Awaitable[Submission | str]]
 )
 """The name of an agent, or an agent of the user."""
+
+
+class RunningHost(Protocol):
+    """A host that makes runs, as `harness.connect` and `harness.open_host` return it."""
+
+    @property
+    def run(self) -> Callable[..., Awaitable[RunResult]]:
+        """Run a benchmark, or resume a run, and return its result."""
 
 
 async def run(
@@ -128,6 +80,7 @@ async def run(
     observer: RunObserver | None = None,
     backend: Backend | None = None,
     progress: bool | None = None,
+    hosts: Sequence[RunningHost] = (),
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a benchmark, write a run folder, and return the result. A cancellation ends the run cleanly.
@@ -143,6 +96,7 @@ async def run(
         progress: whether to show the progress on standard error, None for only in a notebook. Warnings are
             always shown.
         backend: starts the sandboxes. Without it, the run connects to the Docker engine of the environment.
+        hosts: the services that grade the submissions, as `connect` returns them, none for this machine.
         options: the other keys of the config, such as `data`, `sample_size`, `n_samples`, `max_concurrent`
             and `output_dir`.
 
@@ -154,18 +108,22 @@ async def run(
         RunStoppedError: if the engine stays away or loses an image. Finished attempts are in the run folder.
         StorageError: if the run folder cannot be written.
     """
+    if hosts:
+        first, *others = hosts
+        return await first.run(
+            benchmark,
+            resume=resume,
+            agent=agent,
+            observer=observer,
+            progress=progress,
+            **({"hosts": others} if others else {}),
+            **options,
+        )
     watcher = choose_observer(observer, progress)
     planned = plan_run(
         benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
     )
-    async with open_run(
-        planned.selection,
-        resume=planned.folder,
-        changed=planned.changed,
-        is_trusted=planned.is_trusted,
-        backend=backend,
-        notify=watcher.note,
-    ) as current:
+    async with open_run(planned.selection, planned.start, backend=backend, notify=watcher.note) as current:
         return await finish_run(current, watcher)
 
 

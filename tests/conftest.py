@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from docker import APIClient
+from effort import THOROUGH
 from ray_nodes import shares_cluster
 
 from harness.core.errors import HarnessError
@@ -38,9 +39,11 @@ LONGEST_FIRST = (
     "e2e/test_ray_runs.py",
     "e2e/test_ray_service.py",
     "security/test_shell_state.py",
-    "e2e/test_audit_command.py",
-    "security/test_lost_sandboxes.py",
     "security/test_hostile_programs.py",
+    "integration/test_time_limits.py",
+    "security/test_lost_sandboxes.py",
+    "e2e/test_audit_command.py",
+    "integration/test_unusual_programs.py",
     "e2e/test_exec_command.py",
     "e2e/test_run_interrupts.py",
     "e2e/test_engine_outages.py",
@@ -50,7 +53,6 @@ LONGEST_FIRST = (
     "integration/test_viewer_page.py",
     "e2e/test_command_agent.py",
     "security/test_database_attacks.py",
-    "integration/test_time_limits.py",
     "integration/test_hub.py",
     "integration/test_maths_answers.py",
     "e2e/test_process.py",
@@ -82,7 +84,6 @@ LONGEST_FIRST = (
     "e2e/test_run_resume.py",
     "e2e/test_mcp_servers_run.py",
     "integration/test_rewards.py",
-    "integration/test_unusual_programs.py",
     "security/test_containment.py",
     "e2e/test_killed_runs.py",
     "e2e/test_full_disks.py",
@@ -213,8 +214,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then the other files that need an engine, and the unit tests last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a quick run leaves out, and order the files.
+
+    The longest files come first, then the other files that need an engine, and the unit tests last.
+    """
+    if not THOROUGH and (left_out := [item for item in items if item.get_closest_marker("thorough")]):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST_FIRST)}
 
     def rank_of(item: pytest.Item) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from samples.households import KINDS, GrammarName, generate_game
+
 from harness.environments.house.game import Game, read_game
-from harness.environments.house.generator import KINDS, GrammarName, generate_game
 from harness.environments.house.play import Play
 
 FACTS = """\

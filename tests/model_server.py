@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response as ResponsesReply
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -66,6 +64,8 @@ def completion(
     **message: Any,
 ) -> dict[str, Any]:
     """Return a reply of the protocol, validated. `calls` are names and arguments of tool calls."""
+    from openai.types.chat import ChatCompletion
+
     body: dict[str, Any] = {"role": "assistant", "content": text, **message}
     if calls:
         body["tool_calls"] = [
@@ -109,6 +109,8 @@ def response(
     usage: tuple[int, int] | None = (10, 5),
 ) -> dict[str, Any]:
     """Return a reply of the Responses API, validated. `items` are its output."""
+    from openai.types.responses import Response as ResponsesReply
+
     reply: dict[str, Any] = {
         "id": "resp_1",
         "object": "response",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from contexts import ListTranscript
 from model_server import ModelServer
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
@@ -23,6 +22,7 @@ from harness.models.session import ModelSession
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
 
 # To load the certificates takes longer than a test.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -78,6 +78,7 @@ async def open_relay(
     # The import takes a second, so it must not be a part of the collection of all tests.
     from anthropic import AsyncAnthropic
     from anthropic import DefaultAsyncHttpxClient as DefaultAnthropicClient
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     transcript = WatchedTranscript()
     asked = Endpoint(model="scripted", base_url=server.url, prices=prices, **(endpoint or {}))

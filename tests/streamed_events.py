@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model_server import RawReply, completion, response
-from openai.types.chat import ChatCompletionChunk
-from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
@@ -67,6 +65,8 @@ def message_error(status: int, kind: str, text: str, **headers: str) -> RawReply
 
 def stream_completion(*texts: str, usage: tuple[int, int] | None = (10, 5), ends: bool = True) -> RawReply:
     """Return the chunks of a reply of Chat Completions, one for each text."""
+    from openai.types.chat import ChatCompletionChunk
+
     base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": text} for text in texts]
@@ -122,6 +122,8 @@ def stream_message(
 
 def stream_response(*items: Mapping[str, Any], usage: tuple[int, int] | None = (10, 5)) -> RawReply:
     """Return the events of a reply of the Responses API, with the whole text of each item as one delta."""
+    from openai.types.responses import ResponseStreamEvent
+
     whole = response(*items, usage=usage)
     begun = {**whole, "status": "in_progress", "output": []}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]

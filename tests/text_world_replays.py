@@ -22,8 +22,8 @@ from typing import Any
 from harness.environments.house.game import GameError, read_game
 from harness.environments.house.play import HEADER, Play
 from harness.environments.web.catalogue import Catalogue, load_catalogue
+from harness.environments.web.grader import Reward, offline_nouns, reward_purchase
 from harness.environments.web.products import Goal, Product, PublishedShop
-from harness.environments.web.reward import Reward, offline_nouns, reward_purchase
 from harness.environments.web.session import Session
 
 Pairs = Iterator[tuple[str, Any, Any]]
@@ -154,7 +154,7 @@ def _open_catalogue(goals: Path, index: Path) -> Catalogue:
             ending = products.stem.removeprefix("items_shuffle")
             attributes = products.with_name(f"items_ins_v2{ending}.json")
             instructions = products.with_name("items_human_ins.json")
-            return load_catalogue(PublishedShop(products, attributes, instructions, index))
+            return load_catalogue(PublishedShop.at(products, attributes, instructions, index=index))
     raise FileNotFoundError(f"no catalogue next to {goals} has all products of the goals")
 
 

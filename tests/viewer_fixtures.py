@@ -14,12 +14,20 @@ from harness.core.types import AttemptRecord, Status
 from harness.models.relay.serving import listen_on_loopback
 from harness.reports.viewer.app import Access, make_viewer_app
 from harness.reports.viewer.catalogue import Catalogue
+from harness.runs.attempt_index import AttemptIndex
 from harness.runs.records import to_json
 from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY, TRANSCRIPTS
 from harness.runs.transcript_file import transcript_name
 
 STATUSES = (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.MEMORY_LIMIT)
 SCRIPT = "<script>document.title = 'taken over'</script><img src='http://198.51.100.1/x' onerror='x()'>"
+
+
+def index_records(*records: AttemptRecord) -> AttemptIndex:
+    """Return the index of records, each at an offset that is its place."""
+    index = AttemptIndex()
+    index.add((record, place) for place, record in enumerate(records))
+    return index
 
 
 def make_record(task: int, attempt: int = 0, status: Status | None = None, **fields: Any) -> AttemptRecord:

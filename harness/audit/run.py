@@ -30,7 +30,7 @@ from harness.audit.agent import (
     build_controls,
 )
 from harness.audit.containers import count_containers
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
 from harness.core.types import AttemptRecord, DataSource, Status, Task
@@ -40,13 +40,14 @@ from harness.runs.config import RunConfig
 from harness.runs.filters import TaskFilters
 from harness.runs.manifest import SCHEMA_VERSION
 from harness.runs.observer import RunObserver
-from harness.runs.plan import plan_attempts, select_tasks
+from harness.runs.plan import load_configured, plan_attempts, select_tasks
 from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
+from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
 from harness.runs.store import MANIFEST, read_manifest
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
-from harness.runs.unread import refuse_unread_isolation
+from harness.runs.unread import list_unread_isolation
 from harness.sandbox.limits import Limits
 
 # The description of an audit, and its result, in its folder.
@@ -215,14 +216,7 @@ def plan_audit(
         UsageError: for an option that cannot be used, and for a target without attacks.
         DataError: for data that cannot be used.
     """
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        notify=notify,
-        categories=config.filter_category,
-    )
+    benchmark = load_configured(config, notify=notify)
     if benchmark.definition.judge is not None:
         raise UsageError(
             f"{benchmark.name}: an option names a model as the judge, and an audit asks no model",
@@ -233,7 +227,9 @@ def plan_audit(
     config = config.model_copy(update={"data": config.data or decided})
     settings = settings_for(benchmark)
     kinds = sorted({task.environment for task in benchmark.tasks})
-    refuse_unread_isolation(config, benchmark, [environment_spec(kind) for kind in kinds])
+    specs = [environment_spec(kind) for kind in kinds]
+    for unread in list_unread_isolation(config, benchmark.definition, specs):
+        raise unread
 
     filters = TaskFilters.of_config(config)
     named = select_tasks(benchmark, filters)
@@ -351,7 +347,9 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
     for part in (plan.control_run, plan.attack_run):
         config = part.selection.config.model_copy(update={"output_dir": str(folder)})
         selection = replace(part.selection, config=config)
-        async with open_run(selection, resume=_find_run(folder, config.agent), notify=observer.note) as run:
+        earlier = _find_run(folder, config.agent)
+        start = None if earlier is None else ResumedRun(earlier)
+        async with open_run(selection, start, notify=observer.note) as run:
             await run.execute(observer)
             attempts += [
                 AuditedAttempt(_find_step(part.suite, record), record, folder=run.folder)
@@ -394,9 +392,9 @@ def _list_manners(selection: Selection) -> dict[str, str]:
 
 async def _count_containers(run: Run) -> int:
     """Return the number of containers that a run has left."""
-    if run.backend is None:
+    if run.engine.backend is None:
         return 0
-    return await count_containers(run.backend, run.manifest["run_id"])
+    return await count_containers(run.engine.backend, run.manifest["run_id"])
 
 
 def _find_run(folder: Path, agent: str) -> Path | None:

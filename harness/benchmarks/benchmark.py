@@ -17,14 +17,13 @@ from harness.benchmarks.options import Options
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule
 from harness.benchmarks.source import BenchmarkRecipe
-from harness.core.errors import HarnessError, UsageError, unknown_name
-from harness.core.option_names import name_option
+from harness.core.errors import HarnessError, SandboxError, UsageError, unknown_name
 from harness.core.scoring.metrics import Metric
-from harness.core.types import DataSource, Reference, Submission, Task, Verdict, explain_verdict
+from harness.core.types import DataSource, Reference, Status, Submission, Task, Verdict, explain_verdict
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
 from harness.environments.grader import SandboxGrader, StateGrader
-from harness.environments.grading import GradingContext, grade_submission
+from harness.host.local import LocalHost, list_grading_images, open_local_host
 from harness.models.endpoint import Endpoint
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 
@@ -193,7 +192,7 @@ class Definition:
             raise unknown_name("rule", rule, list(CodeRule))
         if not isinstance(self.submit, SubmitProgram):
             raise UsageError(
-                f"benchmark '{self.name}' does not read {name_option('extract')}",
+                f"benchmark '{self.name}' does not read --extract",
                 hint="leave it out, because only benchmarks that grade programs use it",
             )
         return replace(self, submit=replace(self.submit, chosen=CodeRule(rule)))
@@ -347,7 +346,8 @@ class Benchmark:
         """Grade a prediction and return its metrics, with `score`, `resolved` and `status`.
 
         Text is graded in this process. A program, or mathematics, is graded in its own sandbox, which is
-        gone when this returns; that needs Docker and about a quarter of a second. `field` is the kind of
+        gone when this returns. That needs Docker and about a third of a second. `open_host` grades many in
+        less time. `field` is the kind of
         the prediction, as in samples files: a `solution` counts as it is, a `completion` continues the
         prompt of HumanEval, and a `reply` is the whole reply of a model.
 
@@ -383,13 +383,13 @@ class Benchmark:
                 f"{self.name}: the outcome is the state that an agent leaves, so a text cannot be graded",
                 hint=f"run it: harness run -b {self.name}",
             )
-        spec = environment_spec(label.task.environment)
-        async with SandboxPool() as pool:
-            context = GradingContext(
-                pool, float(spec.timeout_seconds), fresh=spec.fresh_sandbox(), key=label.task.id
-            )
-            submissions = [self.definition.submit(label.task, field, text) for text in predictions]
-            verdicts = [await grade_submission(label.reference.target, each, context) for each in submissions]
+        target = label.reference.target
+        submissions = [self.definition.submit(label.task, field, text) for text in predictions]
+        async with open_local_host(LocalHost, list_grading_images(target)) as host:
+            verdicts = [await host.grade(target, each) for each in submissions]
+        for verdict in verdicts:
+            if verdict.status is Status.INFRA_ERROR:
+                raise SandboxError(verdict.evidence or "no verdict", outside=True)
         explained = map(explain_verdict, verdicts, submissions)
         return [_metrics_of(self.add_metrics(verdict)) for verdict in explained]
 

@@ -26,11 +26,11 @@ from harness.benchmarks.livecodebench.problem import HIDDEN
 from harness.benchmarks.loading import load_with_options
 from harness.benchmarks.replies import holds_block
 from harness.core.errors import SandboxError, UsageError, unknown_name
+from harness.core.portal import hold_on_loop
 from harness.core.scoring.metrics import pass_at_k
 from harness.core.text import escape_terminal
 from harness.core.types import Reference, Task
 from harness.sandbox.failures import SandboxClosed
-from harness.sandbox.sync import hold_on_loop
 
 SPLITS = ("test", "dev", "train")
 

@@ -93,6 +93,21 @@ def _unknown_option(name: str, model: type[Options], benchmark: str) -> UsageErr
     return UsageError(f"{benchmark}: {unknown.message}", hint=hint)
 
 
+def list_plain_defaults(model: type[Options]) -> dict[str, Any]:
+    """Return the defaults of options that have plain ones, those of a group by its name."""
+    found: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Options):
+            if inner := list_plain_defaults(field.annotation):
+                found[name] = inner
+        elif not field.is_required():
+            default = field.get_default(call_default_factory=True)
+            default = default.value if isinstance(default, Enum) else default
+            if isinstance(default, str | bool | int | float):
+                found[name] = default
+    return found
+
+
 def parse_options(texts: list[str], *, option: str = "--option") -> dict[str, Any]:
     """Return the values in `name=value` texts by name. Each value is YAML. Raises UsageError.
 

@@ -10,25 +10,8 @@ import typer
 
 from harness.cli.completion import complete_benchmark
 from harness.cli.error_lines import print_error
-from harness.cli.run_options import (
-    Categories,
-    Concurrent,
-    Data,
-    Difficulties,
-    Force,
-    Isolation,
-    Options,
-    OutputDir,
-    Quiet,
-    Runtime,
-    Seed,
-    Split,
-    Tags,
-    TaskIds,
-    Timeout,
-    Trust,
-    Verbose,
-)
+from harness.cli.run_options import Force, Quiet, Trust, Verbose
+from harness.cli.settings import read_settings, take_settings
 from harness.core.text import quote_argument
 
 if TYPE_CHECKING:
@@ -39,21 +22,21 @@ DEFAULT_TASKS = 5
 # The relay of models is attacked by its own suite, as if it were a benchmark.
 RELAY = "relay"
 NOT_SOUND, UNFINISHED = 1, 3
+_SETTINGS = (
+    *("data", "task_ids", "filter_category", "filter_difficulty", "filter_tags", "split", "options"),
+    *("seed", "timeout_seconds", "max_concurrent", "runtime", "isolation", "output_dir"),
+)
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(cls=take_settings(*_SETTINGS))
 def audit(
+    context: typer.Context,
     benchmark: Annotated[
         str | None,
         typer.Argument(help="See `harness benchmarks`; or: relay.", autocompletion=complete_benchmark),
     ] = None,
-    data: Data = None,
-    task_ids: TaskIds = None,
-    filter_category: Categories = None,
-    filter_difficulty: Difficulties = None,
-    filter_tags: Tags = None,
     sample_size: Annotated[
         int | None,
         typer.Option(
@@ -69,14 +52,6 @@ def audit(
     attacks: Annotated[
         list[str] | None, typer.Option("--attack", metavar="NAME", help="Make only this attack (repeatable).")
     ] = None,
-    split: Split = None,
-    option: Options = None,
-    seed: Seed = None,
-    timeout_seconds: Timeout = None,
-    max_concurrent: Concurrent = None,
-    runtime: Runtime = None,
-    isolation: Isolation = None,
-    output_dir: OutputDir = None,
     results: Annotated[Path | None, typer.Option("-o", "--results", help="Write the audit as JSON.")] = None,
     force: Force = False,
     resume: Annotated[Path | None, typer.Option("--resume", help="Resume the audit in this folder.")] = None,
@@ -98,7 +73,6 @@ def audit(
         plan_resumed_audit,
         write_audit,
     )
-    from harness.benchmarks.options import parse_options
     from harness.cli.carry_out import check_results_path
     from harness.core.errors import UsageError
     from harness.reports.audit import conclude, print_audit
@@ -107,23 +81,9 @@ def audit(
     from harness.reports.table import print_record_details
     from harness.runs.config import load_config
 
-    options = {
-        "benchmark": benchmark,
-        "data": data,
-        "split": split,
-        "options": parse_options(option) if option else None,
-        "task_ids": task_ids,
-        "filter_category": filter_category,
-        "filter_difficulty": filter_difficulty,
-        "filter_tags": filter_tags,
-        "seed": seed,
-        "timeout_seconds": timeout_seconds,
-        "max_concurrent": max_concurrent,
-        "runtime": runtime,
-        "isolation": isolation,
-        "output_dir": output_dir and str(output_dir),
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = read_settings(context)
+    if benchmark is not None:
+        given["benchmark"] = benchmark
     if sample_size is not None and all_tasks:
         raise UsageError("--sample-size and --all-tasks cannot be combined")
     if resume is not None and (given or sample_size is not None or all_tasks or attacks):
@@ -150,7 +110,8 @@ def audit(
     display = progress_display(sys.stderr, quiet=quiet)
     if resume is None:
         # All tasks that are selected with --task are attacked, unless --sample-size limits their number.
-        attacked = sample_size if all_tasks or task_ids or sample_size is not None else DEFAULT_TASKS
+        is_chosen = all_tasks or "task_ids" in given or sample_size is not None
+        attacked = sample_size if is_chosen else DEFAULT_TASKS
         plan = plan_audit(load_config(None, given), attacked, attacks=attacks or (), notify=display.note)
         folder = make_audit_folder(plan)
     else:

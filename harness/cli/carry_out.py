@@ -22,8 +22,6 @@ from harness.core.types import Status
 from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
-from harness.runs.changes import Change
-from harness.runs.config import DEFAULT_AGENT, RunConfig
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.observer import RunObserver
 from harness.runs.plan import list_task_ids
@@ -34,8 +32,10 @@ from harness.runs.run import Run, open_run
 from harness.runs.run_files import StorageError
 from harness.runs.run_names import RUNS, find_run
 from harness.runs.run_secrets import make_log_filter
+from harness.runs.run_starts import NewRun, ResumedRun, RunStart
 from harness.runs.selection import Selection, select
 from harness.runs.server_use import list_absent_servers
+from harness.runs.settings import DEFAULT_AGENT, RunConfig
 from harness.runs.store import read_results
 
 # The numbers of objects, and of younger collections, after which each generation is collected.
@@ -57,41 +57,19 @@ class OutputOptions:
     fail_on_difference: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ResumedRun:
-    """A run folder that is resumed, and the changes that the user asks for."""
-
-    folder: Path
-    # The changes of its config that the user has accepted.
-    changed: Sequence[Change] = ()
-    # The attempts to make, None for all without a verdict.
-    retry: Retry | None = None
-
-
 def carry_out(
     config: RunConfig,
     output: OutputOptions,
+    start: RunStart | None = None,
     *,
-    resume: ResumedRun | None = None,
-    repeat: Path | None = None,
-    accepted: Collection[str] = (),
-    is_trusted: bool = False,
+    retry: Retry | None = None,
     notices: Sequence[str] = (),
     serves_client: bool = False,
 ) -> None:
     """Run `config` to its end, as `make_run` does. Raises typer.Exit if the exit code is not 0."""
-    code = make_run(
-        config,
-        output,
-        resume=resume,
-        repeat=repeat,
-        accepted=accepted,
-        is_trusted=is_trusted,
-        notices=notices,
-        serves_client=serves_client,
-    ).exit_code
-    if code:
-        raise typer.Exit(code)
+    made = make_run(config, output, start, retry=retry, notices=notices, serves_client=serves_client)
+    if made.exit_code:
+        raise typer.Exit(made.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +84,9 @@ class MadeRun:
 def make_run(
     config: RunConfig,
     output: OutputOptions,
+    start: RunStart | None = None,
     *,
-    resume: ResumedRun | None = None,
-    repeat: Path | None = None,
-    accepted: Collection[str] = (),
-    is_trusted: bool = False,
+    retry: Retry | None = None,
     notices: Sequence[str] = (),
     serves_client: bool = False,
     on_open: Callable[[Path], None] = lambda folder: None,
@@ -122,46 +98,33 @@ def make_run(
     Args:
         config: the config of the run.
         output: the options that affect only the output.
-        resume: the run to resume, None for a new run.
-        repeat: the run folder whose run a new one repeats.
-        accepted: the fields in which the inputs may differ from the manifest of either folder.
-        is_trusted: whether the user has started the run of either folder, or has accepted its settings.
+        start: how the run starts, None for a new run.
+        retry: the attempts that a resumed run repeats, None for all without a verdict.
         notices: what the user must know about the config.
         serves_client: whether an MCP client has started this process to act in a task.
         on_open: gets the run folder before the first attempt.
     """
-    keep_samples = resume is None and config.samples == STDIN
+    start = start or NewRun()
+    if isinstance(start, NewRun):
+        start.keep_samples = config.samples == STDIN
     display = progress_display(sys.stderr, quiet=output.quiet)
     with (
         show_log(output.verbosity, display.note, make_log_filter(config)),
         store_stdin_samples(config) as readable,
     ):
         return _make_run(
-            readable,
-            output,
-            resume,
-            repeat,
-            accepted,
-            display,
-            notices,
-            keep_samples=keep_samples,
-            is_trusted=is_trusted,
-            serves_client=serves_client,
-            on_open=on_open,
+            *(readable, output, start, retry, display, notices), serves_client=serves_client, on_open=on_open
         )
 
 
 def _make_run(
     config: RunConfig,
     output: OutputOptions,
-    resume: ResumedRun | None,
-    repeat: Path | None,
-    accepted: Collection[str],
+    start: RunStart,
+    retry: Retry | None,
     display: RunObserver,
     notices: Sequence[str],
     *,
-    keep_samples: bool,
-    is_trusted: bool,
     serves_client: bool,
     on_open: Callable[[Path], None],
 ) -> MadeRun:
@@ -175,38 +138,27 @@ def _make_run(
     notify = display.note
     for notice in notices:
         notify(notice)
-    # The config in a manifest has every setting, so that one which nobody reads shows no mistake.
-    is_recorded = resume is not None or repeat is not None
     try:
-        selection = select(config, notify=notify, resumed=is_recorded, serves_client=serves_client)
+        selection = select(config, notify=notify, resumed=start.is_recorded, serves_client=serves_client)
     except DataError as error:
         from harness.reports.imports import hint_at_format
 
         raise hint_at_format(error, config.samples, config.benchmark) from error
     if output.dry_run:
         _describe_run(selection, output, notify)
-        if resume is not None:
-            selection = selection.without(read_unsound_references(resume.folder))
-            remaining = list_remaining(selection.plan, read_results(resume.folder), resume.retry)
-        _print_plan(selection, None if resume is None else remaining)
+        remaining = None
+        if isinstance(start, ResumedRun):
+            selection = selection.without(read_unsound_references(start.folder))
+            remaining = list_remaining(selection.plan, read_results(start.folder), retry)
+        _print_plan(selection, remaining)
         return MadeRun(0)
 
     _shorten_garbage_collection(selection)
 
     async def run_and_finish() -> MadeRun:
-        async with open_run(
-            selection,
-            resume=None if resume is None else resume.folder,
-            repeat=repeat,
-            accepted=accepted,
-            changed=() if resume is None else resume.changed,
-            keep_samples=keep_samples,
-            is_trusted=is_trusted,
-            notify=notify,
-        ) as run:
+        async with open_run(selection, start, notify=notify) as run:
             on_open(run.folder)
             _describe_run(selection, output, notify)
-            retry = None if resume is None else resume.retry
             try:
                 attempts = None if retry is None else begin_retry(run, retry)
                 if attempts is not None and not attempts:

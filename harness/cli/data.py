@@ -9,21 +9,8 @@ import typer
 
 from harness.cli.completion import complete_benchmark
 from harness.cli.error_lines import print_error
-from harness.cli.run_options import (
-    BENCHMARK_HELP,
-    Categories,
-    Data,
-    Difficulties,
-    Options,
-    Quarantined,
-    SampleSize,
-    Sampling,
-    Seed,
-    Split,
-    StratifyBy,
-    Tags,
-    TaskIds,
-)
+from harness.cli.run_options import BENCHMARK_HELP
+from harness.cli.settings import read_settings, take_settings
 
 Folder = Annotated[
     Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
@@ -40,27 +27,26 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(cls=take_settings("split", "options"))
 def fetch(
+    context: typer.Context,
     benchmark: Bench,
-    split: Split = None,
     every_split: Annotated[bool, typer.Option("--every-split", help="Fetch all splits.")] = False,
     path: Folder = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Fetch existing files again.")] = False,
-    option: Options = None,
 ) -> None:
     """Download a benchmark's data. An interrupted download continues."""
     import sys
 
     from harness.benchmarks import definition_of
     from harness.benchmarks.loading import fetch as fetch_split
-    from harness.benchmarks.options import parse_options
     from harness.core.errors import UsageError
     from harness.reports.data import show_downloads
 
+    given = read_settings(context)
+    split, options = given.get("split"), given.get("options", {})
     if split is not None and every_split:
         raise UsageError("--split and --every-split cannot be combined")
-    options = parse_options(option) if option else {}
     definition = definition_of(benchmark).with_options(options)
     splits = [definition.split, *definition.splits] if every_split else [split or definition.split]
     for name in splits:
@@ -104,16 +90,14 @@ def list_(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=take_settings("data", "split", "options"))
 def show(
+    context: typer.Context,
     benchmark: Bench,
-    split: Split = None,
     index: Annotated[
         int | None, typer.Option("--index", help="Position of the example in the data, from 0.")
     ] = None,
     task: Annotated[str | None, typer.Option("-t", "--task", help="Task id of the example.")] = None,
-    data: Data = None,
-    option: Options = None,
     reference: Annotated[
         bool, typer.Option("--reference", help="Also show the reference and the grading target.")
     ] = False,
@@ -124,17 +108,14 @@ def show(
     import sys
 
     from harness.benchmarks import load_with_options
-    from harness.benchmarks.options import parse_options
     from harness.core.errors import UsageError, unknown_task
     from harness.reports.data import example_values, print_example, show_downloads
 
     if index is not None and task is not None:
         raise UsageError("--index and --task cannot be combined")
     with show_downloads(sys.stderr) as observer:
-        options = parse_options(option) if option else {}
-        loaded = load_with_options(
-            benchmark, options, data=data, split=split, notify=observer.note, observer=observer
-        )
+        given = {"options": {}, **read_settings(context)}
+        loaded = load_with_options(benchmark, **given, notify=observer.note, observer=observer)
     if task is not None:
         ids = [each.id for each in loaded.tasks]
         if task not in ids:
@@ -148,22 +129,11 @@ def show(
         print_example(values, stream=sys.stdout)
 
 
-@app.command()
+@app.command(cls=take_settings("seed", panels=["Tasks"], without=("benchmark", "shard")))
 def export(
+    context: typer.Context,
     benchmark: Bench,
     output: Output = None,
-    sample_size: SampleSize = None,
-    sampling: Sampling = None,
-    stratify_by: StratifyBy = None,
-    task_ids: TaskIds = None,
-    filter_category: Categories = None,
-    filter_difficulty: Difficulties = None,
-    filter_tags: Tags = None,
-    include_quarantined: Quarantined = False,
-    data: Data = None,
-    split: Split = None,
-    option: Options = None,
-    seed: Seed = None,
     force: Force = False,
 ) -> None:
     """Export the prompts as JSON Lines, without references.
@@ -172,54 +142,19 @@ def export(
     """
     import sys
 
-    from harness.benchmarks import load_with_options
-    from harness.benchmarks.options import parse_options
     from harness.cli.export_file import open_export
     from harness.reports.data import show_downloads
     from harness.runs.config import load_config
-    from harness.runs.filters import TaskFilters
-    from harness.runs.plan import select_tasks
+    from harness.runs.plan import load_configured, select_configured_tasks
     from harness.runs.samples import export_prompts
-    from harness.runs.unread import list_unread_sampling
+    from harness.runs.unread import list_useless
 
-    given = {
-        "benchmark": benchmark,
-        "data": data,
-        "split": split,
-        "options": parse_options(option) if option else None,
-        "sample_size": sample_size,
-        "sampling": sampling,
-        "stratify_by": stratify_by,
-        "task_ids": task_ids,
-        "filter_category": filter_category,
-        "filter_difficulty": filter_difficulty,
-        "filter_tags": filter_tags,
-        "include_quarantined": include_quarantined,
-        "seed": seed,
-    }
-    config = load_config(None, {name: value for name, value in given.items() if value is not None})
-    for unread in list_unread_sampling(config):
-        raise unread.error
+    config = load_config(None, {"benchmark": benchmark, **read_settings(context)})
+    for unread in list_useless(config):
+        raise unread
     with show_downloads(sys.stderr) as observer:
         # A user would pay for replies to prompts that are not those of the benchmark.
-        loaded = load_with_options(
-            config.benchmark,
-            config.options,
-            data=config.data,
-            split=config.split,
-            notify=observer.note,
-            observer=observer,
-            sample_stands_in=False,
-            categories=config.filter_category,
-        )
-    tasks = select_tasks(
-        loaded,
-        TaskFilters.of_config(config),
-        sample_size=config.sample_size,
-        sampling=config.sampling,
-        stratify_by=config.stratify_by,
-        seed=config.seed,
-        include_quarantined=config.include_quarantined,
-    )
+        loaded = load_configured(config, notify=observer.note, observer=observer, sample_stands_in=False)
+    tasks = select_configured_tasks(loaded, config)
     with open_export(output, force=force) as file:
         file.writelines(export_prompts(tasks))

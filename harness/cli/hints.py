@@ -21,29 +21,14 @@ _NO_SUCH_COMMAND = re.compile(r"No such command '(.+?)'\.")
 # The error by which the parser prints the help of a group that was called without a command.
 _NO_COMMAND = "NoArgsIsHelpError"
 
-# Options of other tools and similar names, with the option of harness. Not every command has that option.
-_ALIASES: Mapping[str, str | tuple[str, ...]] = {
-    **dict.fromkeys(("--limit", "--n", "--num", "--max-tasks", "--num-tasks", "--sample"), "--sample-size"),
-    **dict.fromkeys(("--bench", "--benchmarks", "--dataset", "--eval", "--suite"), "--benchmark"),
-    **dict.fromkeys(("--task-id", "--task-ids", "--id", "--ids"), "--task"),
-    # A number of tasks, or the id of one.
-    "--tasks": ("--sample-size", "--task"),
-    **dict.fromkeys(("--category", "--categories", "--filter"), "--filter-category"),
-    **dict.fromkeys(("--difficulty", "--difficulties", "--level"), "--filter-difficulty"),
-    **dict.fromkeys(("--tag", "--tags", "--filter-tag"), "--filter-tags"),
-    **dict.fromkeys(("--sampling-strategy", "--sample-method"), "--sampling"),
-    "--stratify-field": "--stratify-by",
-    **dict.fromkeys(("--epochs", "--repeat", "--repeats", "--attempts", "--trials"), "--n-samples"),
-    **dict.fromkeys(("--concurrency", "--workers", "--jobs", "--parallel", "-j"), "--max-concurrent"),
-    **dict.fromkeys(("--predictions", "--completions", "--input"), "--samples"),
+# Options of other tools and similar names, with the option of harness, beside those of settings. Not every
+# command has that option.
+_ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("--out", "--output", "--json"), "--results"),
-    **dict.fromkeys(("--timeout", "--time-limit"), "--timeout-seconds"),
     **dict.fromkeys(("--memory", "--mem"), "--memory-mb"),
-    **dict.fromkeys(("--pass-at-k", "--pass-k", "-k"), "--k"),
     **dict.fromkeys(("--continue", "--retry"), "--resume"),
     **dict.fromkeys(("--environment", "--image"), "--env"),
 }
-_CONFIG_KEYS = ("rounds", "agent_prompt", "limits", "max_sandboxes")
 
 
 class HintingGroup(TyperGroup):
@@ -113,7 +98,8 @@ def _explain(error: Any, outer: Any) -> UsageError:
         # The parser names no command if an option lacks its value.
         command = "harness" if outer is None else f"{outer.command_path} {outer.invoked_subcommand}"
         return UsageError(f"{command}: {_plain(error.format_message())}", hint=f"see: {command} --help")
-    options = {name: param for param in context.command.params for name in param.opts if name[:1] == "-"}
+    params = [param for param in context.command.get_params(context) if "--help" not in param.opts]
+    options = {name: param for param in params for name in param.opts if name[:1] == "-"}
     option = getattr(error, "option_name", None)
     command = context.command_path
     help_hint = f"see: {command} --help"
@@ -126,7 +112,7 @@ def _explain(error: Any, outer: Any) -> UsageError:
         return UsageError(f"{command} has no option {option}", hint=near)
     if error.message.startswith(_EXTRA):
         # An empty variable of a shell leaves an option without its value, which then takes the next option.
-        for param in context.command.params:
+        for param in params:
             value = context.params.get(param.name)
             values = value if isinstance(value, (list, tuple)) else [value]
             if any(each in options for each in values) and param.opts[0][:1] == "-":
@@ -154,11 +140,14 @@ def _nearest_option(option: str, command: str, parsed: Any, options: dict[str, A
     """Return the hint for an option that a command does not have, None if no option is similar."""
     if option in ("-b", "--benchmark") and any(param.name == "benchmark" for param in parsed.params):
         return f"name the benchmark without an option: {command} mbpp"
-    if option[2:].replace("-", "_") in _CONFIG_KEYS and "--config" in options:
-        key = option[2:].replace("-", "_")
+    from harness.runs.settings import KEYS
+
+    key = option[2:].replace("-", "_")
+    if key in KEYS and not KEYS[key].options and "--config" in options:
         return f"'{key}' is a key of the config file: {command} --config FILE.yaml"
-    alias = _ALIASES.get(option, ())
-    known = [name for name in ((alias,) if isinstance(alias, str) else alias) if name in options]
+    likely_names = [each.options[0].name for each in KEYS.values() if option in each.aliases]
+    likely_names += [_ALIASES[option]] if option in _ALIASES else []
+    known = [name for name in likely_names if name in options]
     found = known or difflib.get_close_matches(option, options, n=1, cutoff=0.6)
     if not found:
         return None

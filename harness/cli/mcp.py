@@ -8,26 +8,23 @@ from typing import Annotated
 import typer
 
 from harness.cli.completion import complete_benchmark
-from harness.cli.run_options import BENCHMARK_HELP, Options, Runtime, Seed, Split
+from harness.cli.run_options import BENCHMARK_HELP
+from harness.cli.settings import read_settings, take_settings
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(cls=take_settings("data", "split", "options", "seed", "runtime"))
 def mcp(
+    context: typer.Context,
     benchmark: Annotated[
         str, typer.Argument(metavar="BENCH", help=BENCHMARK_HELP, autocompletion=complete_benchmark)
     ],
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task id, such as os/dev/1.")],
-    data: Annotated[str | None, typer.Option("--data", help="bundled, hub, or a path to the data.")] = None,
-    split: Split = None,
-    option: Options = None,
-    seed: Seed = None,
     timeout_seconds: Annotated[
         int,
         typer.Option("--timeout-seconds", help="Time limit for client and grader, 180 to 600 s."),
     ] = 600,
-    runtime: Runtime = None,
     output_dir: Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")] = Path(
         "runs"
     ),
@@ -41,7 +38,6 @@ def mcp(
     leaves, the outcome is graded. The verdict goes to
     standard error and into a run folder.
     """
-    from harness.benchmarks.options import parse_options
     from harness.cli.carry_out import OutputOptions, carry_out
     from harness.runs.config import load_config
 
@@ -52,9 +48,7 @@ def mcp(
         "timeout_seconds": timeout_seconds,
         "output_dir": str(output_dir),
         "max_concurrent": 1,
+        **read_settings(context),
     }
-    options = parse_options(option) if option else None
-    chosen = {"data": data, "split": split, "options": options, "seed": seed, "runtime": runtime}
-    given |= {name: value for name, value in chosen.items() if value is not None}
     config = load_config(None, given)
     carry_out(config, OutputOptions(verbosity=verbose, quiet=True), serves_client=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness.cli.completion import complete_benchmark
-from harness.cli.run_options import BENCHMARK_HELP, Data, Options, RayAddress, Split
+from harness.cli.run_options import BENCHMARK_HELP
+from harness.cli.settings import read_settings, take_settings
 
 if TYPE_CHECKING:
     from harness.benchmarks import Benchmark
@@ -20,7 +21,7 @@ app = typer.Typer()
 DEFAULT_PORT = 8600
 
 
-@app.command()
+@app.command(cls=take_settings("data", "split", "options", "ray_address"))
 def serve(
     context: typer.Context,
     host: Annotated[
@@ -58,9 +59,6 @@ def serve(
             autocompletion=complete_benchmark,
         ),
     ] = None,
-    data: Data = None,
-    split: Split = None,
-    option: Options = None,
     runtime: Annotated[
         str, typer.Option("--runtime", metavar="NAME", help="runc or runsc (gVisor).")
     ] = "runc",
@@ -70,7 +68,6 @@ def serve(
             "--executor", help="Work on this machine (local) or on the nodes of a Ray cluster (ray)."
         ),
     ] = "local",
-    ray_address: RayAddress = None,
     verbose: Annotated[
         int,
         typer.Option("-v", "--verbose", count=True, show_default=False, help="-v: log every request."),
@@ -81,7 +78,6 @@ def serve(
     Clients send the token as a header, or put it before the path. SIGTERM and Ctrl-C let requests under way
     end. The log goes to standard error, a JSON object a line.
     """
-    from harness.benchmarks.options import parse_options
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.core.errors import UsageError
     from harness.service.access import make_token, require_usable_token
@@ -90,12 +86,14 @@ def serve(
     from harness.service.settings import RaySettings, ServiceSettings
 
     names = benchmark or []
+    given = read_settings(context)
+    ray_address = given.pop("ray_address", None)
     if ray_address is not None and executor != "ray":
         raise UsageError(
             "--ray-address has no effect on the work of this machine",
             hint="add --executor ray, or leave it out",
         )
-    _require_benchmarks(names, data, split, option)
+    _require_benchmarks(names, given)
     if executor == "ray" and _is_on_command_line(context, "token"):
         raise UsageError(
             "--token with --executor ray: Ray shows the command line to everybody who reaches the cluster",
@@ -109,7 +107,7 @@ def serve(
         settings = ServiceSettings(bound_concurrency(None), runtime, ray=ray)
     else:
         settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
-    load = partial(_load, data=data, split=split, options=parse_options(option or []))
+    load = partial(_load, settings=given)
     work = _serve(settings, names, load, host, port, token or make_token(), verbose, shown=token is None)
     try:
         run_until_signal(work, make_loop=make_event_loop)
@@ -117,28 +115,26 @@ def serve(
         raise typer.Exit(interrupted.exit_code) from None
 
 
-def _require_benchmarks(
-    names: Sequence[str], data: str | None, split: str | None, options: Sequence[str] | None
-) -> None:
+def _require_benchmarks(names: Sequence[str], given: Mapping[str, Any]) -> None:
     """Raise UsageError for options of benchmarks without the benchmark, or with more than they can be of."""
     from harness.core.errors import UsageError
+    from harness.runs.settings import name_option
 
-    given = {"--data": data, "--split": split, "--option": options or None}
-    for flag in (flag for flag, value in given.items() if value is not None and not names):
+    for flag in map(name_option, () if names else given):
         raise UsageError(
             f"{flag} is an option of a benchmark, and none is served",
             hint=f"add -b BENCH, or leave {flag} out",
         )
     if len(names) < 2:
         return
-    if data not in (None, "hub", "bundled"):
+    if given.get("data") not in (None, "hub", "bundled"):
         raise UsageError(
-            f"--data {data} is the data of one benchmark, and there are {len(names)}",
+            f"--data {given['data']} is the data of one benchmark, and there are {len(names)}",
             hint="fetch the data of each with `harness data fetch`, and leave --data out",
         )
-    if options:
+    for name, value in given.get("options", {}).items():
         raise UsageError(
-            f"--option {options[0]} is an option of one benchmark, and there are {len(names)}",
+            f"--option {name}={value} is an option of one benchmark, and there are {len(names)}",
             hint="start a service for each of them",
         )
 
@@ -174,10 +170,16 @@ async def _serve(
             await asyncio.Event().wait()
 
 
-def _load(name: str, *, data: str | None, split: str | None, options: Mapping[str, Any]) -> Benchmark:
+def _load(name: str, *, settings: Mapping[str, Any]) -> Benchmark:
     from harness.benchmarks import load_with_options
     from harness.core.logger import get_logger
 
-    # The bundled sample stands in for no benchmark, because its few tasks would be taken for all.
-    warn = get_logger(__name__).warning
-    return load_with_options(name, options, data=data, split=split, notify=warn, sample_stands_in=False)
+    return load_with_options(
+        name,
+        settings.get("options", {}),
+        data=settings.get("data"),
+        split=settings.get("split"),
+        notify=get_logger(__name__).warning,
+        # The bundled sample stands in for no benchmark, because its few tasks would be taken for all.
+        sample_stands_in=False,
+    )

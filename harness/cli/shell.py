@@ -7,31 +7,21 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.run_options import Options, Seed
+from harness.cli.settings import read_settings, take_settings
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(cls=take_settings("data", "options", "seed", "runtime"))
 def shell(
+    context: typer.Context,
     task: Annotated[str, typer.Argument(help="A task id, such as os/dev/1.")],
     benchmark: Annotated[
         str, typer.Option("-b", "--benchmark", help="The benchmark of the task.")
     ] = "agentbench",
-    data: Annotated[str | None, typer.Option("--data", help="bundled, hub, or a path to the data.")] = None,
-    option: Options = None,
-    seed: Seed = None,
     timeout_seconds: Annotated[
         int, typer.Option("--timeout-seconds", help="Time limit for you and for the grader, 180 to 600 s.")
     ] = 600,
-    runtime: Annotated[
-        str | None,
-        typer.Option(
-            "--runtime",
-            metavar="NAME",
-            help="runc or runsc (gVisor), for a task in a sandbox. Default: runc.",
-        ),
-    ] = None,
     output_dir: Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")] = Path(
         "runs"
     ),
@@ -43,7 +33,6 @@ def shell(
 
     You get the same environment as an agent.
     """
-    from harness.benchmarks.options import parse_options
     from harness.cli.carry_out import OutputOptions, carry_out
     from harness.runs.config import load_config
 
@@ -54,9 +43,7 @@ def shell(
         "timeout_seconds": timeout_seconds,
         "output_dir": str(output_dir),
         "max_concurrent": 1,
+        **read_settings(context),
     }
-    options = parse_options(option) if option else None
-    chosen = {"data": data, "options": options, "seed": seed, "runtime": runtime}
-    given |= {name: value for name, value in chosen.items() if value is not None}
     config = load_config(None, given)
     carry_out(config, OutputOptions(verbosity=verbose, quiet=True))

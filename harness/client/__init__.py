@@ -1,4 +1,9 @@
-"""The client of `harness serve`. Sandboxes, graders and runs of a service have the same face as local ones.
+"""The client of `harness serve`. A service is a host, with the methods of a host of this machine.
+
+    host = connect("http://127.0.0.1:8600/TOKEN")      # instead of: async with open_host() as host
+    verdict = await host.grade(tests, program)
+
+It can take the place of the class `Sandbox`, and its method `run` the place of the function:
 
     from harness import Sandbox                        # local
     from harness.client import connect
@@ -16,6 +21,6 @@ It needs the packages of the extra `client`.
 from __future__ import annotations
 
 from harness.client.connection import ServiceBusyError, ServiceUnreachableError
-from harness.client.remote import Remote, connect
+from harness.client.remote import Remote, RemoteHost, connect
 
-__all__ = ["Remote", "ServiceBusyError", "ServiceUnreachableError", "connect"]
+__all__ = ["Remote", "RemoteHost", "ServiceBusyError", "ServiceUnreachableError", "connect"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import random
 import re
@@ -29,6 +30,7 @@ from harness.sandbox.failures import SandboxClosed, SandboxOutOfDisk, SandboxOut
 
 if TYPE_CHECKING:
     import httpx
+    from websockets.asyncio.client import ClientConnection
 
 
 # A message of a service is shown up to this length.
@@ -326,3 +328,56 @@ async def open_connection(address: Address, *, wait_seconds: float) -> AsyncIter
         connection = Connection(address, http, wait_seconds=wait_seconds)
         await connection.require_same_version()
         yield connection
+
+
+_OPEN_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
+
+
+@contextlib.asynccontextmanager
+async def open_socket(address: Address, path: str, *, most_bytes: int) -> AsyncIterator[ClientConnection]:
+    """Yield a WebSocket to a service, whose messages have at most `most_bytes`.
+
+    Raises UsageError without the packages of the extra `client`, and HarnessError if the service refuses it
+    or is away.
+    """
+    try:
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import InvalidHandshake, InvalidStatus
+    except ImportError as error:
+        raise UsageError(
+            "a WebSocket to a service needs websockets, which is not installed",
+            hint=describe_installation("client"),
+        ) from error
+    # The library logs the head of the request, which has the token.
+    silent = logging.getLogger(f"{__name__}.silent")
+    silent.disabled = True
+    connecting = connect(
+        f"ws{address.url.removeprefix('http')}{path}",
+        additional_headers={"authorization": f"Bearer {address.token.get_secret_value()}"},
+        # The environment's proxies would see the token.
+        proxy=None,
+        compression=None,
+        max_size=most_bytes,
+        open_timeout=_OPEN_SECONDS,
+        close_timeout=_CLOSE_SECONDS,
+        logger=silent,
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            socket = await stack.enter_async_context(connecting)
+        except InvalidStatus as error:
+            try:
+                refused = json.loads(error.response.body or b"")["error"]
+                refusal = Refusal(error.response.status_code, str(refused["code"]), str(refused["message"]))
+            except (ValueError, LookupError, TypeError):
+                raise ServiceUnreachableError(
+                    f"the server at {address} answered a WebSocket with status {error.response.status_code}",
+                    hint="let the proxy between pass WebSockets on",
+                ) from None
+            raise build_error(refusal, str(address)) from None
+        except (OSError, TimeoutError, InvalidHandshake) as error:
+            raise ServiceUnreachableError(
+                f"no service answers at {address}: {type(error).__name__}"
+            ) from None
+        yield socket

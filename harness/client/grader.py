@@ -1,4 +1,4 @@
-"""A grader of a service, with the face of a local one."""
+"""Grading at a service: one sample, or the submissions of a run in batches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from typing import Any
 
 from harness.benchmarks.hidden_tests import read_hidden_tests
 from harness.client.connection import Connection, ServiceBusyError, ServiceUnreachableError
-from harness.core.errors import HarnessError, SandboxError, UsageError, unknown_name
+from harness.core.errors import HarnessError, SandboxError, UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
 from harness.core.shield import complete
-from harness.core.types import Phase, PlainData, ProgramTests, Status, Submission, Verdict
+from harness.core.types import Phase, PlainData, ProgramTests, Status, Verdict
 from harness.environments.python.call_programs import CallTests
 from harness.environments.python.stdin_programs import StdinTests
-from harness.runs.agents.predictions import FIELDS
-from harness.runs.faults import RunStoppedError
-from harness.runs.sync_grader import ServiceFacts
+from harness.host.retries import RunStoppedError
+from harness.runs.grading_service import ServiceFacts
 
 # The most that a service gives to one request.
 MAX_REQUEST_SECONDS = 600.0
@@ -31,64 +30,29 @@ MAX_REQUEST_SECONDS = 600.0
 SAMPLE_SECONDS = 180.0
 
 
-class RemoteGrader:
-    """Grades submissions at a service. Make it with `Remote.open_grader`.
+async def grade_sample(connection: Connection, sample: Mapping[str, Any], *, seconds: float) -> Verdict:
+    """Return the verdict on a sample in the form of `/v1/grade`, after `seconds` of grading at most.
 
-    The methods are those of `Grader` and raise the same errors. Any number of calls may be under way at once.
-    A submission that had no place at the service in time has the status `cancelled` and no score.
+    Raises as `RemoteHost.grade` does.
     """
-
-    def __init__(self, connection: Connection, *, timeout_seconds: float | None) -> None:
-        self._connection = connection
-        self._timeout_seconds = timeout_seconds or SAMPLE_SECONDS
-
-    async def grade(self, target: PlainData, submission: Submission | str) -> Verdict:
-        """Return the verdict of a target on a program.
-
-        Raises:
-            UsageError: for a target that build_stdin_tests, build_call_tests and build_assert_tests do not
-                build, or that the service refuses.
-            ServiceBusyError: if the service had no room in time.
-            ServiceUnreachableError: if the service is away.
-        """
-        text = submission.text if isinstance(submission, Submission) else submission
-        return await self._grade({"tests": describe_target(target), "solution": text})
-
-    async def grade_task(
-        self, benchmark: str, task_id: str, text: str, *, field: str = "solution"
-    ) -> Verdict:
-        """Return the verdict on a text for a task of a benchmark that the service has loaded.
-
-        The arguments and the errors are those of `Grader.grade_task` and of `grade`.
-        """
-        if field not in FIELDS:
-            raise unknown_name("field", str(field), FIELDS)
-        return await self._grade({"benchmark": benchmark, "task_id": task_id, field: text})
-
-    async def _grade(self, sample: Mapping[str, Any]) -> Verdict:
-        connection, seconds = self._connection, self._timeout_seconds
-        if connection.is_closed:
-            raise UsageError("the grader is closed", hint="grade inside the block of open_grader")
-        # A request waits at the service, and between its tries.
-        half = connection.wait_seconds / 2
-        whole = min(MAX_REQUEST_SECONDS, half + seconds)
-        request = {
-            "samples": [sample],
-            "timeout_seconds": whole,
-            # The rest of the time is for the queue.
-            "sample_seconds": min(seconds, whole),
-        }
-        content = write_json(request).encode()
-        reply = await connection.fetch(
-            "POST", "/v1/grade", content=content, seconds=whole, retry_seconds=half
-        )
-        try:
-            (verdict,) = reply["verdicts"]
-            return read_verdict(verdict)
-        except (LookupError, TypeError, ValueError) as error:
-            raise ServiceUnreachableError(
-                f"the reply of the service at {connection.address} cannot be read: {type(error).__name__}"
-            ) from error
+    # A request waits at the service, and between its tries.
+    half = connection.wait_seconds / 2
+    whole = min(MAX_REQUEST_SECONDS, half + seconds)
+    request = {
+        "samples": [sample],
+        "timeout_seconds": whole,
+        # The rest of the time is for the queue.
+        "sample_seconds": min(seconds, whole),
+    }
+    content = write_json(request).encode()
+    reply = await connection.fetch("POST", "/v1/grade", content=content, seconds=whole, retry_seconds=half)
+    try:
+        (verdict,) = reply["verdicts"]
+        return read_verdict(verdict)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ServiceUnreachableError(
+            f"the reply of the service at {connection.address} cannot be read: {type(error).__name__}"
+        ) from error
 
 
 def describe_target(target: PlainData) -> dict[str, Any]:

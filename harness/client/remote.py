@@ -1,14 +1,15 @@
-"""A service as the place of sandboxes, graders and runs, instead of this machine."""
+"""A service as a host, instead of this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
@@ -16,21 +17,33 @@ from typing_extensions import Unpack
 from harness.api import RunAgent, RunResult, choose_observer, find_resumed, finish_run
 from harness.benchmarks import Benchmark
 from harness.client.connection import Address, Connection, open_connection, read_address
-from harness.client.grader import MAX_REQUEST_SECONDS, BatchGrader, RemoteGrader, open_batch_grader
+from harness.client.episode import RemoteEpisode, open_remote_episode
+from harness.client.grader import (
+    MAX_REQUEST_SECONDS,
+    SAMPLE_SECONDS,
+    BatchGrader,
+    describe_target,
+    grade_sample,
+    open_batch_grader,
+)
 from harness.client.sandbox import RemoteSandbox, open_remote_sandbox
-from harness.core.errors import UsageError, quote_value
-from harness.runs.config import RunConfig
-from harness.runs.grader import is_graded_by_text
+from harness.client.spread import SpreadGrading
+from harness.core.errors import UsageError, quote_value, unknown_name
+from harness.core.portal import SyncFace, hold_face
+from harness.core.types import TEXT_FIELDS, PlainData, Submission, Verdict
+from harness.host.local import is_graded_by_text
+from harness.hosts import open_host_sync
+from harness.runs.grading_service import ServiceFacts
 from harness.runs.manifest import hash_definition
 from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
-from harness.runs.sync_grader import ServiceFacts, SyncGrader, hold_grader
+from harness.runs.settings import KEYS, RunConfig
 from harness.runs.workspaces import find_needs
 from harness.sandbox.backends.base import BackendFacts
+from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.limits import Limits
-from harness.sandbox.sync import SyncSandbox, hold_sandbox
 
 if TYPE_CHECKING:
     from harness.api import RunAgent, RunOptions, RunResult
@@ -40,16 +53,43 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """A service. It holds no connection, so it needs no end. Make it with `connect`."""
+class RemoteHost:
+    """A service as a host, with the methods of a host of this machine. Make it with `connect`.
 
-    address: Address
-    # The seconds for which a call waits for room at the service.
-    wait_seconds: float
+    It needs no block, and then opens a connection for each call. In an `async with` block all calls share one
+    connection, and the end of the block refuses further calls.
+    """
+
+    def __init__(
+        self, address: Address, wait_seconds: float, timeout_seconds: float = SAMPLE_SECONDS
+    ) -> None:
+        """Use the service at `address`.
+
+        `wait_seconds` is how long a call waits for room at the service, and `timeout_seconds` the wall time
+        of one grading.
+        """
+        self.address = address
+        self.wait_seconds = wait_seconds
+        self._timeout_seconds = timeout_seconds
+        self._stack = contextlib.AsyncExitStack()
+        self._shared: Connection | None = None
+
+    async def __aenter__(self) -> Self:
+        self._shared = await self._stack.enter_async_context(self._open_connection())
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
+
+    def _open_connection(self) -> contextlib.AbstractAsyncContextManager[Connection]:
+        if self._shared is None:
+            return open_connection(self.address, wait_seconds=self.wait_seconds)
+        if self._shared.is_closed:
+            raise UsageError("the host is closed", hint="use it inside its block")
+        return contextlib.nullcontext(self._shared)
 
     @contextlib.asynccontextmanager
-    async def open(
+    async def sandbox(
         self,
         image: str = "python",
         *,
@@ -57,10 +97,9 @@ class Remote:
         terminals: bool = False,
         deadline_seconds: float = 600.0,
     ) -> AsyncIterator[RemoteSandbox]:
-        """Start a sandbox at the service and yield it, as `Sandbox.open` does here.
+        """Start a sandbox at the service and yield it, as `LocalHost.sandbox` does here.
 
-        The sandbox also ends five minutes after its client has gone. The arguments are those of
-        `Sandbox.open` that a service has.
+        The sandbox also ends five minutes after its client has gone.
 
         Raises:
             UsageError: The service refuses an argument or the token, or has another version.
@@ -68,7 +107,7 @@ class Remote:
             ServiceUnreachableError: No service answers.
         """
         async with (
-            open_connection(self.address, wait_seconds=self.wait_seconds) as connection,
+            self._open_connection() as connection,
             open_remote_sandbox(
                 connection,
                 image,
@@ -79,40 +118,54 @@ class Remote:
         ):
             yield sandbox
 
-    def open_sync(
-        self,
-        image: str = "python",
-        *,
-        limits: Limits | None = None,
-        terminals: bool = False,
-        deadline_seconds: float = 600.0,
-    ) -> contextlib.AbstractContextManager[SyncSandbox]:
-        """Return a context manager that opens a sandbox for blocking calls, as `Sandbox.open_sync` does."""
-        return hold_sandbox(
-            lambda: self.open(image, limits=limits, terminals=terminals, deadline_seconds=deadline_seconds)
-        )
+    async def grade(
+        self, target: PlainData, submission: Submission | str, *, timeout_seconds: float | None = None
+    ) -> Verdict:
+        """Return the verdict of a target on a program, as `LocalHost.grade` does here.
+
+        A submission that had no place at the service in time has the status `cancelled` and no score.
+
+        Raises:
+            UsageError: for a target that build_stdin_tests, build_call_tests and build_assert_tests do not
+                build, or that the service refuses.
+            ServiceBusyError: if the service had no room in time.
+            ServiceUnreachableError: if the service is away.
+        """
+        text = submission.text if isinstance(submission, Submission) else submission
+        return await self._grade({"tests": describe_target(target), "solution": text}, timeout_seconds)
+
+    async def grade_task(
+        self, benchmark: Benchmark | str, task_id: str, text: str, *, field: str = "solution"
+    ) -> Verdict:
+        """Return the verdict on a text for a task of a benchmark that the service has loaded.
+
+        `LocalHost.grade_task` describes the arguments, and `grade` the errors. A benchmark is known by its
+        name alone.
+        """
+        if field not in TEXT_FIELDS:
+            raise unknown_name("field", str(field), TEXT_FIELDS)
+        name = benchmark if isinstance(benchmark, str) else benchmark.name
+        return await self._grade({"benchmark": name, "task_id": task_id, field: text}, None)
 
     @contextlib.asynccontextmanager
-    async def open_grader(self, *, timeout_seconds: float | None = None) -> AsyncIterator[RemoteGrader]:
-        """Yield a grader of the service, as `harness.open_grader` does here.
+    async def environment(
+        self, benchmark: Benchmark | str, task_id: str, *, seed: int = 0
+    ) -> AsyncIterator[RemoteEpisode]:
+        """Open the environment of a task at the service and yield an attempt, as a host of this machine does.
 
-        Args:
-            timeout_seconds: the wall time of one grading, up to 600 and by default 180.
-
-        Raises as `open` does.
+        Raises as `sandbox` does, and UsageError for a task that the service does not have.
         """
-        if timeout_seconds is not None and not 1 <= timeout_seconds <= MAX_REQUEST_SECONDS:
-            raise UsageError(
-                f"timeout_seconds must be from 1 to {MAX_REQUEST_SECONDS:.0f}, not {timeout_seconds}"
-            )
-        async with open_connection(self.address, wait_seconds=self.wait_seconds) as connection:
-            yield RemoteGrader(connection, timeout_seconds=timeout_seconds)
+        name = benchmark if isinstance(benchmark, str) else benchmark.name
+        async with (
+            self._open_connection(),
+            open_remote_episode(self.address, name, task_id, seed=seed) as episode,
+        ):
+            yield episode
 
-    def open_grader_sync(
-        self, *, timeout_seconds: float | None = None
-    ) -> contextlib.AbstractContextManager[SyncGrader]:
-        """Return a context manager that opens a grader for blocking calls, as `open_grader_sync` does."""
-        return hold_grader(lambda: self.open_grader(timeout_seconds=timeout_seconds))
+    async def _grade(self, sample: Mapping[str, Any], timeout_seconds: float | None) -> Verdict:
+        seconds = timeout_seconds or self._timeout_seconds
+        async with self._open_connection() as connection:
+            return await grade_sample(connection, sample, seconds=seconds)
 
     async def run(
         self,
@@ -122,6 +175,7 @@ class Remote:
         agent: RunAgent | None = None,
         observer: RunObserver | None = None,
         progress: bool | None = None,
+        hosts: Sequence[RemoteHost] = (),
         **options: Unpack[RunOptions],
     ) -> RunResult:
         """Run a benchmark as `harness.run` does, with the submissions graded at the service.
@@ -136,6 +190,7 @@ class Remote:
             agent: as for `harness.run`. A resumed run has its agent, which may be given again as an object.
             observer: as for `harness.run`.
             progress: as for `harness.run`.
+            hosts: further services that grade as well. Each submission goes to the one with the fewest.
             options: as for `harness.run`, except for those that the service decides: `executor`,
                 `ray_address`, `runtime`, `isolation`, `limits`, `max_sandboxes` and `mcp_servers`.
 
@@ -147,12 +202,9 @@ class Remote:
             RunStoppedError: if the service stays away. Finished attempts are in the run folder.
             StorageError: if the run folder cannot be written.
         """
-        from harness.client.remote import run_at_service  # reports take long to import
-
-        return await run_at_service(
-            self.address,
+        return await run_at_services(
+            [self, *hosts],
             benchmark,
-            wait_seconds=self.wait_seconds,
             resume=resume,
             agent=agent,
             observer=observer,
@@ -160,9 +212,32 @@ class Remote:
             options=options,
         )
 
+    def open(self, image: str = "python", **options: Any) -> AbstractAsyncContextManager[RemoteSandbox]:
+        """Return `sandbox(image, **options)`, so that a service can take the place of the class `Sandbox`."""
+        return self.sandbox(image, **options)
 
-def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SECONDS) -> Remote:
-    """Return a service as the place of sandboxes, graders and runs. The first use connects to it.
+    def open_sync(self, image: str = "python", **options: Any) -> AbstractContextManager[SyncFace]:
+        """Return a context manager that opens a sandbox for blocking calls, as `Sandbox.open_sync` does."""
+        return hold_face(lambda: self.sandbox(image, **options), SandboxClosed)
+
+    def open_grader(self, *, timeout_seconds: float | None = None) -> RemoteHost:
+        """Return a host whose gradings take up to `timeout_seconds` each, from 1 to 600, by default 180."""
+        if timeout_seconds is not None and not 1 <= timeout_seconds <= MAX_REQUEST_SECONDS:
+            raise UsageError(
+                f"timeout_seconds must be from 1 to {MAX_REQUEST_SECONDS:.0f}, not {timeout_seconds}"
+            )
+        return RemoteHost(self.address, self.wait_seconds, timeout_seconds or SAMPLE_SECONDS)
+
+    def open_grader_sync(self, *, timeout_seconds: float | None = None) -> AbstractContextManager[SyncFace]:
+        """Return a context manager that opens a host for blocking calls, as `open_host_sync` does."""
+        return open_host_sync(self.open_grader(timeout_seconds=timeout_seconds))
+
+
+Remote = RemoteHost
+
+
+def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SECONDS) -> RemoteHost:
+    """Return a service as a host. The first use connects to it.
 
     Proxies of the environment are not used, because they would see the token.
 
@@ -175,11 +250,9 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
     """
     if not 0 <= wait_seconds < math.inf:
         raise UsageError(f"wait_seconds must be a finite number of seconds from 0 on, not {wait_seconds}")
-    return Remote(read_address(url, token), float(wait_seconds))
+    return RemoteHost(read_address(url, token), float(wait_seconds))
 
 
-# The settings of sandboxes and machines, which are those of the service.
-_OF_SERVICE = ("runtime", "isolation", "limits", "max_sandboxes", "executor", "ray_address")
 # A request may wait in the queue of the service for as long as its grading may take.
 _MOST_SECONDS = int(MAX_REQUEST_SECONDS / 2)
 _LOCAL_HINT = "run it on this machine with harness.run"
@@ -187,8 +260,8 @@ _LOCAL_HINT = "run it on this machine with harness.run"
 
 def refuse_settings(given: Collection[str]) -> None:
     """Raise UsageError if the names of the given settings have one that the service decides."""
-    for name in _OF_SERVICE:
-        if name in given:
+    for name in given:
+        if name in KEYS and KEYS[name].panel == "Sandboxes":
             raise UsageError(
                 f"{name} has no effect on a run at a service, whose operator decides it",
                 hint=f"leave it out, or {_LOCAL_HINT}",
@@ -327,20 +400,19 @@ def _sort(options: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(dict(options), sort_keys=True, default=str))
 
 
-async def run_at_service(
-    address: Address,
+async def run_at_services(
+    hosts: Sequence[RemoteHost],
     benchmark: str | None,
     *,
-    wait_seconds: float,
     resume: str | Path | RunResult | None,
     agent: RunAgent | None,
     observer: RunObserver | None,
     progress: bool | None,
     options: Mapping[str, Any],
 ) -> RunResult:
-    """Run a benchmark, or resume a run, and return its result. The arguments are those of `Remote.run`.
+    """Run a benchmark, or resume a run, and return its result. The arguments are those of `RemoteHost.run`.
 
-    Raises as `Remote.run` does.
+    Raises as `RemoteHost.run` does.
     """
     watcher = choose_observer(observer, progress)
     refuse_settings(options.keys())
@@ -348,26 +420,19 @@ async def run_at_service(
         benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
     )
     refuse_unsupported(planned.selection)
-    async with _open_grader(address, planned.selection, wait_seconds=wait_seconds) as grader:
+    async with contextlib.AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(_open_grader(host, planned.selection)) for host in hosts]
+        grader = opened[0] if len(opened) == 1 else SpreadGrading(opened)
         selection = _take_settings(planned.selection, grader.facts)
-        async with open_run(
-            selection,
-            resume=planned.folder,
-            changed=planned.changed,
-            is_trusted=planned.is_trusted,
-            service=grader,
-            notify=watcher.note,
-        ) as current:
+        async with open_run(selection, planned.start, service=grader, notify=watcher.note) as current:
             return await finish_run(current, watcher)
 
 
 @contextlib.asynccontextmanager
-async def _open_grader(
-    address: Address, selection: Selection, *, wait_seconds: float
-) -> AsyncIterator[BatchGrader]:
+async def _open_grader(host: RemoteHost, selection: Selection) -> AsyncIterator[BatchGrader]:
     """Yield the grader of a run, after the check that the service has its benchmark. Raises as `run` does."""
     benchmark, images = selection.benchmark, tuple(selection.images)
-    async with open_connection(address, wait_seconds=wait_seconds) as connection:
+    async with open_connection(host.address, wait_seconds=host.wait_seconds) as connection:
 
         async def check() -> ServiceFacts:
             return await find_service_facts(connection, benchmark, images)

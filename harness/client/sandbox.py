@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -18,9 +17,10 @@ from harness.client.connection import (
     Refusal,
     ServiceUnreachableError,
     build_error,
+    open_socket,
 )
 from harness.client.output import RemoteOutputStream, open_remote_output, read_result
-from harness.core.errors import HarnessError, UsageError, describe_installation
+from harness.core.errors import HarnessError, UsageError
 from harness.core.shield import complete
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 
-_OPEN_SECONDS = 30.0
-_CLOSE_SECONDS = 2.0
 # The screens that wait for the caller. The program waits once there are more.
 _WAITING_SCREENS = 16
 _MAX_SCREEN_BYTES = 4 << 20
@@ -126,34 +124,11 @@ async def open_remote_terminal(
 ) -> AsyncIterator[RemoteTerminal]:
     """Yield a terminal with a program on it. The end of the block hangs it up.
 
-    Raises UsageError for an invalid request and without the packages of the extra `client`, and HarnessError
-    if the service is away.
+    Raises UsageError for an invalid request, and as `open_socket` does.
     """
-    try:
-        from websockets.asyncio.client import connect
-    except ImportError as error:
-        raise UsageError(
-            "a terminal at a service needs websockets, which is not installed",
-            hint=describe_installation("client"),
-        ) from error
     size: dict[str, Any] = {"rows": rows, "columns": columns, "timeout_seconds": timeout_seconds}
     query = urlencode([*size.items(), *(("argv", part) for part in argv)], errors="surrogateescape")
-    # The library logs the head of the request, which has the token.
-    silent = logging.getLogger(f"{__name__}.silent")
-    silent.disabled = True
-    connecting = connect(
-        f"ws{address.url.removeprefix('http')}{path}/terminal?{query}",
-        additional_headers={"authorization": f"Bearer {address.token.get_secret_value()}"},
-        # The environment's proxies would see the token.
-        proxy=None,
-        compression=None,
-        max_size=_MAX_SCREEN_BYTES,
-        open_timeout=_OPEN_SECONDS,
-        close_timeout=_CLOSE_SECONDS,
-        logger=silent,
-    )
-    async with contextlib.AsyncExitStack() as stack:
-        socket = await _enter(stack, connecting, str(address))
+    async with open_socket(address, f"{path}/terminal?{query}", most_bytes=_MAX_SCREEN_BYTES) as socket:
         terminal = RemoteTerminal(socket, str(address))
         tasks = [asyncio.create_task(terminal.pass_screens()), asyncio.create_task(terminal.pass_keys())]
         try:
@@ -162,27 +137,6 @@ async def open_remote_terminal(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _enter(stack: contextlib.AsyncExitStack, connecting: Any, name: str) -> ClientConnection:
-    """Open a WebSocket, which the stack closes. Raises HarnessError."""
-    from websockets.exceptions import InvalidHandshake, InvalidStatus
-
-    try:
-        socket: ClientConnection = await stack.enter_async_context(connecting)
-    except InvalidStatus as error:
-        try:
-            refused = json.loads(error.response.body or b"")["error"]
-            refusal = Refusal(error.response.status_code, str(refused["code"]), str(refused["message"]))
-        except (ValueError, LookupError, TypeError):
-            raise ServiceUnreachableError(
-                f"the server at {name} answered a WebSocket with status {error.response.status_code}",
-                hint="let the proxy between pass WebSockets on",
-            ) from None
-        raise build_error(refusal, name) from None
-    except (OSError, TimeoutError, InvalidHandshake) as error:
-        raise ServiceUnreachableError(f"no service answers at {name}: {type(error).__name__}") from None
-    return socket
 
 
 # A sandbox ends this long after its client has gone.

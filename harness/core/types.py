@@ -117,6 +117,11 @@ class Reference(Generic[Target]):
     expected_output: str
 
 
+# The kinds of a text that is handed in, as samples files name them. A `solution` or an `answer` counts as it
+# is, a `completion` continues the prompt, and from a `reply` the program or the answer is taken out.
+TEXT_FIELDS = ("completion", "solution", "answer", "reply")
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """The source of a program, or the answer, that an attempt submits.

@@ -1,4 +1,4 @@
-"""The environments, one folder each. A folder whose `spec.py` defines `SPEC` is one, so there is no list."""
+"""The environments, one folder each. Each folder defines `SPEC`, so there is no list."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def list_folders() -> tuple[str, ...]:
 
 
 def _load_spec(folder: str) -> EnvironmentSpec:
-    spec: EnvironmentSpec = importlib.import_module(f"{__name__}.{folder}.spec").SPEC
+    spec: EnvironmentSpec = importlib.import_module(f"{__name__}.{folder}").SPEC
     return spec
 
 
@@ -84,7 +84,7 @@ def _find_judge(kind: type) -> tuple[EnvironmentSpec, Grader]:
     folder = kind.__module__.removeprefix(f"{__name__}.").partition(".")[0]
     if folder in list_folders():
         _load_spec(folder)
-    modules = (sys.modules.get(f"{__name__}.{folder}.spec") for folder in list_folders())
+    modules = (sys.modules.get(f"{__name__}.{folder}") for folder in list_folders())
     imported = [module.SPEC for module in modules if module is not None]
     for specs in (lambda: imported, lambda: environment_specs().values()):
         for spec in specs():

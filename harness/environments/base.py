@@ -61,8 +61,6 @@ class EnvironmentContext:
     transcript: Transcript
     # The largest number of calls of tools, None for no limit.
     turns: int | None = None
-    # Whether a person may open a terminal.
-    terminals: bool = False
     # The written form of tool calls, which `EnvironmentSpec.text_protocol` names.
     text_protocol: MakeTextProtocol = GenericProtocol
     # The target of the task's reference. Only an environment on the host gets it, because its tools answer

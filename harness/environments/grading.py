@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,8 +46,6 @@ class GradingContext:
     shared_key: Hashable = SHARED
     # The environment in which an agent has acted.
     environment: Environment | None = None
-    # The time of the monotonic clock at which grading in `environment` must have begun.
-    begin_by: float | None = None
     # Returns whether the backend of the sandboxes answers.
     check_engine: Callable[[], Awaitable[bool]] = _is_there
     # Called when the grader begins, after every wait for a place.
@@ -143,7 +140,8 @@ async def _grade_in_time(
 
 def _require_time(context: GradingContext) -> None:
     """Raise SandboxError if the agent's sandbox could reach its deadline before the grader's timeout."""
-    if context.begin_by is not None and time.monotonic() > context.begin_by:
+    environment = context.environment
+    if isinstance(environment, SandboxEnvironment) and environment.seconds_left < context.seconds:
         raise SandboxError("the attempt waited too long to be graded", outside=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -36,6 +37,12 @@ class SandboxEnvironment(Environment):
         self.sandbox = sandbox
         self.terminal = None if terminal is None else functools.partial(self._open_terminal, terminal)
         self._end = end
+        self._ends = time.monotonic() + context.seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the sandbox still lives."""
+        return self._ends - time.monotonic()
 
     @property
     def agent_acted(self) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from harness.core.tools import MakeTextProtocol
 from harness.core.types import Task
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grader import Grader
 from harness.environments.text_protocol import GenericProtocol
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import Isolation, SandboxSettings
+from harness.sandbox.limits import Isolation, Limits
+from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.time_factor import extend_limits
 
 OpenEnvironment = Callable[[Task, EnvironmentContext], contextlib.AbstractAsyncContextManager[Environment]]
@@ -46,9 +46,6 @@ class EnvironmentSpec:
     # Whether the programs of an agent run in the sandbox of the environment, which is then the workspace of
     # the attempt. Otherwise the workspace is another sandbox.
     is_workspace: bool = False
-    # Solves a task as the oracle: acts in its environment by the target, and returns the answer to submit. It
-    # gets the environment and the target. None if the benchmark does this, or if an answer is all there is.
-    solve: Callable[[Any, Any], Awaitable[str]] | None = None
     # Whether an attempt that ended at a limit, or by a fault of the agent, keeps the score of its state.
     scores_progress: bool = False
     # One grader for each kind of target that the tasks have.

@@ -1,221 +1,18 @@
 """The form in which a model without native tool calls writes its actions into the text of a reply.
 
-An environment names its own form in `EnvironmentSpec.text_protocol`. Without one it has the form that
-`GenericProtocol` makes from the schemas of its tools. Only the replies of the model are read, so that the
-output of a tool cannot be taken for an action.
+An environment names its own form in `EnvironmentSpec.text_protocol`, a table of AgentBench's spellings.
+Without one it has the form that `GenericProtocol` makes from the schemas of its tools.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.core.scoring.answers import MAX_REPLY_CHARACTERS, drop_thoughts
-from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
-
-# Models decorate the line, for example `**Act:** bash`, `- Act:bash` or `### action: bash`. No quantifier
-# gives back what it has matched, so that a long line takes linear time.
-_ACTION = re.compile(
-    r"[ \t>*_#`-]*+act(?:ion)?[ \t*_`]*+[:：][ \t*_`]*+(?:(?P<name>[\w.-]++)(?P<rest>.*))?",
-    re.IGNORECASE | re.ASCII,
-)
-_OPENING = re.compile(r"(?P<indent>[ \t]*+)(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<label>[^\s`]*+)[^`]*+\Z")
-# A block may also begin at the end of the line of its action, or of a line such as `Final Answer:`.
-_OPENING_AT_END = re.compile(r"(?P<indent>)(?P<fence>`{3,}|~{3,})[ \t]*(?P<label>[\w+#.-]*)[ \t]*\Z")
-_LONGEST_OPENING = 100
-_DECORATION = " \t*_`"
-
-
-class Unreadable(Exception):
-    """A reply from which no action can be read. `advice` explains to the model how to write one."""
-
-    def __init__(self, name: str, advice: str) -> None:
-        super().__init__(name)
-        self.name = name
-        self.advice = advice
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced block: the word after its opening fence, in lower case, and its lines."""
-
-    label: str
-    text: str
-    # Whether the reply has its closing fence.
-    is_closed: bool = True
-
-
-@dataclass(slots=True)
-class WrittenAction:
-    """One action: its name as written, and the reply up to the next action."""
-
-    name: str
-    # The rest of the line after the name. Text in parentheses may extend over more lines.
-    rest: str
-    # The lines outside of blocks.
-    lines: list[str] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-
-    def find_in_parentheses(self) -> str | None:
-        """Return the text from the first `(` after the name to the last `)`, None without both."""
-        start, end = self.rest.find("("), self.rest.rfind(")")
-        if start < 0 or end < start or self.rest[:start].strip(_DECORATION):
-            return None
-        return _unwrap_text(self.rest[start + 1 : end])
-
-    @property
-    def closes_parentheses(self) -> bool:
-        """Return whether as many parentheses are closed as opened. A cut-off answer may lack some."""
-        return self.rest.count("(") <= self.rest.count(")")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The actions of a reply, and the lines before the first one."""
-
-    actions: list[WrittenAction]
-    introduction: WrittenAction
-    # Whether the model wrote the result of an action itself.
-    has_result: bool = False
-
-
-def read_actions(reply: str, *, result: str = "") -> Reply:
-    """Return the actions of a reply, which may be none.
-
-    The model's thoughts are dropped first. The text from a line after the first action that begins with
-    `result` is ignored, because these words begin the results, which only the harness writes. A block without
-    its end extends to the end of the reply. Raises Unreadable for an empty reply, for one that is too long,
-    and if an action seems to follow in a block without its end, because its end is then unknown.
-    """
-    if len(reply) > MAX_REPLY_CHARACTERS:
-        limit = f"more than {MAX_REPLY_CHARACTERS:,}"
-        raise Unreadable("reply too long", f"Your reply has {len(reply):,} characters, {limit}. Be shorter.")
-    text = drop_thoughts(reply)
-    if not text.strip():
-        raise Unreadable("empty reply", "Your reply is empty.")
-    lines = text.split("\n")
-    found = _split(lines, result)
-    if not found.actions and (inner := _unwrap(lines)) is not None:
-        found = _split(inner, result)
-    return found
-
-
-def _split(lines: list[str], result: str) -> Reply:
-    actions: list[WrittenAction] = []
-    current = introduction = WrittenAction("", "")
-    position = 0
-    while position < len(lines):
-        line = lines[position]
-        position += 1
-        if result and actions and result in line and line.lstrip(_DECORATION).startswith(result):
-            return Reply(actions, introduction, has_result=True)
-        action = _find_action(line)
-        if action is not None:
-            current = WrittenAction(action["name"] or "", action["rest"] or "")
-            actions.append(current)
-            end = _find_parenthesis(lines, position, current.rest)
-            if end is not None:
-                current.rest = "\n".join([current.rest, *lines[position:end]])
-                position = end
-                continue
-        opening = _find_opening(line, is_action=action is not None)
-        if opening is None:
-            if action is None:
-                current.lines.append(line)
-            continue
-        if action is not None:
-            current.rest = current.rest.removesuffix(opening.group())
-        elif before := line.removesuffix(opening.group()):
-            current.lines.append(before)
-        block, position = _read_block(lines, position, opening)
-        current.blocks.append(block)
-    return Reply(actions, introduction)
-
-
-def _find_action(line: str) -> re.Match[str] | None:
-    # Most lines have no colon, and a reply may have a million lines.
-    return _ACTION.match(line) if ":" in line or "：" in line else None
-
-
-def _find_opening(line: str, *, is_action: bool) -> re.Match[str] | None:
-    if "```" not in line and "~~~" not in line:
-        return None
-    if found := _OPENING.match(line):
-        return found
-    found = _OPENING_AT_END.search(line[-_LONGEST_OPENING:])
-    if found is None or not (is_action or line.removesuffix(found.group()).rstrip(_DECORATION).endswith(":")):
-        return None
-    return found
-
-
-def _read_block(lines: list[str], position: int, opening: re.Match[str]) -> tuple[Block, int]:
-    """Return the block whose lines start at `position`, and the position after it.
-
-    As in Markdown, the closing fence is at least as long as the opening one. Some models write it at the end
-    of the last line of the block.
-    """
-    fence = opening["fence"]
-    for end in range(position, len(lines)):
-        stripped = lines[end].rstrip()
-        if stripped.endswith(fence):
-            last = stripped.rstrip(fence[0])
-            return _make_block([*lines[position:end], *([last] if last.strip() else [])], opening), end + 1
-    if any(_find_action(line) for line in lines[position:]):
-        advice = f"A block in your reply has no end. End it with a line that holds only `{fence}`."
-        raise Unreadable("block without its end", advice)
-    return _make_block(lines[position:], opening, is_closed=False), len(lines)
-
-
-def _make_block(lines: list[str], opening: re.Match[str], *, is_closed: bool = True) -> Block:
-    # A block in a list is indented as a whole.
-    indent = len(opening["indent"])
-    texts = (line[min(indent, len(line) - len(line.lstrip(" \t"))) :] for line in lines)
-    return Block(opening["label"].lower(), "\n".join(texts), is_closed)
-
-
-def _find_parenthesis(lines: list[str], position: int, rest: str) -> int | None:
-    """Return the position after the line that ends the text in parentheses, None if it begins on no line.
-
-    The text ends with the first line that ends with `)`, if as many are closed by then as were opened. No
-    such line before the next action gives None as well.
-    """
-    if not rest.lstrip(_DECORATION).startswith("(") or ")" in rest:
-        return None
-    depth = rest.count("(")
-    for end in range(position, len(lines)):
-        line = lines[end]
-        if _find_action(line):
-            return None
-        depth += line.count("(") - line.count(")")
-        if depth <= 0 and line.rstrip(_DECORATION).endswith(")"):
-            return end + 1
-    return None
-
-
-def _unwrap(lines: list[str]) -> list[str] | None:
-    """Return the lines of a reply that is one block as a whole, None for any other reply."""
-    start = next(number for number, line in enumerate(lines) if line.strip())
-    if _OPENING.match(lines[start]) is None:
-        return None
-    inner = lines[start + 1 :]
-    while inner and not inner[-1].strip():
-        inner.pop()
-    if inner and not inner[-1].strip("`~ \t"):
-        inner.pop()
-    return inner
-
-
-def _unwrap_text(text: str) -> str:
-    """Return the content of a text that is one block as a whole, else the text."""
-    lines = text.strip().split("\n")
-    opening = _OPENING.match(lines[0])
-    if opening is None or len(lines) < 2 or lines[-1].strip() != opening["fence"]:
-        return text
-    return "\n".join(lines[1:-1])
-
+from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol, Tool
+from harness.environments.written_actions import Block, Unreadable, WrittenAction, WrittenReply, read_actions
 
 NO_ACTION, UNKNOWN_ACTION = "no action", "unknown action"
 ONLY_FIRST = (
@@ -248,39 +45,117 @@ class GenericProtocol:
         )
 
     def read(self, reply: str) -> TextCall | TextFault:
-        return read_first_action(
-            reply, lambda found: read_tool_call(self.tools, found.actions[0]), self._advise(), result=_RESULT
-        )
+        advice = f"Write a line `Act: TOOL`, where TOOL is one of: {', '.join(self.tools)}."
+        form = TextForm(instructions="", tools=(), advice=advice, result=_RESULT, otherwise=read_named)
+        return _FormProtocol(form, self.tools).read(reply)
 
     def show(self, call: TextCall, observation: str) -> str:
-        return show_result(f"{_RESULT} `{call.tool}`:", call, observation)
-
-    def _advise(self) -> str:
-        return f"Write a line `Act: TOOL`, where TOOL is one of: {', '.join(self.tools)}."
+        return _show(f"{_RESULT} `{call.tool}`:\n\n{observation}", call)
 
 
-def read_first_action(
-    reply: str,
-    read_action: Callable[[Reply], TextCall | TextFault],
-    advice: str,
-    *,
-    result: str,
-) -> TextCall | TextFault:
-    """Return the first action of a reply, read by `read_action`.
+ReadAction = Callable[[Mapping[str, Tool], WrittenReply], "TextCall | TextFault"]
+"""Reads the first action of a reply, by the tools of the environment."""
 
-    A model writes further actions without the result of the first one, so they are ignored, and the call says
-    so. `advice` explains how to write an action, and `result` is the beginning of each result that is shown.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextForm:
+    """The form of an environment's own actions, as a table. Added tools are called in the generic form.
+
+    The first action of a reply is carried out. A model writes further ones without the result of the first,
+    so they are ignored, and the call says so.
     """
-    try:
-        found = read_actions(reply, result=result)
-    except Unreadable as error:
-        return TextFault(error.name, f"{error.advice} {advice}")
-    if not found.actions:
-        return TextFault(NO_ACTION, f"Your reply has no action. {advice}")
-    read = read_action(found)
-    if isinstance(read, TextCall) and (found.has_result or len(found.actions) > 1):
-        return add_advice(read, ONLY_FIRST)
-    return read
+
+    # Explains the actions of `tools` to the model.
+    instructions: str
+    tools: tuple[Tool, ...]
+    # Explains in a fault how to write an action.
+    advice: str
+    # The beginning of each result, which only the harness writes, and the text before the observation.
+    result: str = ""
+    separator: str = "\n\n"
+    # The reader of each word that may follow `Act:`, in lower case.
+    words: Mapping[str, ReadAction] = field(default_factory=dict)
+    # The reader of any other word, None if such an action is a fault that lists the words `known`.
+    otherwise: ReadAction | None = None
+    known: tuple[str, ...] = ()
+    # Makes a reply ready to be read.
+    clean: Callable[[str], str] = lambda reply: reply
+    # Reads a reply whose form has no lines `Act:`, or returns None to go on with these.
+    read_whole: Callable[[str], TextCall | TextFault | None] = lambda _reply: None
+    # Reads the text before the first action, and returns None to go on with the action.
+    read_introduction: Callable[[WrittenAction], TextCall | None] = lambda _introduction: None
+    # Reads a reply without an action, or returns None if it has none in any form.
+    read_without_action: Callable[[str, WrittenAction], TextCall | None] = lambda _reply, _introduction: None
+    # Returns whether an action has parts that its call leaves out.
+    leaves_out: Callable[[TextCall, WrittenAction], bool] = lambda _call, _action: False
+
+    def __call__(self, tools: Mapping[str, Tool]) -> TextProtocol:
+        """Return the protocol for the tools of an environment. A task without its world has only `submit`."""
+        if any(tool.name in tools for tool in self.tools):
+            return _FormProtocol(self, tools)
+        return GenericProtocol(tools)
+
+
+@dataclass(frozen=True, slots=True)
+class _FormProtocol:
+    form: TextForm
+    tools: Mapping[str, Tool]
+
+    def instructions(self) -> str:
+        added = (tool for name, tool in self.tools.items() if name not in self._own())
+        return "\n\n".join([self.form.instructions, *map(describe_tool, added)])
+
+    def read(self, reply: str) -> TextCall | TextFault:
+        form = self.form
+        if (whole := form.read_whole(reply)) is not None:
+            return whole
+        try:
+            found = read_actions(form.clean(reply), result=form.result)
+        except Unreadable as error:
+            return TextFault(error.name, f"{error.advice} {form.advice}")
+        if (call := form.read_introduction(found.introduction)) is not None:
+            return add_advice(call, ONLY_FIRST) if found.actions else call
+        read = self._read_action(found) if found.actions else None
+        if read is None or (isinstance(read, TextFault) and read.name == NO_ACTION):
+            call = form.read_without_action(reply, found.introduction)
+            return call or read or TextFault(NO_ACTION, f"Your reply has no action. {form.advice}")
+        if isinstance(read, TextCall) and (
+            found.has_result or len(found.actions) > 1 or form.leaves_out(read, found.actions[0])
+        ):
+            return add_advice(read, ONLY_FIRST)
+        return read
+
+    def show(self, call: TextCall, observation: str) -> str:
+        head = f"{self.form.result}{self.form.separator}" if self.form.result else ""
+        return _show(f"{head}{observation}", call)
+
+    def _own(self) -> tuple[str, ...]:
+        return (*(tool.name for tool in self.form.tools), SUBMIT.name)
+
+    def _read_action(self, found: WrittenReply) -> TextCall | TextFault:
+        form, written = self.form, found.actions[0].name
+        read = form.words.get(written.rstrip(".-").lower())
+        tool = find_tool(self.tools, written)
+        if read is None and tool is not None and tool.name not in self._own():
+            read = read_named
+        read = read or form.otherwise
+        if read is None:
+            added = (name for name in self.tools if name not in self._own())
+            return unknown_action(written, dict.fromkeys([*form.known, *added]))
+        return read(self.tools, found)
+
+
+def read_named(tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    """Return the call of the tool that the first action names, in the generic form."""
+    return read_tool_call(tools, reply.actions[0])
+
+
+def read_parentheses(action: WrittenAction) -> TextCall | None:
+    """Return the call that submits the text in parentheses after an action, None if there are none."""
+    text = action.find_in_parentheses()
+    if text is None:
+        return None
+    return TextCall(SUBMIT.name, {"answer": text}, is_complete=action.closes_parentheses)
 
 
 def read_tool_call(tools: Mapping[str, Tool], action: WrittenAction) -> TextCall | TextFault:
@@ -293,8 +168,8 @@ def read_tool_call(tools: Mapping[str, Tool], action: WrittenAction) -> TextCall
     tool = find_tool(tools, action.name)
     if tool is None:
         return unknown_action(action.name, tools)
-    if tool.name == SUBMIT.name and (answer := action.find_in_parentheses()) is not None:
-        return TextCall(tool.name, {"answer": answer}, is_complete=action.closes_parentheses)
+    if tool.name == SUBMIT.name and (answer := read_parentheses(action)) is not None:
+        return answer
     text = find_text_argument(tool)
     if not action.blocks:
         if not tool.parameters.get("required"):
@@ -367,9 +242,7 @@ def add_advice(call: TextCall, advice: str) -> TextCall:
     return replace(call, advice=f"{call.advice}\n{advice}" if call.advice else advice)
 
 
-def show_result(head: str, call: TextCall, observation: str) -> str:
-    """Return an observation under its head, followed by the advice of the call."""
-    text = f"{head}\n\n{observation}"
+def _show(text: str, call: TextCall) -> str:
     return f"{text}\n\n{call.advice}" if call.advice else text
 
 

@@ -12,30 +12,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from harness.models.endpoint import ConcurrencyBounds
 
 SHRINK_FACTOR = 0.8
 GROWTH_FACTOR = 1.05
 # All 429 replies within this time belong to one spell, after which the server gets time to recover.
 COOL_DOWN_SECONDS = 15.0
-
-
-class ConcurrencyBounds(BaseModel):
-    """The requests under way at one endpoint: at the start, and the bounds of their adaptation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    start: int = Field(default=20, ge=1, le=1024)
-    least: int = Field(default=10, ge=1, le=1024)
-    most: int = Field(default=100, ge=1, le=1024)
-
-    @model_validator(mode="after")
-    def _require_order(self) -> Self:
-        if not self.least <= self.start <= self.most:
-            raise ValueError(f"needs least <= start <= most, not {self.least}, {self.start}, {self.most}")
-        return self
 
 
 @dataclass(slots=True, eq=False)

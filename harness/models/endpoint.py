@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from harness.core.errors import UsageError
 from harness.core.secret_forms import describe_url_value
-from harness.models.concurrency import ConcurrencyBounds
 
 Api = Literal["chat", "responses", "messages"]
 OPENAI_URL = "https://api.openai.com/v1"
@@ -40,6 +39,22 @@ class Prices(BaseModel):
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
     """The price of input tokens that the server found in its cache. None means the price of input."""
+
+
+class ConcurrencyBounds(BaseModel):
+    """The requests under way at one endpoint: at the start, and the bounds of their adaptation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    start: int = Field(default=20, ge=1, le=1024)
+    least: int = Field(default=10, ge=1, le=1024)
+    most: int = Field(default=100, ge=1, le=1024)
+
+    @model_validator(mode="after")
+    def _require_order(self) -> Self:
+        if not self.least <= self.start <= self.most:
+            raise ValueError(f"needs least <= start <= most, not {self.least}, {self.start}, {self.most}")
+        return self
 
 
 class Endpoint(BaseModel):

@@ -6,13 +6,14 @@ import base64
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.core.errors import UsageError
 from harness.core.secret_forms import HIDDEN_KEY as HIDDEN_KEY
+from harness.core.setting import Option
 from harness.models.endpoint import Api, Endpoint, find_default_url
 from harness.models.messages import Generation, Message, ModelReply, ToolSchema
 
@@ -27,13 +28,19 @@ class GenerationSettings(BaseModel):
         extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
     )
 
-    temperature: float | None = Field(default=None, ge=0, le=5)
+    temperature: Annotated[
+        float | None, Field(ge=0, le=5), Option("Temperature. Default: that of the server.", "T")
+    ] = None
     """Default: the server's own."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: Annotated[
+        int | None, Field(ge=1), Option("Maximum tokens of one reply, with reasoning.", "N")
+    ] = None
     """The largest number of tokens of one reply, reasoning included."""
     stop: list[str] = Field(default_factory=list, max_length=16)
-    reasoning_effort: str | None = None
+    reasoning_effort: Annotated[
+        str | None, Option("How much a reasoning model thinks: low, ...", "LEVEL")
+    ] = None
 
     def as_generation(self) -> Generation:
         return Generation(**{**self.model_dump(), "stop": tuple(self.stop)})

@@ -4,71 +4,28 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
 from harness.reports.figures import duration
+from harness.runs.attempt_index import AttemptIndex
 from harness.runs.progress import ActiveAttempt, count_places, count_stages
-from harness.runs.result_table import AttemptOrder
 
 
-class AttemptOffsets:
-    """The offset of the last record of each attempt, while the records are read.
+def list_offsets(found: AttemptIndex, manifest: Mapping[str, Any]) -> Sequence[int]:
+    """Return the offset of the last record of each attempt in the order of the plan.
 
-    Memory holds the offsets and not the records, because a run may have more than fit into memory.
-    """
-
-    def __init__(self) -> None:
-        self._order = AttemptOrder()
-        self._offsets = array("q")
-        self._end = 0
-
-    def add(self, record: AttemptRecord, size: int) -> None:
-        """Take note of the next record, whose line has `size` bytes."""
-        place = self._order.add(record.task_id, record.attempt)
-        if place == len(self._offsets):
-            self._offsets.append(self._end)
-        else:
-            self._offsets[place] = self._end
-        self._end += size
-
-    def sort_by_plan(self, manifest: Mapping[str, Any]) -> Sequence[int]:
-        """Return the offsets in the order of the plan. See `sort_by_plan`."""
-        return sort_by_plan(self._order, self._offsets, manifest)
-
-
-def sort_by_plan(
-    attempts: Iterable[tuple[str, int]], offsets: Sequence[int], manifest: Mapping[str, Any]
-) -> Sequence[int]:
-    """Return the offsets of these attempts in the order of the plan: by task, and then by number.
-
-    A manifest of very many tasks or of an earlier version names no tasks. Then a task has the place in which
-    it ended first.
-
-    Args:
-        attempts: the task id and the number of each attempt. It is read twice.
-        offsets: the offset of each.
-        manifest: the manifest of the run.
+    A manifest of very many tasks or of an earlier version names no tasks. Then the tasks come in the order of
+    their first records.
     """
     planned = manifest.get("planned")
     ids = planned.get("task_ids") if isinstance(planned, Mapping) else None
-    places: dict[str, int] = {}
-    for task_id in ids if isinstance(ids, list) else ():
-        if isinstance(task_id, str):
-            places.setdefault(task_id, len(places))
-    numbers = 1 + max((number for _, number in attempts), default=0)
-    if numbers == 1 and not places:
-        return offsets
-    # One number for each attempt, and no tuple, because there may be a million.
-    keys = []
-    for index, (task_id, number) in enumerate(attempts):
-        place = places.setdefault(task_id, len(places))
-        keys.append((place * numbers + number) * len(offsets) + index)
-    keys.sort()
-    return array("q", (offsets[key % len(offsets)] for key in keys))
+    return found.list_offsets(
+        each for each in (ids if isinstance(ids, list) else ()) if isinstance(each, str)
+    )
 
 
 class WallTime:
@@ -88,6 +45,12 @@ class WallTime:
         else:
             self._starts.append(start)
             self._ends.append(start + max(record.duration_seconds, 0.0))
+
+    def watch(self, records: Iterable[tuple[AttemptRecord, int]]) -> Iterator[tuple[AttemptRecord, int]]:
+        """Yield records with their sizes, and add each of them."""
+        for record, size in records:
+            self.add(record)
+            yield record, size
 
     @property
     def seconds(self) -> float:

@@ -11,7 +11,7 @@ from harness.core.types import Summary
 from harness.reports.attempt_figures import UNKNOWN, describe_cost
 from harness.reports.figures import count, duration, percent
 from harness.runs.changes import ACCEPTED
-from harness.runs.sync_grader import SERVICE
+from harness.runs.grading_service import SERVICE
 
 # The tools of one server that a report names.
 MOST_TOOLS = 8

@@ -16,9 +16,10 @@ from typing_extensions import TypedDict
 from harness.core.errors import UsageError, describe_first_error, unknown_task
 from harness.core.types import AttemptRecord, DataSource, Status, Summary
 from harness.reports.figures import count
-from harness.reports.recorded_attempts import AttemptOffsets, WallTime, read_time, sort_by_plan
+from harness.reports.recorded_attempts import WallTime, list_offsets, read_time
 from harness.reports.stored_summary import read_stored_summary
-from harness.runs.result_table import ResultTable
+from harness.runs.attempt_index import AttemptIndex
+from harness.runs.followed_index import read_index
 from harness.runs.run import Run
 from harness.runs.run_files import has_run_file, replace_file
 from harness.runs.run_names import is_running
@@ -116,10 +117,7 @@ def _find_attempts(folder: Path, manifest: Mapping[str, Any]) -> Sequence[int]:
 
     Raises UsageError if the folder has no readable attempts.
     """
-    found = AttemptOffsets()
-    for record, size in read_records(folder / ATTEMPTS):
-        found.add(record, size)
-    return found.sort_by_plan(manifest)
+    return list_offsets(read_index(folder), manifest)
 
 
 def read_attempt(folder: Path, task_id: str, attempt: int) -> AttemptRecord:
@@ -208,28 +206,19 @@ def _read_unfinished(folder: Path, manifest: dict[str, Any], *, running: bool) -
         ks = facts.ks()
     except ValidationError as error:
         raise UsageError(f"{folder / MANIFEST}: is not a manifest: {describe_first_error(error)}") from error
-    found, times = ResultTable(), WallTime()
-
-    def read() -> Iterator[AttemptRecord]:
-        end = 0
-        for record, size in read_records(folder / ATTEMPTS):
-            times.add(record)
-            found.add(record, end)
-            end += size
-            yield record
-
+    found, times = AttemptIndex(), WallTime()
+    found.add_lines(times.watch(read_records(folder / ATTEMPTS)))
     planned = facts.planned
     summary = summarize_records(
-        read(),
+        found,
         ks,
         tasks=planned["tasks"],
         attempts=planned["attempts"],
         has_samples=facts.config.get("samples") is not None,
         model=None if facts.config.get("model") is None else ModelUse(read_spending(folder).of_no_attempt),
-        results=found,
         cluster_by=facts.config.get("cluster_by"),
     )
-    offsets = sort_by_plan(found, found.offsets, manifest)
+    offsets = list_offsets(found, manifest)
     progress = f"{len(offsets):,} of {count(summary.attempts, 'attempt')}"
     if running:
         unfinished = f"running: {progress} so far"

@@ -16,7 +16,7 @@ from harness.core.scoring.metrics import clustered_interval
 from harness.core.types import MetricSummary, RateInterval, Status, Summary
 from harness.runs.agents.recording import SHOWN_DIFFERENCE
 from harness.runs.run_files import read_run_file
-from harness.runs.store import ATTEMPTS, SUMMARY, read_manifest, read_records
+from harness.runs.store import ATTEMPTS, SUMMARY, read_manifest, read_results
 from harness.runs.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summarize_records
 from harness.runs.trust import describe_resume
 
@@ -226,8 +226,7 @@ def _restate(folder: Path, stored: StoredSummary) -> dict[str, Any]:
         interval = None if spread is None else RateInterval(*spread, stored.total)
         found = replace(found, rate_interval=interval)
     elif not stored.statuses.get(Status.CANCELLED):  # else there is no rate
-        records = (record for record, _ in read_records(folder / ATTEMPTS))
-        found = summarize_records(records, (), tasks=stored.total, attempts=stored.attempts)
+        found = summarize_records(read_results(folder), (), tasks=stored.total, attempts=stored.attempts)
     return {
         HEADLINE: describe_rate(found),
         "rate": found.rate,

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 from harness.core.errors import UsageError
 from harness.core.logger import get_logger
+from harness.core.portal import LoopHolder
 from harness.core.types import Verdict
 from harness.rl.samples import Grading, RewardSample, RewardUnavailableError
-from harness.sandbox.sync import LoopHolder
 
 _LOGGER = get_logger(__name__)
 

@@ -10,16 +10,16 @@ from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import HiddenTarget, read_hidden_tests, read_submission
 from harness.core.errors import UsageError
 from harness.core.types import Submission, Verdict
+from harness.hosts import Host, open_host
 from harness.rl.held import gather_or_cancel
 from harness.rl.samples import RewardSample
-from harness.runs.grader import Grader, open_grader
 
 
 class LocalGrading:
-    """Grades samples with a grader."""
+    """Grades samples in the sandboxes of a host."""
 
-    def __init__(self, grader: Grader, benchmarks: Sequence[Benchmark] = ()) -> None:
-        self._grader = grader
+    def __init__(self, host: Host, benchmarks: Sequence[Benchmark] = ()) -> None:
+        self._host = host
         self._benchmarks = {benchmark.name: benchmark for benchmark in benchmarks}
 
     async def grade(self, samples: Sequence[RewardSample]) -> list[Verdict]:
@@ -31,9 +31,9 @@ class LocalGrading:
 
     async def _grade_one(self, sample: RewardSample, work: tuple[HiddenTarget, Submission] | None) -> Verdict:
         if work is not None:
-            return await self._grader.grade(*work)
+            return await self._host.grade(*work)
         name = str(sample.benchmark)
-        return await self._grader.grade_task(
+        return await self._host.grade_task(
             self._benchmarks.get(name, name), str(sample.task_id), sample.text, field=sample.field
         )
 
@@ -63,13 +63,13 @@ async def open_local(
 ) -> AsyncIterator[LocalGrading]:
     """Yield a grading in sandboxes of this machine. The end of the block removes them.
 
-    The arguments are those of `open_grader`. `benchmarks` are loaded benchmarks that samples may name; others
-    are loaded by their names. Raises what `open_grader` raises.
+    The arguments are those of `open_host`. `benchmarks` are loaded benchmarks that samples may name; others
+    are loaded by their names. Raises what `open_host` raises.
     """
-    async with open_grader(
+    async with open_host(
         environments=environments,
         timeout_seconds=timeout_seconds,
         max_concurrent=max_concurrent,
         runtime=runtime,
-    ) as grader:
-        yield LocalGrading(grader, benchmarks)
+    ) as host:
+        yield LocalGrading(host, benchmarks)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.core.errors import HarnessError, UsageError, unknown_name
-from harness.core.types import Verdict
-from harness.runs.agents.predictions import FIELDS
+from harness.core.types import TEXT_FIELDS, Verdict
 
 
 class RewardUnavailableError(HarnessError):
@@ -62,8 +61,8 @@ def make_sample(
     `tests` may be a text in JSON, because all rows of a dataset have the same keys, and tests do not.
     For the same reason, keys with the value None are left out. Raises UsageError.
     """
-    if field not in FIELDS:
-        raise unknown_name("field", field, FIELDS)
+    if field not in TEXT_FIELDS:
+        raise unknown_name("field", field, TEXT_FIELDS)
     if tests is None:
         if benchmark is None or task_id is None:
             raise UsageError(

@@ -28,11 +28,11 @@ from harness.client.connection import TOKEN_VARIABLE
 from harness.core.errors import UsageError, describe_installation
 from harness.core.logger import get_logger
 from harness.core.types import Verdict
+from harness.host.local import is_graded_by_text
 from harness.rl.held import HeldGrading
 from harness.rl.local import open_local
 from harness.rl.remote import DEFAULT_SECONDS, open_remote
 from harness.rl.samples import RewardSample, RewardUnavailableError
-from harness.runs.grader import is_graded_by_text
 
 try:
     import verifiers.v1 as vf

@@ -1,26 +1,28 @@
-"""The settings that all attempts of a run share, and the keys by which attempts share sandboxes."""
+"""The settings that all attempts of a run share, their keys of shared sandboxes, and their grading."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.benchmarks import Benchmark
+from harness.core.types import Submission, Verdict
+from harness.environments.base import Environment
+from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec
 from harness.runs.agents import Agent
 from harness.runs.faults import Faults
+from harness.runs.features import Features
+from harness.runs.grading_service import GradingService, grade_at_service
 from harness.runs.observer import RunObserver
 from harness.runs.plan import PlannedAttempt
-from harness.runs.server_tools import ServerTools
-from harness.runs.sync_grader import GradingService
 from harness.runs.transcript_file import KeepsTranscripts
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import AcrossTasks, Isolation, SandboxPool
+from harness.sandbox.limits import Isolation, Limits
+from harness.sandbox.pool import AcrossTasks, SandboxPool
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess
-    from harness.runs.agents.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,23 @@ class AttemptSettings:
     isolation: Isolation = "task"
     # Whether some task is attempted more than once.
     repeats: bool = False
-    # The model that the agent asks, None for a run without one.
-    model: ModelAccess | None = None
-    # The model that environments ask for judgements, None for a run without one.
-    judge: ModelAccess | None = None
-    # The recorded run whose judgements stand for those of a model, None unless the agent replays one.
-    recording: Recording | None = None
+    # The optional features, whose parts attach themselves to each attempt.
+    features: Features = field(default_factory=Features)
     # Grades the submissions, None if sandboxes of `pool` do.
     service: GradingService | None = None
-    # The MCP servers whose tools the agent gets, None for a run without any.
-    servers: ServerTools | None = None
+
+    @property
+    def model(self) -> ModelAccess | None:
+        """The model that the agent asks, None for a run without one."""
+        return self.features.model
+
+    def seconds(self, spec: EnvironmentSpec) -> float:
+        """Return the limit of the agent's time, and of the grading."""
+        return self.timeout_seconds or spec.timeout_seconds
+
+    def limits_of(self, spec: EnvironmentSpec) -> Limits:
+        """Return the limits of an environment's sandboxes."""
+        return self.limits.get(spec.name, spec.limits)
 
     def key(self, planned: PlannedAttempt) -> Hashable:
         """Return the key of the sandbox that ends with an attempt, or with the last attempt at its task."""
@@ -74,3 +83,34 @@ class AttemptSettings:
         """Return the key of the sandboxes in which agents of several attempts may act, None if none may."""
         # A sandbox for one attempt alone needs no second one in which the reference runs.
         return None if self.is_isolated or not self.repeats else ("acting", planned.task.id)
+
+    async def grade(
+        self,
+        planned: PlannedAttempt,
+        spec: EnvironmentSpec,
+        submission: Submission,
+        environment: Environment | None,
+        on_begin: Callable[[], None],
+    ) -> Verdict:
+        """Return the verdict on a submission, and on the environment where its agent has acted, if any.
+
+        `on_begin` is called when the grader begins. Raises SandboxError and RunStopped.
+        """
+        seconds, task_id = self.seconds(spec), planned.task.id
+        if self.service is not None:
+            return await grade_at_service(
+                self.service, self.faults, task_id, submission, seconds=seconds, on_begin=on_begin
+            )
+        # The sandboxes that hold an agent's files end with its task.
+        key = self.key(planned) if environment is not None else self.grading_key(planned, spec)
+        context = GradingContext(
+            self.pool,
+            seconds,
+            fresh=spec.fresh_sandbox(self.limits_of(spec)),
+            key=key,
+            shared_key=key if self.is_isolated else SHARED,
+            environment=environment,
+            check_engine=self.faults.check_engine,
+            on_begin=on_begin,
+        )
+        return await grade_submission(self.benchmark.references[task_id].target, submission, context)

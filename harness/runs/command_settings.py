@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from harness.core.setting import Option, Text
+
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -37,15 +39,24 @@ class CommandSettings(BaseModel):
         extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
     )
 
-    cmd: str | None = Field(default=None, min_length=1)
+    cmd: Annotated[
+        Text | None,
+        Option("Program that the agent `command` runs for each task.", "TEXT", name="--agent-cmd"),
+    ] = None
     """The command, split into arguments as a shell splits it. No shell runs it."""
-    where: Literal["sandbox", "host"] = "sandbox"
+    where: Annotated[
+        Literal["sandbox", "host"],
+        Option("sandbox, or host for a program that you trust.", "PLACE", name="--agent-where"),
+    ] = "sandbox"
     """`sandbox` is a container without network. `host` is for a trusted program of the user."""
     machine: Literal["task", "own"] = "task"
     """The sandbox of the program. `task` is that of the task if agents run programs there, where a program
     may be root and may not call epoll. `own` is another one, and the program reaches the task by MCP
     alone."""
-    image: str | None = Field(default=None, min_length=1)
+    image: Annotated[
+        Text | None,
+        Option("Prepared agent, from `harness images build --agent`.", "NAME", name="--agent-image"),
+    ] = None
     """The prepared agent whose files the sandbox has in /opt/agents."""
     env: Annotated[dict[str, str], AfterValidator(_require_environment)] = Field(default_factory=dict)
     """Environment variables in addition to those of the harness. The manifest shows their values."""

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.source import is_cache
 from harness.benchmarks.loading import definition_of
@@ -25,6 +25,7 @@ from harness.runs.config import ReadConfig, RunConfig, read_config
 from harness.runs.durations import find_durations
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.model_access import find_endpoint, find_judge
+from harness.runs.plan import load_configured
 from harness.runs.recorded_run import add_recorded_settings, open_recording
 from harness.runs.run_secrets import find_keys
 from harness.runs.selection import select
@@ -97,7 +98,7 @@ class _Check:
             needs_image = any(images or ()) or any(spec.image is not None for spec in specs)
             usable = places if images is not None else []
             for unread in list_unread(config, agent, definition, specs, usable, needs_image=needs_image):
-                self._add(unread.keys, unread.error)
+                self._add((unread.key,), unread)
             self._check_servers()
             endpoint = self._try(("model",), lambda: find_endpoint(config, agent))
             self._check_keys(endpoint)
@@ -131,7 +132,7 @@ class _Check:
             return "its data are on the hub"
         # One filter at a time, because the first that no task passes would hide the others.
         chosen = {key: filters for key, filters in _list_filters(config).items() if getattr(config, key)}
-        loaded = self._try(("data",), lambda: _load(config)) if chosen else None
+        loaded = self._try(("data",), lambda: load_configured(config)) if chosen else None
         if loaded is not None:
             for key, filters in chosen.items():
                 self._try((key,), partial(filter_tasks, loaded, filters))
@@ -240,17 +241,6 @@ def _has_local_data(config: RunConfig, definition: Definition) -> bool:
     if config.data is None:
         return definition.data is not None
     return config.data != "hub" and not is_cache(Path(os.path.expanduser(config.data)))
-
-
-def _load(config: RunConfig) -> Benchmark:
-    return load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        extract=config.extract,
-        categories=config.filter_category,
-    )
 
 
 def _ignore(_note: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from harness.runs.config import TYPED, RunConfig
 from harness.runs.config_file import EXTENDS
+from harness.runs.settings import KEYS, RunConfig
 
 # Any value may come from the environment, also a number.
 _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
@@ -29,8 +29,9 @@ def build_config_schema() -> dict[str, Any]:
     schema.pop("required", None)
     for part in (*properties.values(), *schema["$defs"].values()):
         _allow_variables(part)
-    for name in TYPED:
-        _allow_variable(properties[name])
+    for name, key in KEYS.items():
+        if key.is_typed:
+            _allow_variable(properties[name])
     schema["properties"] = dict(sorted(properties.items()))
     return {"$schema": _DRAFT, "title": "harness config", **schema}
 

@@ -16,10 +16,10 @@ from harness.core.inputs.files import MAX_LINE_BYTES
 from harness.core.types import Status
 from harness.runs.config import RunConfig
 from harness.runs.plan import PlannedAttempt
-from harness.runs.result_table import SUPERSEDED_STATUS
 from harness.runs.run_files import open_run_file
 from harness.runs.run_names import find_run
 from harness.runs.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, UNFINISHED, read_records
+from harness.runs.stored_result import SUPERSEDED_STATUS
 
 
 def read_durations(folder: Path) -> dict[str, float]:

@@ -19,8 +19,8 @@ from harness.core.inputs.files import hash_file
 from harness.core.version import __version__
 from harness.environments import EnvironmentSpec
 from harness.models.endpoint import Endpoint
-from harness.runs.config import RunConfig
 from harness.runs.plan import PlannedAttempt, describe_planned
+from harness.runs.settings import KEYS, RunConfig
 from harness.sandbox.backends.base import BackendFacts
 from harness.sandbox.limits import Limits
 
@@ -242,26 +242,15 @@ def read_git_revision() -> str | None:
 # the same rules.
 CONDITIONS = (
     *("split", "definition_sha256", "data.sha256", "planned.tasks", "unsound_references", "judge"),
-    *("timeouts", "limits", "isolation", "image_tags"),
-    *("config.sample_size", "config.task_ids", "config.filter_category", "config.include_quarantined"),
-    "config.n_samples",
-    *("config.filter_difficulty", "config.filter_tags", "config.sampling", "config.stratify_by"),
-    *("config.shard", "superseded_verdicts"),
-    *("config.options", "config.rounds", "config.extract", "config.runtime"),
+    *("timeouts", "limits", "isolation", "image_tags", "superseded_verdicts"),
+    *(f"config.{key.name}" for key in KEYS.values() if key.rules.difference == "unfair"),
 )
 SEED = "seed"
-# The fields of a manifest that are compared. All settings of the config are, except for those below.
+# The fields of a manifest that are compared, beside the settings of the config.
 _COMPARED = (
     *("harness_version", "git_revision", "split", "definition_sha256", "agent", "agent_sha256"),
     *("samples_sha256", "judge", SEED, "tool_mode", "timeouts", "isolation", "limits", "image_tags"),
     *("python_version", "superseded_verdicts", "service"),
-)
-# Other fields say the same better, or the setting changes no verdict.
-_OTHERWISE_KNOWN = frozenset(
-    (
-        *("benchmark", "agent", "data", "split", "samples", "seed", "limits", "timeout_seconds", "isolation"),
-        *("output_dir", "durations_from", "max_concurrent", "max_sandboxes", "k", "cluster_by"),
-    )
 )
 
 
@@ -315,7 +304,8 @@ def _flatten_compared(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     planned = manifest.get("planned")
     yield "planned.tasks", json.dumps(planned.get("tasks") if isinstance(planned, dict) else None)
     for name, value in manifest["config"].items():
-        if name not in _OTHERWISE_KNOWN:
+        # Another version may have had other keys.
+        if name not in KEYS or KEYS[name].rules.difference != "hidden":
             yield from _flatten(f"config.{name}", value)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.text import escape_terminal
@@ -24,12 +24,11 @@ from harness.runs.changes import ACCEPTED
 from harness.runs.config import RunConfig
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.merged_manifest import merge_manifests
-from harness.runs.new_folder import copy_samples
-from harness.runs.plan import PlannedAttempt, describe_planned, name_clusters
-from harness.runs.result_table import count_superseded_verdicts
+from harness.runs.plan import PlannedAttempt, describe_planned, load_configured, name_clusters
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
 from harness.runs.run_names import UNFINISHED_MERGE, hold_still
+from harness.runs.run_starts import RunEngine, copy_samples
 from harness.runs.selection import Selection
 from harness.runs.shards import (
     ALLOW_HINT,
@@ -226,7 +225,7 @@ def _merge(
             config = config.model_copy(update={"samples": str(kept)})
         manifest["config"] = config.model_dump(mode="json")
         _write_attempts(store, shards, plan)
-        manifest = correct_superseded_verdicts(manifest, count_superseded_verdicts(store.results.values()))
+        manifest = correct_superseded_verdicts(manifest, store.results.count_superseded())
         copy_spending([shard.folder for shard in shards], store.folder)
         # Whoever accepts the benchmark of unknown shards has not seen what else their settings would do.
         are_own = all(is_signed(shard.manifest) for shard in shards)
@@ -239,7 +238,7 @@ def _merge(
         selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
         # The shards ran side by side, so the longest one stands for the run.
         seconds = max(read_duration(shard.folder) for shard in shards)
-        run = Run(selection, store, None, manifest, {}, 0.0, seconds, read_spending(store.folder))
+        run = Run(selection, store, RunEngine(), manifest, seconds, read_spending(store.folder))
         run.write_summary()
     return run
 
@@ -281,15 +280,8 @@ def _require_disjoint(shards: Sequence[ShardRun]) -> None:
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
     """Return the benchmark of the run. Raises UsageError if its data are not those of the shards."""
     replay = shard.manifest.get("replay")
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        notify=notify,
-        extract=config.extract,
-        categories=replay["categories"] if isinstance(replay, dict) else config.filter_category,
-    )
+    categories = replay["categories"] if isinstance(replay, dict) else None
+    benchmark = load_configured(config, notify=notify, categories=categories)
     if benchmark.source.sha256 != shard.manifest["data"]["sha256"]:
         raise UsageError(
             f"{benchmark.source.location}: the data are not those of the shards: data.sha256 was "

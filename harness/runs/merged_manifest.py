@@ -10,6 +10,7 @@ from typing import Any
 from harness.core.errors import UsageError
 from harness.runs.changes import ACCEPTED, Change, accept_changes, find_changes
 from harness.runs.manifest import REPEATED, SUPERSEDED_VERDICTS, TOOL_MODE
+from harness.runs.settings import KEYS
 from harness.runs.trust import SIGNATURE
 
 # The key of a manifest with the facts about the shards of which a run was merged.
@@ -29,14 +30,6 @@ _OWN = frozenset(
         SIGNATURE,
         REPEATED,
         SUPERSEDED_VERDICTS,
-    )
-)
-# Paths may differ between machines, and their contents have hashes. The rest affects no verdict. The time
-# limit of a shard is that of its environments, which `timeouts` has.
-_OWN_SETTINGS = frozenset(
-    (
-        *("shard", "output_dir", "max_concurrent", "max_sandboxes", "run_budget", "data", "samples", "k"),
-        *("timeout_seconds", "replay_from", "durations_from"),
     )
 )
 _KEPT_OF_SHARD = ("run_id", "started_at", "host")
@@ -109,7 +102,11 @@ def _select_compared(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields in which all shards must agree."""
     compared = {name: value for name, value in manifest.items() if name not in _OWN and name != MERGED}
     compared["data"] = {"sha256": manifest["data"]["sha256"]}
-    config = {name: value for name, value in manifest["config"].items() if name not in _OWN_SETTINGS}
+    config = {
+        name: value
+        for name, value in manifest["config"].items()
+        if name not in KEYS or not KEYS[name].rules.differs_in_shards
+    }
     # A file has a path, which may differ between machines, and a hash.
     if manifest.get("definition_sha256") is not None:
         del config["benchmark"]

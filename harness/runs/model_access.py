@@ -10,29 +10,19 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.core.lock import cache_dir
-from harness.core.option_names import name_option
 from harness.models.endpoint import Endpoint, read_key
 from harness.models.messages import Generation
 from harness.models.settings import choose_endpoint
 from harness.runs.agents import Agent
-from harness.runs.config import RunConfig
-from harness.runs.spending_log import RunSpending, SpendingLog
+from harness.runs.settings import KEYS, RunConfig, name_option
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess, ToolMode
+    from harness.models.spending import Spending
 
 CACHE_VARIABLE = "HARNESS_REPLY_CACHE"
 # The largest number of tokens of one judgement, with the reasoning before it.
 JUDGE_TOKENS = 8192
-_ONLY_WITH_MODEL = (
-    "base_url",
-    "api",
-    "generation",
-    "attempt_budget",
-    "run_budget",
-    "reply_cache",
-    "client_generation",
-)
 
 
 def find_endpoint(config: RunConfig, agent: Agent) -> Endpoint | None:
@@ -47,10 +37,11 @@ def find_endpoint(config: RunConfig, agent: Agent) -> Endpoint | None:
                 f"agent '{config.agent}' needs a model",
                 hint="add --model NAME, and --base-url URL for a server other than OpenAI's",
             )
-        for key in _ONLY_WITH_MODEL:
-            # The config of a resumed run has every key, so only the value shows that one was set.
-            if getattr(config, key) != RunConfig.model_fields[key].get_default(call_default_factory=True):
-                raise UsageError(f"{name_option(key)} needs a model", hint="add --model NAME")
+        # The config of a resumed run has every key, so only the value shows that one was set.
+        default = RunConfig(benchmark=config.benchmark)
+        for name, key in KEYS.items():
+            if key.rules.needs_model and getattr(config, name) != getattr(default, name):
+                raise UsageError(f"{name_option(name)} needs a model", hint="add --model NAME")
         return None
     endpoint = choose_endpoint(config.model, config.base_url, config.endpoints, config.api)
     read_key(endpoint)
@@ -83,71 +74,57 @@ def find_judge(config: RunConfig, judge: str | Endpoint | None) -> Endpoint | No
 
 
 @contextlib.asynccontextmanager
-async def open_judge_access(
-    config: RunConfig, endpoint: Endpoint | None
-) -> AsyncIterator[ModelAccess | None]:
-    """Yield the access to a run's judge, None for a run without one. The end of the block closes it.
-
-    Its requests count for no budget of the run, because these are of the agent. It answers at temperature 0,
-    so its replies are kept unless the config turns that off.
-    """
-    if endpoint is None:
-        yield None
-        return
-    # A run without a model starts sooner without these.
-    from harness.models.access import ModelAccess
-    from harness.models.client import open_client
-    from harness.models.reply_cache import ReplyCache
-
-    async with open_client(endpoint) as client:
-        yield ModelAccess(
-            client,
-            Generation(temperature=0.0, max_tokens=JUDGE_TOKENS),
-            cache=None if config.reply_cache == "off" else ReplyCache(find_cache_folder()),
-        )
-
-
-@contextlib.asynccontextmanager
-async def open_model_access(
+async def open_models(
     config: RunConfig,
     endpoint: Endpoint | None,
-    folder: Path,
-    spent: RunSpending,
+    judge: Endpoint | None,
+    spending: Spending,
     *,
     tool_mode: ToolMode | None,
     keep_tool_mode: Callable[[ToolMode], None],
-) -> AsyncIterator[ModelAccess | None]:
-    """Yield the access to a run's model, None for a run without one. The end of the block closes it.
+) -> AsyncIterator[tuple[ModelAccess | None, ModelAccess | None]]:
+    """Yield the access to a run's model, and to its judge. Each is None for a run without one.
+
+    The requests of the judge count for no budget of the run, because these are of the agent. It answers at
+    temperature 0, so its replies are kept unless the config turns that off.
 
     Args:
         config: the config of the run.
-        endpoint: the endpoint that the run asks.
-        folder: the run folder, which gets a log of the spending.
-        spent: the spending of the run before it was resumed. It grows with each request.
+        endpoint: the endpoint of the model.
+        judge: the endpoint of the judge.
+        spending: the spending of the run, which grows with each request to the model.
         tool_mode: the tool mode that the run has used before it was resumed, None if it is unknown.
         keep_tool_mode: called once with the tool mode, as soon as an agent asks for it.
     """
-    if endpoint is None:
-        yield None
+    if endpoint is None and judge is None:
+        yield None, None
         return
     # A run without a model starts sooner without these.
     from harness.models.access import ModelAccess
     from harness.models.client import open_client
     from harness.models.reply_cache import ReplyCache
 
-    async with open_client(endpoint) as client:
-        spending = spent.whole
-        spending.budget, spending.keep = config.run_budget, SpendingLog(folder, spent).append
-        yield ModelAccess(
-            client,
-            config.generation.as_generation(),
-            config.attempt_budget,
-            spending,
-            ReplyCache(find_cache_folder()) if _uses_cache(config) else None,
-            keeps_client_generation=config.client_generation == "keep",
-            known_tool_mode=tool_mode,
-            keep_tool_mode=keep_tool_mode,
-        )
+    model: ModelAccess | None = None
+    judging: ModelAccess | None = None
+    async with contextlib.AsyncExitStack() as stack:
+        if endpoint is not None:
+            model = ModelAccess(
+                await stack.enter_async_context(open_client(endpoint)),
+                config.generation.as_generation(),
+                config.attempt_budget,
+                spending,
+                ReplyCache(find_cache_folder()) if _uses_cache(config) else None,
+                keeps_client_generation=config.client_generation == "keep",
+                known_tool_mode=tool_mode,
+                keep_tool_mode=keep_tool_mode,
+            )
+        if judge is not None:
+            judging = ModelAccess(
+                await stack.enter_async_context(open_client(judge)),
+                Generation(temperature=0.0, max_tokens=JUDGE_TOKENS),
+                cache=None if config.reply_cache == "off" else ReplyCache(find_cache_folder()),
+            )
+        yield model, judging
 
 
 def describe_url(config: RunConfig, endpoint: Endpoint | None) -> str | None:

@@ -6,16 +6,19 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks.data.download import DownloadObserver
 from harness.core.errors import UsageError, unknown_task
 from harness.core.types import Task
 from harness.runs.agents import Agent, ChoosesSamples
-from harness.runs.config import STATEMENT, RunConfig, Sampling
 from harness.runs.filters import TaskFilters, filter_tasks
+from harness.runs.settings import RunConfig
+from harness.runs.settings.agents import STATEMENT
+from harness.runs.settings.tasks import Sampling
 
 CATEGORY, DIFFICULTY = "category", "difficulty"
 
@@ -161,6 +164,31 @@ def select_tasks(
     if sample_size is not None:
         tasks = sample_tasks(tasks, sample_size, sampling=sampling, seed=seed, stratify_by=stratify_by)
     return tasks
+
+
+def load_configured(
+    config: RunConfig,
+    *,
+    notify: Callable[[str], None] = lambda _note: None,
+    observer: DownloadObserver | None = None,
+    sample_stands_in: bool = True,
+    categories: Sequence[str] | None = None,
+) -> Benchmark:
+    """Return the benchmark of a config, as `load_benchmark` does.
+
+    `categories` are those whose data are read, None for the ones that the config selects.
+    """
+    return load_with_options(
+        config.benchmark,
+        config.options,
+        data=config.data,
+        split=config.split,
+        notify=notify,
+        observer=observer,
+        sample_stands_in=sample_stands_in,
+        extract=config.extract,
+        categories=config.filter_category if categories is None else categories,
+    )
 
 
 def select_configured_tasks(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UsageError
 from harness.runs.agents import name_agent
-from harness.runs.changes import Change
 from harness.runs.config import load_config
 from harness.runs.recorded_run import add_recorded_settings
 from harness.runs.resume import change_resumed_config, read_resumed_config
+from harness.runs.run_starts import NewRun, ResumedRun, RunStart
 from harness.runs.selection import Selection, select
 from harness.runs.store import read_manifest
 from harness.runs.trust import require_trust
@@ -23,11 +23,7 @@ class PlannedRun:
     """A run before it is opened."""
 
     selection: Selection
-    # The folder to resume, None for a new run.
-    folder: Path | None = None
-    # The changes of the config of a resumed run.
-    changed: Sequence[Change] = ()
-    is_trusted: bool = False
+    start: RunStart
 
 
 def plan_run(
@@ -60,7 +56,7 @@ def plan_run(
         named = {"agent": agent} if isinstance(agent, str) else {}
         values = {"benchmark": benchmark, **named, **options}
         config = load_config(None, values, add_settings=add_recorded_settings)
-        return PlannedRun(select(config, notify=notify, agent=own_agent))
+        return PlannedRun(select(config, notify=notify, agent=own_agent), NewRun())
     manifest = read_manifest(resume)
     recorded = read_resumed_config(resume, manifest)
     is_trusted = require_trust(resume, manifest, recorded, is_trusted=False)
@@ -70,4 +66,4 @@ def plan_run(
         values["benchmark"] = benchmark
     config, changed = change_resumed_config(resume, recorded, load_config(None, values), ())
     selection = select(config, notify=notify, agent=own_agent, resumed=True)
-    return PlannedRun(selection, resume, tuple(changed), is_trusted)
+    return PlannedRun(selection, ResumedRun(resume, changed=tuple(changed), is_trusted=is_trusted))

@@ -24,7 +24,8 @@ from harness.runs.agents.recording import (
     RecordedJudgement,
     RecordedStep,
 )
-from harness.runs.config import RunConfig
+from harness.runs.attempt_index import STATUSES
+from harness.runs.followed_index import read_index
 from harness.runs.manifest import hash_definition
 from harness.runs.plan import PlannedAttempt
 from harness.runs.recorded_steps import (
@@ -39,31 +40,16 @@ from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import hash_run_file
 from harness.runs.run_names import find_run, is_running
+from harness.runs.settings import KEYS, RunConfig
 from harness.runs.store import (
     ATTEMPTS,
     MAX_ATTEMPTS_BYTES,
-    UNFINISHED,
     read_manifest,
-    read_records,
     read_records_at,
 )
 from harness.runs.transcripts import find_transcript
 from harness.runs.trust import describe_resume, explain_unknown, is_signed
 
-# The settings that decide what an agent meets. A replay takes them from the recorded run, unless it names
-# its own.
-RECORDED_SETTINGS = (
-    "data",
-    "split",
-    "options",
-    "include_quarantined",
-    "seed",
-    "rounds",
-    "timeout_seconds",
-    "limits",
-    "runtime",
-    "isolation",
-)
 _REPLAY = "replay"
 _SHOWN_LIMIT = 100
 # An effect is shown whole, because its end could be the part that matters.
@@ -72,7 +58,7 @@ _SHOWN_EFFECTS = 20_000
 _CUT_FROM = MAX_TEXT_CHARACTERS
 _NAMED_TASKS = 3
 # The name of a transcript holds the number of its attempt.
-_MOST_ATTEMPTS = 10**9
+_MOST_ATTEMPTS = 10**9 - 1
 
 
 def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,9 +98,9 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
         config = drop_excess(config, find_excess(config))
     default = RunConfig(benchmark=config.benchmark)
     kept = {
-        key: getattr(config, key)
-        for key in RECORDED_SETTINGS
-        if getattr(config, key) != getattr(default, key)
+        name: getattr(config, name)
+        for name, key in KEYS.items()
+        if key.rules.is_replayed and getattr(config, name) != getattr(default, name)
     }
     return {"benchmark": chosen, **kept, **values, "replay_from": os.path.abspath(folder)}
 
@@ -260,30 +246,20 @@ def open_recording(config: RunConfig) -> RecordedRun | None:
     if is_running(folder):
         raise UsageError(f"{folder}: this run is under way", hint="replay it when it has ended")
     manifest = read_manifest(folder)
-    offsets: dict[tuple[str, int], int] = {}
-    unfinished: set[tuple[str, int]] = set()
-    end = 0
-    for record, size in read_records(folder / ATTEMPTS):
-        key = record.task_id, record.attempt
-        if not 0 <= record.attempt < _MOST_ATTEMPTS:
-            raise UsageError(f"{folder / ATTEMPTS}: holds an attempt with the number {record.attempt}")
-        if record.status in UNFINISHED:
-            unfinished.add(key)
-            offsets.pop(key, None)
-        else:
-            unfinished.discard(key)
-            offsets[key] = end
-        end += size
+    index = read_index(folder)
+    if wrong := index.select("SELECT number FROM attempts WHERE number NOT BETWEEN 0 AND ?", _MOST_ATTEMPTS):
+        raise UsageError(f"{folder / ATTEMPTS}: holds an attempt with the number {wrong[0][0]}")
+    rows = index.scan("task, number, offset, status")
+    offsets = {(task, number): offset for task, number, offset, at in rows if STATUSES[at].has_score}
     if not offsets:
         raise UsageError(
             f"{folder}: no attempt of this run has a verdict, so nothing can be replayed",
             hint=f"finish it: {describe_resume(folder, manifest)}",
         )
     numbers: dict[str, list[int]] = {}
-    for task_id, number in offsets:
+    for task_id, number in sorted(offsets):
         numbers.setdefault(task_id, []).append(number)
-    ordered = {task_id: sorted(each) for task_id, each in numbers.items()}
-    return RecordedRun(folder, manifest, offsets, ordered, len(unfinished))
+    return RecordedRun(folder, manifest, offsets, numbers, len(index) - len(offsets))
 
 
 def check_recording(

@@ -14,13 +14,12 @@ from pydantic import BaseModel, ValidationError
 from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError, describe_first_error, quote_value
 from harness.core.inputs.files import MAX_DATA_BYTES
-from harness.core.option_names import name_option
 from harness.runs.agents import Agent
 from harness.runs.changes import Change, accept_changes, add_accepted, find_changes
-from harness.runs.config import RunConfig
 from harness.runs.manifest import hash_definition, hash_samples
 from harness.runs.plan import PlannedAttempt, has_same_tasks
 from harness.runs.run_files import has_run_file, open_run_file
+from harness.runs.settings import KEYS, RunConfig, name_option
 from harness.runs.store import MANIFEST, SAMPLES, read_manifest
 from harness.sandbox.backends.base import BackendFacts
 
@@ -205,22 +204,6 @@ def _list_recorded_inputs(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# They change no verdict.
-_CHANGEABLE = frozenset(
-    ("max_concurrent", "max_sandboxes", "run_budget", "durations_from", "executor", "ray_address")
-)
-# They decide which attempts there are and what they start from, so the recorded attempts would not fit.
-_FIXED = frozenset(
-    (
-        *("benchmark", "agent", "data", "split", "options", "samples", "replay_from", "extract"),
-        *("task_ids", "filter_category", "filter_difficulty", "filter_tags", "include_quarantined"),
-        *("sample_size", "sampling", "stratify_by", "shard", "cluster_by"),
-        *("seed", "n_samples", "k", "output_dir"),
-    )
-)
-_GROUPS = frozenset(("generation", "command", "limits", "attempt_budget"))
-
-
 def change_resumed_config(
     folder: Path, recorded: RunConfig, given: RunConfig, accepted: Collection[str]
 ) -> tuple[RunConfig, list[Change]]:
@@ -239,17 +222,22 @@ def change_resumed_config(
     unset = {name for name in ("data", "samples") if getattr(given, name) is None}
     taken = given.model_fields_set - unset
     # Options of the command line set a few settings of a group, and leave the others as they are.
-    groups = {name: _merge(getattr(recorded, name), getattr(given, name)) for name in _GROUPS & taken}
+    names = {name for name in taken if KEYS[name].rules.on_resume != "free"}
+    values = {name: getattr(given, name) for name in names}
+    groups = {
+        name: _merge(getattr(recorded, name), group)
+        for name, group in values.items()
+        if isinstance(group, BaseModel)
+    }
     given = given.model_copy(update=groups)
-    names = taken - _CHANGEABLE
     before, after = ({"config": _dump(config, names)} for config in (recorded, given))
     changes = find_changes(before, after)
     for change in changes:
-        key = change.field.removeprefix("config.")
-        if key.partition(".")[0] in _FIXED:
+        key = change.field.split(".")[1]
+        if KEYS[key].rules.on_resume == "fixed":
             raise UsageError(
                 f"{_describe(folder, change.field, quote_value(change.before), quote_value(change.after))}, "
-                f"but a resumed run cannot change {name_option(key.partition('.')[0])}",
+                f"but a resumed run cannot change {name_option(key)}",
                 hint="start a new run, because the recorded attempts do not fit this setting",
             )
     found = accept_changes(

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from harness.core.types import AttemptRecord, Status
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.plan import PlannedAttempt
-from harness.runs.result_table import SUPERSEDED_STATUS, StoredResult, count_superseded_verdicts
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, advise_resume
 from harness.runs.store import MANIFEST, SUMMARY
+from harness.runs.stored_result import SUPERSEDED_STATUS, StoredResult
 from harness.runs.transcripts import keep_transcript
 
 _WRITTEN_RECORDS = 1000
@@ -73,7 +73,7 @@ def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
         ) from error
     _append(run, judged)
     # A retry that is killed before this is counted when the run is resumed.
-    number = count_superseded_verdicts(run.store.results.values())
+    number = run.store.results.count_superseded()
     run.manifest = correct_superseded_verdicts(run.manifest, number)
     run.store.write_json(MANIFEST, run.manifest)
     run.write_summary()

@@ -8,79 +8,41 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import HarnessError, SandboxError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Summary
+from harness.host.engine import remove_containers
+from harness.host.local import LocalHost
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.changes import Change, add_accepted
-from harness.runs.dead_runs import remove_dead_containers
 from harness.runs.durations import order_by_duration
 from harness.runs.execute import execute_plan, make_pool
 from harness.runs.executors.base import Executor
 from harness.runs.executors.local import LocalExecutor
-from harness.runs.faults import START_TRIES, Faults, choose_concurrency, read_wait_seconds
-from harness.runs.manifest import (
-    REPEATED,
-    TOOL_MODE,
-    build_manifest,
-    correct_superseded_verdicts,
-    describe_conditions,
-    describe_start,
-    find_origin,
-    read_tool_mode,
-)
-from harness.runs.model_access import (
-    describe_url,
-    open_judge_access,
-    open_model_access,
-)
-from harness.runs.new_folder import begin_folder, store_samples
+from harness.runs.faults import START_TRIES, Faults, choose_concurrency
+from harness.runs.features import open_features
+from harness.runs.grading_service import GradingService
+from harness.runs.manifest import TOOL_MODE, describe_start, read_tool_mode
 from harness.runs.observer import RunObserver
 from harness.runs.plan import PlannedAttempt
-from harness.runs.recorded_run import (
-    describe_recording,
-    require_same_recording,
-)
-from harness.runs.result_table import count_superseded_verdicts
-from harness.runs.resume import (
-    accept_input_changes,
-    find_agent_hash,
-    read_resumed_manifest,
-    read_unsound_references,
-    require_planned,
-    require_same_tasks,
-)
 from harness.runs.run_files import has_run_file, replace_file
 from harness.runs.run_log import RunLog, open_run_log
 from harness.runs.run_secrets import make_log_filter
+from harness.runs.run_starts import NewRun, Opening, RunEngine, RunStart, open_run_engine
 from harness.runs.run_state import find_state
 from harness.runs.selection import Selection
-from harness.runs.server_tools import prepare_servers
-from harness.runs.spending_log import SPENDING, RunSpending, read_spending
-from harness.runs.store import (
-    MANIFEST,
-    SUMMARY,
-    RunStore,
-    make_run_folder,
-    read_duration,
-    read_manifest,
-)
+from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog
+from harness.runs.store import MANIFEST, SUMMARY, RunStore
 from harness.runs.summary import ModelUse, summarize, summary_json, write_results
-from harness.runs.sync_grader import SERVICE, GradingService, require_same_place
-from harness.runs.trust import is_signed, sign_run
-from harness.sandbox.backends import open_default_backend
-from harness.sandbox.backends.base import Backend, BackendFacts
-from harness.sandbox.pool import SandboxSettings
-from harness.sandbox.reaper import remove_run
-from harness.sandbox.time_factor import extend_limits
+from harness.sandbox.backends.base import Backend
 
 if TYPE_CHECKING:
-    from harness.models.access import ModelAccess, ToolMode
+    from harness.models.access import ToolMode
+    from harness.models.spending import Spending
 
 
 @dataclass(slots=True)
@@ -89,13 +51,8 @@ class Run:
 
     selection: Selection
     store: RunStore
-    # None for a run that needs no sandbox.
-    backend: Backend | None
+    engine: RunEngine
     manifest: dict[str, Any]
-    # The ids of the images, by name.
-    images: Mapping[str, str]
-    # How long the run waits for an engine that stops responding.
-    wait_seconds: float
     # The time of all executions, including those before the run was resumed.
     duration_seconds: float = field(default=0.0)
     # The spending on the model, also before the run was resumed.
@@ -104,10 +61,6 @@ class Run:
     is_resumed: bool = False
     # Gets the events of the run, None until the run is open.
     log: RunLog | None = None
-    # Grades the submissions, None if sandboxes of this machine do.
-    service: GradingService | None = None
-    # The access to the model, None until `execute` and for a run without one.
-    model: ModelAccess | None = None
 
     @property
     def folder(self) -> Path:
@@ -177,50 +130,46 @@ class Run:
     ) -> Executor:
         """Return the executor of this process. `waiting` is the number of attempts that it gets."""
         config, selection = self.selection.config, self.selection
-        pool = await stack.enter_async_context(
-            make_pool(self.backend, selection, self.images, self.manifest["run_id"])
+        engine = self.engine
+        faults = Faults(
+            engine.backend,
+            observer,
+            wait_seconds=engine.wait_seconds,
+            start_tries=min(START_TRIES, waiting),
+            responds=None if engine.service is None else engine.service.responds,
         )
-        self.model = await stack.enter_async_context(
-            open_model_access(
-                config,
-                selection.endpoint,
-                self.folder,
-                self.spent,
+        pool = make_pool(engine.backend, selection, engine.images, self.manifest["run_id"])
+        host = await stack.enter_async_context(LocalHost(pool, faults))
+        features = await stack.enter_async_context(
+            open_features(
+                selection,
+                self._open_spending(),
                 tool_mode=read_tool_mode(self.manifest),
                 keep_tool_mode=self._keep_tool_mode,
+                note=observer.note,
             )
         )
-        judge = await stack.enter_async_context(open_judge_access(config, selection.judge))
         settings = AttemptSettings(
             benchmark=selection.benchmark,
             agent=selection.agent,
             transcripts=self.store,
             observer=observer,
-            faults=Faults(
-                self.backend,
-                observer,
-                wait_seconds=self.wait_seconds,
-                start_tries=min(START_TRIES, waiting),
-                responds=None if self.service is None else self.service.responds,
-            ),
-            pool=pool,
+            faults=faults,
+            pool=host.pool,
             limits=selection.all_limits,
             timeout_seconds=selection.timeout_seconds,
             turns=config.rounds,
             isolation=config.isolation,
             repeats=any(planned.number > 0 for planned in selection.plan),
-            model=self.model,
-            judge=judge,
-            recording=selection.recording,
-            service=self.service,
-            servers=await prepare_servers(config, observer.note),
+            features=features,
+            service=self.engine.service,
         )
         concurrency = choose_concurrency(
             config.max_concurrent,
             selection.agent,
             sandboxes=bool(selection.images),
             isolation=config.isolation,
-            at_service=self.service is not None,
+            at_service=self.engine.service is not None,
         )
         return LocalExecutor(settings, concurrency)
 
@@ -234,13 +183,20 @@ class Run:
             self.selection,
             self.folder,
             self.manifest["run_id"],
-            self.backend,
+            self.engine.backend,
             self.manifest["image_tags"],
-            self.wait_seconds,
+            self.engine.wait_seconds,
             min(START_TRIES, waiting),
         )
         address = self.selection.config.ray_address
         return await stack.enter_async_context(open_ray_executor(run, address=address, observer=observer))
+
+    def _open_spending(self) -> Spending:
+        """Return the spending of the run, whose log grows with each request to the model."""
+        spending = self.spent.whole
+        spending.budget = self.selection.config.run_budget
+        spending.keep = SpendingLog(self.folder, self.spent).append
+        return spending
 
     def _keep_tool_mode(self, mode: ToolMode) -> None:
         if self.manifest.get(TOOL_MODE) != mode:
@@ -255,15 +211,9 @@ class Run:
         finally:
             if (close := getattr(self.selection.agent, "close", None)) is not None:
                 await complete(asyncio.to_thread(close))
-            if self.backend is not None:
-                await self._remove_containers(self.backend, observer)
-
-    async def _remove_containers(self, backend: Backend, observer: RunObserver) -> None:
-        try:
-            await complete(asyncio.to_thread(remove_run, backend, self.manifest["run_id"]))
-        except SandboxError as error:
-            # Every verdict stands, and the containers end by their deadlines.
-            observer.note(f"{error.message} (a container of this run may be left; `harness gc` tries again)")
+            if self.engine.backend is not None and self.selection.config.executor == "ray":
+                # The host of a local run has removed its own, and a node of this machine may have been lost.
+                await remove_containers(self.engine.backend, self.manifest["run_id"], observer.note)
 
     def write_summary(self) -> None:
         """Write `summary.json`. Raises StorageError."""
@@ -287,13 +237,8 @@ class Run:
 @contextlib.asynccontextmanager
 async def open_run(
     selection: Selection,
+    start: RunStart | None = None,
     *,
-    resume: Path | None = None,
-    repeat: Path | None = None,
-    accepted: Collection[str] = (),
-    changed: Sequence[Change] = (),
-    keep_samples: bool = False,
-    is_trusted: bool = False,
     backend: Backend | None = None,
     service: GradingService | None = None,
     notify: Callable[[str], None],
@@ -304,12 +249,7 @@ async def open_run(
 
     Args:
         selection: the benchmark, the agent and the plan.
-        resume: the run folder to resume, None for a new one.
-        repeat: the run folder whose run a new one repeats, with the same inputs.
-        accepted: the fields in which the inputs may differ from the manifest of that folder, or of `resume`.
-        changed: the changes of the config of a resumed run, which the user has accepted.
-        keep_samples: whether a new run folder gets a copy of the samples, because their file is temporary.
-        is_trusted: whether the user has started the run of `resume` or `repeat`, or accepts its settings.
+        start: how the run starts, None for a new run.
         backend: starts the sandboxes. Without it, the run connects to the Docker engine of the environment.
         service: grades the submissions. Such a run needs no engine on this machine.
         notify: shows a message to the user.
@@ -320,150 +260,23 @@ async def open_run(
         UsageError: if the run cannot be resumed, or the folder cannot be used.
         StorageError: if the folder cannot be written.
     """
-    if resume is None and repeat is None and any(spec.image for spec in selection.environments):
-        limits = extend_limits(selection.config.limits)
-        selection = replace(selection, config=selection.config.model_copy(update={"limits": limits}))
-    # The manifest holds the resolved values, because defaults may change before the run is resumed.
-    config = selection.config.model_copy(
-        update={
-            "timeout_seconds": selection.timeout_seconds,
-            "split": selection.benchmark.split,
-            "base_url": describe_url(selection.config, selection.endpoint),
-        }
-    )
-    seconds = read_wait_seconds() if service is None else service.wait_seconds
+    start = start or NewRun()
+    selection = start.begin(selection)
     async with contextlib.AsyncExitStack() as stack:
-        facts: BackendFacts | None = None if service is None else service.facts.backend
-        images: Mapping[str, str] = {}
-        finding = None if resume else asyncio.create_task(asyncio.to_thread(find_origin))
-        if service is not None or not selection.images:
-            backend = None
-        elif backend is None:
-            backend = await stack.enter_async_context(open_default_backend())
-        if backend is not None:
-            facts = await asyncio.to_thread(backend.describe, runtime=config.runtime, images=selection.images)
-            images = facts.images
-            await asyncio.to_thread(remove_dead_containers, backend, notify)
-        run_id = secrets.token_hex(8)
-        if repeat is not None:
-            changed = accept_input_changes(
-                repeat,
-                read_manifest(repeat),
-                config,
-                selection.benchmark,
-                selection.agent,
-                facts,
-                accepted=accepted,
-            )
-        if resume is None:
-            unsound = {} if backend is None else await _rehearse(selection, backend, images, run_id, notify)
-        else:
-            unsound = read_unsound_references(resume)
-        selection = selection.without(unsound)
-        folder = resume or make_run_folder(Path(config.output_dir), selection.benchmark.name)
-        store = RunStore(folder, metrics=selection.benchmark.definition.kept_metrics)
-        conditions: dict[str, Any] = {
-            "timeouts": {
-                spec.name: selection.timeout_seconds or spec.timeout_seconds
-                for spec in selection.environments
-            },
-            "limits": selection.all_limits,
-        }
+        engine = await stack.enter_async_context(open_run_engine(selection, backend, service, notify))
+        opening = Opening(selection, engine, secrets.token_hex(8))
+        unsound = await start.find_unsound(opening, notify)
+        opening = replace(opening, selection=selection.without(unsound), unsound=unsound)
+        store = start.open_store(opening)
+        stack.callback(store.close)
+        manifest = await start.write_manifest(opening, store)
+        run = Run(opening.selection, store, engine, manifest, *start.read_earlier(), start.is_resumed)
         try:
-            if finding is not None:
-                if keep_samples and config.samples is not None:
-                    kept = store_samples(store, Path(config.samples))
-                    config = config.model_copy(update={"samples": str(kept)})
-                manifest = build_manifest(
-                    facts,
-                    config,
-                    selection.benchmark,
-                    selection.plan,
-                    run_id=run_id,
-                    **conditions,
-                    environments=selection.environments,
-                    unsound=unsound,
-                    origin=await finding,
-                    agent_sha256=find_agent_hash(selection.agent),
-                    judge=selection.judge,
-                    replay=describe_recording(selection.recording),
-                )
-                if service is not None:
-                    manifest[SERVICE] = service.facts.describe()
-                if repeat is not None:
-                    manifest[REPEATED] = read_manifest(repeat)["run_id"]
-                manifest = add_accepted(manifest, changed)
-                # The config of a rerun is that of the other folder.
-                is_own = repeat is None or is_trusted
-                manifest = sign_run(manifest) if is_own else manifest
-                begin_folder(store, manifest)
-            else:
-                require_same_place(folder, read_manifest(folder), service)
-                manifest = read_resumed_manifest(
-                    folder,
-                    selection.config,
-                    selection.benchmark,
-                    selection.agent,
-                    facts,
-                    accepted=accepted,
-                )
-                is_own = is_trusted or is_signed(manifest)
-                require_same_tasks(folder, manifest, selection.plan)
-                require_same_recording(folder, manifest, selection.recording)
-                if changed:
-                    manifest["config"] = config.model_dump(mode="json")
-                    manifest |= describe_conditions(config, selection.environments, **conditions)
-                    manifest = add_accepted(manifest, changed)
-                superseded = count_superseded_verdicts(store.results.values())
-                manifest = correct_superseded_verdicts(manifest, superseded)
-                manifest = sign_run(manifest) if is_own else manifest
-                if manifest != read_manifest(folder):
-                    require_planned(folder, store.results, selection.plan)
-                    store.write_json(MANIFEST, manifest)
-            earlier = 0.0 if resume is None else read_duration(folder)
-            spent = RunSpending() if resume is None else read_spending(folder)
-            run = Run(
-                *(selection, store, backend, manifest, images, seconds, earlier, spent),
-                is_resumed=finding is None,
-                service=service,
-            )
-            try:
-                with open_run_log(folder, make_log_filter(selection.config), notify) as run.log:
-                    text = describe_start(manifest, folder, is_resumed=run.is_resumed)
-                    run.log.write(logging.INFO, text)
-                    yield run
-            except UsageError as error:
-                if run.is_refused(error):
-                    shutil.rmtree(folder, ignore_errors=True)
-                raise
-        finally:
-            store.close()
-
-
-async def _rehearse(
-    selection: Selection,
-    backend: Backend,
-    images: Mapping[str, str],
-    run_id: str,
-    notify: Callable[[str], None],
-) -> dict[str, str]:
-    """Rehearse the references, and return the reason for each that is not sound, by task id.
-
-    A run that includes quarantined tasks needs no rehearsal, and neither does the bundled sample.
-    """
-    if selection.config.include_quarantined or selection.benchmark.source.kind == "bundled":
-        return {}
-    benchmark = selection.benchmark
-    unsound: dict[str, str] = {}
-    for spec in selection.environments:
-        rehearse = benchmark.definition.rehearsals.get(spec.name)
-        if rehearse is None or spec.image is None:
-            continue
-        tasks = {planned.task.id for planned in selection.plan if planned.task.environment == spec.name}
-        settings = SandboxSettings(spec.image, selection.limits(spec))
-        tried = [(task, benchmark.references[task.id]) for task in benchmark.tasks if task.id in tasks]
-        async with make_pool(backend, selection, images, run_id) as pool:
-            unsound.update(await rehearse(pool, settings, tried))
-    for task_id, reason in unsound.items():
-        notify(f"task {task_id} is quarantined: {reason}")
-    return unsound
+            with open_run_log(run.folder, make_log_filter(selection.config), notify) as run.log:
+                text = describe_start(manifest, run.folder, is_resumed=run.is_resumed)
+                run.log.write(logging.INFO, text)
+                yield run
+        except UsageError as error:
+            if run.is_refused(error):
+                shutil.rmtree(run.folder, ignore_errors=True)
+            raise

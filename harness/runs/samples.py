@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule, holds_block
 from harness.core.errors import UsageError
@@ -17,10 +17,11 @@ from harness.environments import grader_of
 from harness.environments.grader import StateGrader
 from harness.runs.agents import ChoosesSamples
 from harness.runs.agents.predictions import Predictions
-from harness.runs.plan import describe_unused_samples
+from harness.runs.followed_index import read_index
+from harness.runs.plan import describe_unused_samples, load_configured
 from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
-from harness.runs.store import ATTEMPTS, read_manifest, read_records, read_records_at
+from harness.runs.store import ATTEMPTS, read_manifest, read_records_at
 from harness.runs.trust import require_trusted_file
 
 # Fewer texts than one in this many may hold a fence for a reason, such as a docstring with an example.
@@ -86,14 +87,7 @@ def export_samples(folder: Path, *, is_trusted: bool = False, notify: Callable[[
     manifest = read_manifest(folder)
     config = read_resumed_config(folder, manifest)
     require_trusted_file(folder, manifest, config, is_trusted=is_trusted)
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        notify=notify,
-        categories=config.filter_category,
-    )
+    benchmark = load_configured(config, notify=notify)
     if benchmark.source.sha256 != manifest["data"]["sha256"]:
         raise UsageError(
             f"{folder}: the data has changed since this run started: {benchmark.source.location}",
@@ -112,23 +106,20 @@ def export_samples(folder: Path, *, is_trusted: bool = False, notify: Callable[[
         notify(f"attempts that submitted nothing, whose lines hold an empty text: {empty:,}")
 
 
-def _find_offsets(folder: Path, benchmark: Benchmark) -> list[int]:
+def _find_offsets(folder: Path, benchmark: Benchmark) -> Sequence[int]:
     """Return the offset of the last record of each attempt, in the order of the plan. Raises UsageError."""
-    places = {task.id: place for place, task in enumerate(benchmark.tasks)}
-    offsets: dict[tuple[int, int], int] = {}
-    offset = 0
-    for record, size in read_records(folder / ATTEMPTS):
-        if record.task_id not in places:
-            raise UsageError(f"{folder}: {benchmark.name} has no task {record.task_id}")
-        if isinstance(grader_of(benchmark.references[record.task_id].target), StateGrader):
+    index = read_index(folder)
+    known = {task.id for task in benchmark.tasks}
+    for (task_id,) in index.select("SELECT task FROM attempts GROUP BY task ORDER BY min(place)"):
+        if task_id not in known:
+            raise UsageError(f"{folder}: {benchmark.name} has no task {task_id}")
+        if isinstance(grader_of(benchmark.references[task_id].target), StateGrader):
             raise UsageError(
-                f"{folder}: the outcome of task {record.task_id} is the state that an agent leaves, so no "
-                "sample has its verdict",
-                hint=f"see it: harness show {quote_argument(folder)} {quote_argument(record.task_id)}",
+                f"{folder}: the outcome of task {task_id} is the state that an agent leaves, so no sample "
+                "has its verdict",
+                hint=f"see it: harness show {quote_argument(folder)} {quote_argument(task_id)}",
             )
-        offsets[places[record.task_id], record.attempt] = offset
-        offset += size
-    return [offsets[key] for key in sorted(offsets)]
+    return index.list_offsets(task.id for task in benchmark.tasks)
 
 
 def _build_sample(benchmark: Benchmark, task: Task, record: AttemptRecord) -> dict[str, str]:

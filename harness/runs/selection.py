@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.text import escape_terminal
+from harness.core.types import Task
 from harness.environments import EnvironmentSpec, environment_spec
 from harness.models.endpoint import Endpoint
 from harness.runs.agents import (
@@ -22,7 +23,6 @@ from harness.runs.agents import (
     wrap_outside_agent,
 )
 from harness.runs.agents.client import CLIENT
-from harness.runs.config import MIN_TIMEOUT_SECONDS, RunConfig
 from harness.runs.durations import describe_unknown, find_durations
 from harness.runs.executors.ray_support import refuse_unsupported
 from harness.runs.filters import TaskFilters
@@ -34,6 +34,7 @@ from harness.runs.model_access import (
 from harness.runs.plan import (
     PlannedAttempt,
     list_quarantined,
+    load_configured,
     name_clusters,
     plan_attempts,
     replace_prompts,
@@ -49,6 +50,8 @@ from harness.runs.recorded_run import (
 )
 from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
+from harness.runs.settings import RunConfig
+from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.runs.shards import select_shard
 from harness.runs.unread import refuse_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces
@@ -170,78 +173,25 @@ def select(
         UsageError: for a config that cannot be used.
         DataError: for data that cannot be used.
     """
-    if any(k < 1 for k in config.k):
-        raise UsageError(f"--k must be at least 1, not {min(config.k)}")
-    if config.agent == CLIENT and agent is None and not serves_client:
-        raise UsageError(
-            f"agent '{CLIENT}' is an MCP client that starts harness itself, so no run can select it",
-            hint=f"name this command in the configuration of the client: {_name_command(config)}",
-        )
+    _require_usable(config, serves_client=serves_client or agent is not None)
     recording = open_recording(config)
-    benchmark = load_with_options(
-        config.benchmark,
-        config.options,
-        data=config.data,
-        split=config.split,
-        notify=notify,
-        # Samples graded on the bundled problems would look like a score on the benchmark itself.
-        sample_stands_in=config.samples is None,
-        extract=config.extract,
-        # A benchmark may read the data of these categories alone, and a replay needs all recorded data.
-        categories=config.filter_category if recording is None else recording.categories,
-    )
-    samples = None if config.samples is None else Path(config.samples)
-    if recording is not None:
-        check_recording(recording, benchmark, config, notify)
-    settings = settings_for(
-        benchmark,
-        samples=samples,
-        system_prompt=config.whole_system_prompt,
-        server_prompts=config.server_prompts,
-        recording=recording,
-        command=config.command,
-    )
-    if agent is None:
-        chosen = build_agent(config.agent, settings, benchmark)
-    else:
-        config = config.model_copy(update={"agent": name_agent(agent)})
-        chosen = wrap_outside_agent(agent, settings, name=config.agent)
-    recorded = None if recording is None else recording.task_ids
-    tasks = select_configured_tasks(benchmark, config, recorded=recorded)
-    for notice in benchmark.list_notices(tasks):
-        notify(notice)
-    if config.agent_prompt is not None:
-        tasks = replace_prompts(tasks, config.agent_prompt)
-    if config.samples is not None and isinstance(chosen, ChoosesSamples):
-        for notice in describe_samples(benchmark, tasks, chosen):
-            notify(notice)
+    benchmark = _load_benchmark(config, recording, notify)
+    config, chosen = _choose_agent(config, agent, benchmark, recording)
+    tasks = _choose_tasks(config, chosen, benchmark, recording, notify)
     if recording is None:
         plan = plan_attempts(tasks, chosen, n_samples=config.n_samples, seed=config.seed)
     else:
         plan = recording.plan(tasks, config.seed)
     plan = name_clusters(plan, config.cluster_by)
-    # The whole plan is checked, so that a fault of the config ends every shard and not only some.
-    durations: Mapping[str, float] = {}
-    if not resumed:
-        config, durations = find_durations(config)
-        if durations:
-            describe_unknown(plan, durations, notify)
-    else:
-        # The order of a run decides no verdict, so the earlier run may be gone by now.
-        with contextlib.suppress(UsageError):
-            _, durations = find_durations(config)
+    config, durations = _choose_durations(config, plan, notify, resumed=resumed)
     selection = Selection(config, benchmark, chosen, plan, recording=recording, durations=durations)
     if not resumed:
-        # With the servers of a baseline, because the same config must do for both runs.
-        images = list_images(benchmark, tasks, selection.workspaces)
-        refuse_unread(config, chosen, benchmark, selection.environments, images, selection.workspaces)
-        require_attempts(selection.plan, config.k)
-        if getattr(chosen, "needs_solutions", False):
-            require_solutions(benchmark, tasks, agent=config.agent)
-    # The recorded judgements stand for those of a model.
+        _refuse_unread(selection, tasks)
+    # A replay takes the recorded judgements, so it asks no model.
     judge = find_judge(config, benchmark.definition.judge) if recording is None else None
     endpoint = find_endpoint(config, chosen)
     refuse_keys(config, [endpoint, judge])
+    # The whole plan is checked, so that a fault of the config ends every shard and not only some.
     if config.shard is not None:
         selection = replace(selection, plan=select_shard(plan, config.shard))
     if config.executor == "ray":
@@ -251,6 +201,93 @@ def select(
     return replace(selection, endpoint=endpoint, judge=judge)
 
 
-def _name_command(config: RunConfig) -> str:
-    task = config.task_ids[0] if config.task_ids else "TASK"
-    return escape_terminal(f"harness mcp {config.benchmark} {task}")
+def _require_usable(config: RunConfig, *, serves_client: bool) -> None:
+    if any(k < 1 for k in config.k):
+        raise UsageError(f"--k must be at least 1, not {min(config.k)}")
+    if config.agent == CLIENT and not serves_client:
+        task = config.task_ids[0] if config.task_ids else "TASK"
+        command = escape_terminal(f"harness mcp {config.benchmark} {task}")
+        raise UsageError(
+            f"agent '{CLIENT}' is an MCP client that starts harness itself, so no run can select it",
+            hint=f"name this command in the configuration of the client: {command}",
+        )
+
+
+def _load_benchmark(
+    config: RunConfig, recording: RecordedRun | None, notify: Callable[[str], None]
+) -> Benchmark:
+    benchmark = load_configured(
+        config,
+        notify=notify,
+        # Samples graded on the bundled problems would look like a score on the benchmark itself.
+        sample_stands_in=config.samples is None,
+        # A benchmark may read the data of these categories alone, and a replay needs all recorded data.
+        categories=None if recording is None else recording.categories,
+    )
+    if recording is not None:
+        check_recording(recording, benchmark, config, notify)
+    return benchmark
+
+
+def _choose_agent(
+    config: RunConfig, agent: Any, benchmark: Benchmark, recording: RecordedRun | None
+) -> tuple[RunConfig, Agent]:
+    """Return the config with the name of the agent, and the agent: the user's own, or the named one."""
+    settings = settings_for(
+        benchmark,
+        samples=None if config.samples is None else Path(config.samples),
+        system_prompt=config.whole_system_prompt,
+        server_prompts=config.server_prompts,
+        recording=recording,
+        command=config.command,
+    )
+    if agent is None:
+        return config, build_agent(config.agent, settings, benchmark)
+    named: RunConfig = config.model_copy(update={"agent": name_agent(agent)})
+    return named, wrap_outside_agent(agent, settings, name=named.agent)
+
+
+def _choose_tasks(
+    config: RunConfig,
+    agent: Agent,
+    benchmark: Benchmark,
+    recording: RecordedRun | None,
+    notify: Callable[[str], None],
+) -> list[Task]:
+    """Return the selected tasks with the user's prompt, and report what is special about them."""
+    recorded = None if recording is None else recording.task_ids
+    tasks = select_configured_tasks(benchmark, config, recorded=recorded)
+    for notice in benchmark.list_notices(tasks):
+        notify(notice)
+    if config.agent_prompt is not None:
+        tasks = replace_prompts(tasks, config.agent_prompt)
+    if config.samples is not None and isinstance(agent, ChoosesSamples):
+        for notice in describe_samples(benchmark, tasks, agent):
+            notify(notice)
+    return tasks
+
+
+def _choose_durations(
+    config: RunConfig, plan: Sequence[PlannedAttempt], notify: Callable[[str], None], *, resumed: bool
+) -> tuple[RunConfig, Mapping[str, float]]:
+    """Return the config with the run that durations are from, and the durations."""
+    if resumed:
+        # The order of a run decides no verdict, so the earlier run may be gone by now.
+        with contextlib.suppress(UsageError):
+            return config, find_durations(config)[1]
+        return config, {}
+    config, durations = find_durations(config)
+    if durations:
+        describe_unknown(plan, durations, notify)
+    return config, durations
+
+
+def _refuse_unread(selection: Selection, tasks: Sequence[Task]) -> None:
+    """Raise UsageError for settings that nothing reads, and for more than the plan has."""
+    config, agent, benchmark = selection.config, selection.agent, selection.benchmark
+    # With the servers of a baseline, because the same config must do for both runs.
+    images = list_images(benchmark, tasks, selection.workspaces)
+    refuse_unread(config, agent, benchmark, selection.environments, images, selection.workspaces)
+    require_attempts(selection.plan, config.k)
+    if getattr(agent, "needs_solutions", False):
+        require_solutions(benchmark, tasks, agent=config.agent)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import UsageError
 from harness.core.text import escape_terminal, shorten
 from harness.core.tools import Observation
-from harness.core.types import Transcript
+from harness.core.types import Transcript, Verdict
 from harness.environments.base import Environment
 from harness.models.relay.mcp_servers.settings import McpServer, expand_values
+from harness.runs.attempt_parts import AttemptPart, Try
 from harness.runs.server_use import CALLS, ERRORS, FAILED_STARTS, METRIC, SECONDS, START_ERROR
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
     from harness.models.relay.mcp_servers.tool_names import NamedTool
     from harness.runs.config import RunConfig
+    from harness.runs.workspaces import PlacesPart
 
 _ERROR_CHARACTERS = 2000
 # The most characters of the reason of a failed start in the metrics.
@@ -56,33 +59,21 @@ class ToolUse:
 
 @dataclass(slots=True)
 class ServerUse:
-    """The use of the servers in one attempt, with all its tries."""
+    """The use of one server in one attempt, with all its tries."""
 
-    # By the name of the server, and of its tool.
-    tools: dict[str, dict[str, ToolUse]] = field(default_factory=dict)
-    # The failed starts of each server.
-    failed_starts: dict[str, int] = field(default_factory=dict)
-    # The reason of the first failed start of each server that has failed.
-    start_errors: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, ToolUse] = field(default_factory=dict)
+    failed_starts: int = 0
+    # The reason of the first failed start, None without one.
+    start_error: str | None = None
 
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The metric `mcp` of the attempt, {} without servers."""
-        if not self.tools:
-            return {}
-        return {
-            METRIC: {
-                server: {
-                    FAILED_STARTS: self.failed_starts.get(server, 0),
-                    **({START_ERROR: self.start_errors[server]} if server in self.start_errors else {}),
-                    "tools": {
-                        name: {CALLS: use.calls, ERRORS: use.errors, SECONDS: round(use.seconds, 3)}
-                        for name, use in tools.items()
-                    },
-                }
-                for server, tools in self.tools.items()
-            }
+    def describe(self) -> dict[str, Any]:
+        """Return the value of the server in the metric `mcp`."""
+        reason = {} if self.start_error is None else {START_ERROR: self.start_error}
+        tools = {
+            name: {CALLS: use.calls, ERRORS: use.errors, SECONDS: round(use.seconds, 3)}
+            for name, use in self.tools.items()
         }
+        return {FAILED_STARTS: self.failed_starts, **reason, "tools": tools}
 
 
 async def prepare_servers(config: RunConfig, note: Callable[[str], None]) -> ServerTools | None:
@@ -129,38 +120,49 @@ def describe_missing_command(server: McpServer) -> str | None:
     return f"the command '{server.command}' is not there"
 
 
-@contextlib.asynccontextmanager
-async def open_servers(
-    servers: ServerTools | None,
-    places: Mapping[str, ServerPlace],
-    environment: Environment | None,
-    transcript: Transcript,
-    use: ServerUse,
-) -> AsyncIterator[None]:
-    """Start the servers side by side, and add their tools to the environment. They end with the block.
+class ServersPart(AttemptPart):
+    """Starts the servers of one attempt, and adds their tools to its environment.
 
-    A server that fails costs its own tools, and nothing else. `places` has the sandboxes of those that run in
-    one, by the names of the servers.
+    A server that fails costs its own tools, and nothing else.
     """
-    if servers is None or environment is None:
-        yield
-        return
-    async with contextlib.AsyncExitStack() as stack:
-        started = await asyncio.gather(
-            *(
-                _start(each, places.get(each.name), stack, partial(_record_unclean, transcript, each))
-                for each in servers.started
+
+    def __init__(self, servers: Sequence[McpServer], places: PlacesPart) -> None:
+        """Start `servers`, those in sandboxes at `places`, which is entered before."""
+        self._servers = servers
+        self._places = places
+        # By the names of the servers.
+        self._use: dict[str, ServerUse] = defaultdict(ServerUse)
+
+    async def prepare(self, attempt: Try) -> None:
+        attempt.needs_environment = True
+
+    @contextlib.asynccontextmanager
+    async def enter(self, attempt: Try) -> AsyncIterator[None]:
+        environment, transcript = attempt.environment, attempt.transcript
+        assert environment is not None, "it is needed"  # noqa: S101
+        places = self._places.servers
+        async with contextlib.AsyncExitStack() as stack:
+            started = await asyncio.gather(
+                *(
+                    _start(each, places.get(each.name), stack, partial(_record_unclean, transcript, each))
+                    for each in self._servers
+                )
             )
-        )
-        for each in started:
-            use.tools.setdefault(each.server, {})
-            use.failed_starts[each.server] = use.failed_starts.get(each.server, 0) + (each.error is not None)
-            if each.error is not None:
-                use.start_errors.setdefault(each.server, shorten(each.error, _START_ERROR_CHARACTERS))
-            transcript.write({"kind": "mcp_server", **each.as_values()})
-        connections = [each.connection for each in started if each.connection is not None]
-        _add_tools(connections, environment, transcript, use)
-        yield
+            for each in started:
+                self._note_start(each)
+                transcript.write({"kind": "mcp_server", **each.as_values()})
+            connections = [each.connection for each in started if each.connection is not None]
+            _add_tools(connections, environment, transcript, self._use)
+            yield
+
+    def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
+        return {METRIC: {name: use.describe() for name, use in self._use.items()}} if self._use else {}
+
+    def _note_start(self, start: _Start) -> None:
+        use = self._use[start.server]
+        if start.error is not None:
+            use.failed_starts += 1
+            use.start_error = use.start_error or shorten(start.error, _START_ERROR_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,10 @@ async def _start(
 
 
 def _add_tools(
-    connections: Sequence[ServerConnection], environment: Environment, transcript: Transcript, use: ServerUse
+    connections: Sequence[ServerConnection],
+    environment: Environment,
+    transcript: Transcript,
+    use: Mapping[str, ServerUse],
 ) -> None:
     by_name = {connection.server.name: connection for connection in connections}
     named: list[NamedTool] = []
@@ -212,14 +217,14 @@ def _add_tools(
             transcript.write({"kind": "mcp_server", "server": server, "tool": tool, "left_out": reason})
         # Prompts that were written for other tools name them so.
         aliases = name_aliases(named, environment.tools)
-    handlers = {each.tool: _make_handler(by_name[each.server], each.name, use) for each in named}
+    handlers = {each.tool: _make_handler(by_name[each.server], each.name, use[each.server]) for each in named}
     environment.add_foreign_tools(handlers, aliases)
 
 
 def _make_handler(
     connection: ServerConnection, tool: str, use: ServerUse
 ) -> Callable[[dict[str, Any]], Awaitable[Observation]]:
-    counted = use.tools[connection.server.name].setdefault(tool, ToolUse())
+    counted = use.tools.setdefault(tool, ToolUse())
 
     async def call(arguments: dict[str, Any]) -> Observation:
         began = time.monotonic()

@@ -13,11 +13,12 @@ from harness.core.inputs.files import MAX_DATA_BYTES, hash_file
 from harness.core.types import Status
 from harness.runs.agents import build_agent, is_built_in, settings_for
 from harness.runs.agents.predictions import Predictions
-from harness.runs.config import RunConfig, read_shard
 from harness.runs.plan import PlannedAttempt, list_task_ids, plan_attempts, select_configured_tasks
 from harness.runs.recorded_run import open_recording, require_same_recording
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import has_run_file, hash_run_file
+from harness.runs.settings import RunConfig
+from harness.runs.settings.tasks import read_shard
 from harness.runs.store import ATTEMPTS, SAMPLES, UNFINISHED, read_manifest, read_records
 from harness.runs.trust import describe_resume
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from io import FileIO
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,13 +21,15 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from harness.core.errors import UsageError, describe_first_error, quote_value
-from harness.core.inputs.files import MAX_DATA_BYTES, read_whole_lines
+from harness.core.inputs.files import read_whole_lines
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.types import AttemptRecord, Status
+from harness.runs.attempt_index import ATTEMPTS as ATTEMPTS
+from harness.runs.attempt_index import MAX_ATTEMPTS_BYTES as MAX_ATTEMPTS_BYTES
+from harness.runs.attempt_index import AttemptIndex
 from harness.runs.manifest import SCHEMA_VERSION
 from harness.runs.plan import PlannedAttempt
 from harness.runs.records import from_json, to_json
-from harness.runs.result_table import ResultTable, StoredResult
 from harness.runs.run_files import (
     StorageError,
     advise_resume,
@@ -40,10 +43,8 @@ from harness.runs.run_files import (
 )
 from harness.runs.transcript_file import TranscriptFile, transcript_name
 
-MANIFEST, ATTEMPTS, SUMMARY, REPORT = "manifest.json", "attempts.jsonl", "summary.json", "report.html"
+MANIFEST, SUMMARY, REPORT = "manifest.json", "summary.json", "report.html"
 TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
-# Room for ten thousand attempts at each of ten thousand tasks, with a few hundred bytes each.
-MAX_ATTEMPTS_BYTES = 32 * MAX_DATA_BYTES
 # A resumed run repeats attempts with these statuses.
 UNFINISHED = tuple(status for status in Status if not status.has_score)
 
@@ -71,13 +72,14 @@ class _Manifest(TypedDict):
 class RunStore:
     """One run folder, held by one process at a time.
 
-    `attempts.jsonl` gets one fsynced line for each finished attempt. Memory holds a StoredResult for each,
-    which includes the metrics named in `metrics`.
+    `attempts.jsonl` gets one fsynced line for each finished attempt. The results of first attempts keep the
+    metrics named in `metrics`.
     """
 
     def __init__(self, folder: Path, *, metrics: Sequence[str] = ()) -> None:
         self.folder = folder
-        self._results = ResultTable(metrics)
+        self.results = AttemptIndex(metrics)
+        """The last result of each attempt."""
         self._appending = threading.Lock()
         with ExitStack() as opening:
             opening.callback(os.close, lock_run_folder(folder))
@@ -100,16 +102,12 @@ class RunStore:
     @property
     def finished(self) -> set[tuple[str, int]]:
         """The (task id, attempt number) pairs of attempts that have a verdict."""
-        return {key for key in self._results if self.is_finished(key)}
+        return {key for key in self.results if self.is_finished(key)}
 
     def is_finished(self, key: tuple[str, int]) -> bool:
         """Return whether an attempt has a verdict."""
-        result = self._results.get(key)
+        result = self.results.get(key)
         return result is not None and result.status not in UNFINISHED
-
-    @property
-    def results(self) -> Mapping[tuple[str, int], StoredResult]:
-        return self._results
 
     def append(self, *records: AttemptRecord) -> None:
         """Append records to the file and return once all are on the disk.
@@ -118,10 +116,9 @@ class RunStore:
         """
         lines = [to_json(record).encode() + b"\n" for record in records]
         with self._appending:
-            offset = self._write(b"".join(lines))
-            for record, line in zip(records, lines, strict=True):
-                self._results.add(record, offset)
-                offset += len(line)
+            first = self._write(b"".join(lines))
+            offsets = accumulate(map(len, lines[:-1]), initial=first)
+            self.results.add(zip(records, offsets, strict=True))
 
     def _write(self, lines: bytes) -> int:
         """Append lines and return the offset of the first. Raises StorageError."""
@@ -145,13 +142,13 @@ class RunStore:
         The records have their whole texts only if `whole` is true.
         """
         for planned in plan:
-            offset = self._results.find_offset(planned.key)
+            offset = self.results.find_offset(planned.key)
             if offset is not None:
                 yield from_json(_read_line(self._file.fileno(), offset), whole=whole)
 
     def attempts(self, plan: Iterable[PlannedAttempt]) -> StoredAttempts:
         """Return the stored records of a plan, in its order. They can be read after the store is closed."""
-        stored = (self._results.find_offset(planned.key) for planned in plan)
+        stored = (self.results.find_offset(planned.key) for planned in plan)
         offsets = array("q", (offset for offset in stored if offset is not None))
         return StoredAttempts(self._file.fileno(), offsets)
 
@@ -168,11 +165,7 @@ class RunStore:
             file.write(text)
 
     def _load(self) -> None:
-        offset = 0
-        for record, size in read_records(self.folder / ATTEMPTS):
-            self._results.add(record, offset)
-            offset += size
-        self._cut(offset)
+        self._cut(self.results.add_lines(read_records(self.folder / ATTEMPTS)))
 
     def _cut(self, offset: int) -> None:
         self._file.truncate(offset)
@@ -256,16 +249,15 @@ def read_records_at(path: Path, offsets: Iterable[int], *, whole: bool = False) 
                 raise UsageError(f"{path}: has changed while it was read: {error}") from error
 
 
-def read_results(folder: Path) -> Mapping[tuple[str, int], StoredResult]:
+def read_results(folder: Path) -> AttemptIndex:
     """Return the results in a run folder by task id and attempt number.
 
     It changes nothing and needs no lock, so the run may be under way. Raises UsageError as `read_records`
     does.
     """
-    results = ResultTable()
+    results = AttemptIndex()
     if has_run_file(folder, ATTEMPTS):  # otherwise the run was killed before its first attempt
-        for record, _ in read_records(folder / ATTEMPTS):
-            results.add(record)
+        results.add_lines(read_records(folder / ATTEMPTS))
     return results
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -16,13 +16,14 @@ from harness.benchmarks import Benchmark
 from harness.benchmarks.benchmark import TaskResult
 from harness.core.scoring.metrics import Metric, clustered_interval, mean_pass_at_k, metric_summary
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Task
+from harness.runs.attempt_index import AttemptIndex
 from harness.runs.plan import PlannedAttempt
 from harness.runs.records import to_json
-from harness.runs.replayed import sum_up_replay
-from harness.runs.result_table import ResultTable, StoredResult, count_superseded
+from harness.runs.replayed import Replayed, sum_up_replay
 from harness.runs.run_state import RunState
-from harness.runs.server_use import sum_server_use
-from harness.runs.usage import Amounts, sum_usage
+from harness.runs.server_use import ServerFigures, sum_server_use
+from harness.runs.stored_result import StoredResult
+from harness.runs.usage import Amounts, add_usage, sum_usage
 
 # The first field of `summary.json`.
 HEADLINE = "headline"
@@ -90,13 +91,29 @@ def summarize(
     categories: dict[str, TaskShares] = {}
     firsts: Counter[str] = Counter()
     values: list[list[float]] = [[] for _ in metrics]
+    # The attempts with a result, those that asked a model, and the sums over all of them.
+    ended = asked = 0
+    usage = use.of_no_attempt
+    servers: list[ServerFigures] = []
+    replays: list[tuple[str, int, Replayed | None]] = []
+    superseded: Counter[bool] = Counter()
     for planned in plan:
         task = planned.task
         found = results.get(planned.key)
         status = Status.CANCELLED if found is None else found.status
         statuses[status] += 1
-        if found is not None and found.integrity is not None:
-            signs[found.integrity] += 1
+        if found is not None:
+            ended += 1
+            asked += found.usage is not None
+            usage = add_usage(usage, found.usage)
+            if found.integrity is not None:
+                signs[found.integrity] += 1
+            if found.mcp is not None:
+                servers.append(found.mcp)
+            if found.replayed is not None:
+                replays.append((*planned.key, found.replayed))
+            if found.superseded:
+                superseded[found.resolved] += 1
         tasks.add(planned, status)
         if task.category is not None:
             categories.setdefault(task.category, TaskShares()).add(planned, status)
@@ -128,16 +145,12 @@ def summarize(
         scores={} if benchmark is None else benchmark.scores(_list_results(benchmark, plan, results)),
         quarantined=dict(quarantined or {}),
         coverage=_count_samples(plan) if has_samples else {},
-        model=sum_usage([*(found.usage for found in results.values()), use.of_no_attempt]),
+        model=sum_usage([usage]),
         budget=use.budget,
-        asking={} if model is None else _count_asking(results.values()),
-        replay=sum_up_replay(
-            (*planned.key, found.replayed)
-            for planned in plan
-            if (found := results.get(planned.key)) is not None
-        ),
-        mcp=sum_server_use(found.mcp for found in results.values()),
-        superseded=count_superseded(results.values()),
+        asking={} if model is None else {"attempts": ended, "asked": asked},
+        replay=sum_up_replay(replays),
+        mcp=sum_server_use(servers),
+        superseded={"attempts": superseded.total(), "resolved": superseded[True]} if superseded else {},
         rate_interval=tasks.find_interval(cluster_by),
         first_attempt_rate=resolved / tasks.total if tasks.total else 0.0,
     )
@@ -220,14 +233,13 @@ def _list_results(
 
 
 def summarize_records(
-    records: Iterable[AttemptRecord],
+    results: AttemptIndex,
     ks: Sequence[int],
     *,
     tasks: int,
     attempts: int,
     has_samples: bool = False,
     model: ModelUse | None = None,
-    results: ResultTable | None = None,
     cluster_by: str | None = None,
 ) -> Summary:
     """Return the summary of a run that wrote none, from its records. Attempts without a record are cancelled.
@@ -235,22 +247,16 @@ def summarize_records(
     The result lacks the metrics and scores of the benchmark, because only the benchmark can compute them.
 
     Args:
-        records: the records of all tries, in the order in which they ended.
+        results: the results of all records.
         ks: each k of pass@k.
         tasks: the number of tasks that the run selected.
         attempts: the number of attempts that the run planned.
         has_samples: whether the attempts submit samples from a file.
         model: the use of the model that no attempt has, None for a run without a model.
-        results: a table to which the caller adds each record before it yields it, None to build one here.
         cluster_by: the field of the tasks that names their clusters, None for the tasks themselves.
     """
-    table = ResultTable() if results is None else results
-    plan = _RecordedPlan(table)
-    for record in records:
-        if results is None:
-            table.add(record)
-        plan.add(record)
-    made = summarize(plan, table, ks, has_samples=has_samples, model=model, cluster_by=cluster_by)
+    plan = _RecordedPlan(results)
+    made = summarize(plan, results, ks, has_samples=has_samples, model=model, cluster_by=cluster_by)
     if len(plan) >= attempts:
         return made
     total = max(tasks, made.total)
@@ -271,28 +277,18 @@ def summarize_records(
 class _RecordedPlan(Sequence[PlannedAttempt]):
     """The attempts that have a record, each built when it is used, because a run may have very many."""
 
-    def __init__(self, results: ResultTable) -> None:
+    def __init__(self, results: AttemptIndex) -> None:
         self._results = results
-        # Most runs have no categories, and a run may have a million tasks.
-        self._categories: dict[str, str] = {}
         self._make_task = lru_cache(maxsize=_KEPT_TASKS)(_make_task)
-        self._lines: dict[tuple[str, int], int] = {}
-        self._clusters: dict[str, str] = {}
-
-    def add(self, record: AttemptRecord) -> None:
-        """Add an attempt, or a later try of it."""
-        if record.category is not None:
-            self._categories.setdefault(record.task_id, sys.intern(record.category))
-        if record.cluster is not None:
-            self._clusters[record.task_id] = sys.intern(record.cluster)
-        if record.sample_line is not None:
-            self._lines[record.task_id, record.attempt] = record.sample_line
 
     def __len__(self) -> int:
         return len(self._results)
 
     def __iter__(self) -> Iterator[PlannedAttempt]:
-        return map(self._build, self._results)
+        for task_id, number, category, line, cluster in self._results.scan(
+            "task, number, category, line, cluster"
+        ):
+            yield PlannedAttempt(self._make_task(task_id, category), number, line, cluster=cluster)
 
     @overload
     def __getitem__(self, place: int) -> PlannedAttempt: ...
@@ -302,10 +298,6 @@ class _RecordedPlan(Sequence[PlannedAttempt]):
 
     def __getitem__(self, place: int | slice) -> PlannedAttempt | list[PlannedAttempt]:
         return list(self)[place]
-
-    def _build(self, key: tuple[str, int]) -> PlannedAttempt:
-        task = self._make_task(key[0], self._categories.get(key[0]))
-        return PlannedAttempt(task, key[1], self._lines.get(key), cluster=self._clusters.get(key[0]))
 
 
 def _make_task(task_id: str, category: str | None) -> Task:
@@ -318,12 +310,6 @@ def _count_samples(plan: Sequence[PlannedAttempt]) -> dict[str, int]:
     sampled = [planned.task.id for planned in plan if planned.sample_line is not None]
     tasks = len({planned.task.id for planned in plan})
     return {"samples": len(sampled), "tasks": len(set(sampled)), "missing": tasks - len(set(sampled))}
-
-
-def _count_asking(results: Collection[StoredResult]) -> dict[str, int]:
-    """Return the counts of attempts that have ended, and of those that asked the model."""
-    asked = sum(result.usage is not None for result in results)
-    return {"attempts": len(results), "asked": asked}
 
 
 def _count_strict(verdicts: Sequence[tuple[bool, bool]]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from harness.core.types import Transcript
+from harness.core.types import Task, Transcript
 from harness.runs.run_files import (
     StorageError,
     advise_resume,
@@ -36,6 +36,13 @@ class KeepsTranscripts(Protocol):
 
     def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
         """Return the transcript of an attempt that begins. It replaces that of an earlier try."""
+
+
+def begin_transcript(kept: KeepsTranscripts, task: Task, attempt: int) -> Transcript:
+    """Return the transcript of an attempt that begins, with its first entry. Raises StorageError."""
+    transcript = kept.begin_transcript(task.id, attempt)
+    transcript.write({"schema_version": TRANSCRIPT_SCHEMA_VERSION, "prompt": task.prompt})
+    return transcript
 
 
 class TranscriptFile:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from harness.core.errors import UsageError
+from harness.core.errors import SandboxError, UsageError
 from harness.environments.base import Environment
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.spec import EnvironmentSpec
@@ -23,14 +22,11 @@ from harness.environments.workspace import (
 from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.runs.agents.agent import WorkspaceNeeds
+from harness.runs.attempt_parts import AttemptPart, Try
+from harness.runs.working_time import MOST_PAUSE_SECONDS
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
-
-if TYPE_CHECKING:
-    from harness.environments.spec import EnvironmentSpec
-    from harness.runs.attempt_settings import AttemptSettings
-
 
 # The name of the limits of workspaces among the limits of environments.
 WORKSPACE = "workspace"
@@ -142,85 +138,76 @@ def add_workspace_limits(
     return {**limits, WORKSPACE: Limits.model_validate(chosen)}
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The open places of an attempt."""
-
-    # Gives the workspace to the agent, None if the agent needs none.
-    open_workspace: OpenWorkspace | None = None
-    # The sandboxes of servers, by the names of the servers.
-    servers: Mapping[str, ServerPlace] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class AttemptPlaces:
-    """Opens the places of one attempt.
+class PlacesPart(AttemptPart):
+    """Opens the sandboxes where programs of one attempt's agent and servers run.
 
     The sandbox of the environment is one of them if programs of agents run there. Every other sandbox is
     destroyed before anything is graded.
     """
 
-    workspaces: Workspaces
-    # The servers that the attempt starts.
-    started: tuple[McpServer, ...]
-    pool: SandboxPool
-    limits: Mapping[str, Limits]
-    # The number of sandboxes that the attempt holds now.
-    _held: int = 0
-    _pairing: contextlib.AsyncExitStack | None = None
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        started: Sequence[McpServer],
+        pool: SandboxPool,
+        limits: Mapping[str, Limits],
+    ) -> None:
+        """Plan the sandboxes. `started` are the servers that the attempt starts."""
+        # The sandboxes of servers while they are open, by the names of the servers.
+        self.servers: Mapping[str, ServerPlace] = {}
+        self._workspaces = workspaces
+        self._started = [each for each in started if each.where == "sandbox"]
+        self._pool = pool
+        self._limits = limits
+        # The number of sandboxes that the attempt holds now.
+        self._held = 0
+        self._pairing = contextlib.AsyncExitStack()
 
-    def environment_settings(self) -> SandboxSettings | None:
-        """Return the settings of the environment's sandbox, None if no program of these runs there."""
-        return self.workspaces.environment_settings(self.limits)
+    async def prepare(self, attempt: Try) -> None:
+        """Keep other attempts from taking the first of several sandboxes until this one has all."""
+        context, spec = attempt.environment_context, self._workspaces.spec
+        if (settings := self._workspaces.environment_settings(self._limits)) is not None:
+            settings = replace(settings, terminals=context.settings.terminals)
+            attempt.environment_context = replace(context, workspace=settings)
+        self._held = int(spec.image is not None and spec.open_environment is not None)
+        self._pairing = await attempt.stack.enter_async_context(contextlib.AsyncExitStack())
+        if self._held + self._count_apart() >= 2:
+            await self._pairing.enter_async_context(self._pool.pairing)
 
     @contextlib.asynccontextmanager
-    async def pair(self) -> AsyncIterator[None]:
-        """Keep other attempts from taking the first of several sandboxes until this one has all.
-
-        The block opens the environment, if there is one, and then the places.
-        """
-        spec = self.workspaces.spec
-        in_environment = int(spec.image is not None and spec.open_environment is not None)
-        self._held, self._pairing = in_environment, None
-        if in_environment + self._count_apart() < 2:
-            yield
-            return
-        async with contextlib.AsyncExitStack() as self._pairing:
-            await self._pairing.enter_async_context(self.pool.pairing)
-            yield
-
-    @contextlib.asynccontextmanager
-    async def open(self, environment: Environment | None, seconds: float) -> AsyncIterator[Places]:
-        """Yield the places for at most `seconds`. Call this in the block of `pair`.
-
-        Raises SandboxError if a sandbox cannot start or cannot be removed.
-        """
-        async with contextlib.AsyncExitStack() as stack:
-            open_workspace = await self._open_workspace(stack, environment, seconds)
-            servers = {
-                each.name: await self._open_server(stack, each, environment, seconds)
-                for each in self.started
-                if each.where == "sandbox"
+    async def enter(self, attempt: Try) -> AsyncIterator[None]:
+        seconds = attempt.seconds + MOST_PAUSE_SECONDS
+        stack = contextlib.AsyncExitStack()
+        try:
+            open_workspace = await self._open_workspace(stack, attempt.environment, seconds)
+            self.servers = {
+                each.name: await self._open_server(stack, each, attempt.environment, seconds)
+                for each in self._started
             }
-            if self._pairing is not None:
-                await self._pairing.aclose()
-            yield Places(open_workspace, servers)
+            await self._pairing.aclose()
+            attempt.agent_context = replace(attempt.agent_context, open_workspace=open_workspace)
+            yield
+        finally:
+            try:
+                await stack.aclose()
+            except SandboxError as error:
+                # The end of the attempt counts although a sandbox cannot be removed.
+                attempt.settings.observer.note(f"{attempt.task.id}: {error.message}")
 
     def _count_apart(self) -> int:
-        own = self.workspaces.needs is not None and not self.workspaces.agent_is_in_environment
-        servers = [each for each in self.started if each.where == "sandbox"]
-        return own + sum(not self.workspaces.is_in_environment(each) for each in servers)
+        own = self._workspaces.needs is not None and not self._workspaces.agent_is_in_environment
+        return own + sum(not self._workspaces.is_in_environment(each) for each in self._started)
 
     async def _open_workspace(
         self, stack: contextlib.AsyncExitStack, environment: Environment | None, seconds: float
     ) -> OpenWorkspace | None:
-        needs = self.workspaces.needs
+        needs = self._workspaces.needs
         if needs is None:
             return None
-        if self.workspaces.agent_is_in_environment and isinstance(environment, SandboxEnvironment):
+        if self._workspaces.agent_is_in_environment and isinstance(environment, SandboxEnvironment):
             shared = SandboxWorkspace(environment.sandbox, environment.note_acting, is_in_environment=True)
             return lambda: hold_workspace(shared)
-        settings = make_apart_settings(needs.agent_image, self.limits, relay=needs.relays)
+        settings = make_apart_settings(needs.agent_image, self._limits, relay=needs.relays)
         sandbox = await self._lease(stack, settings, seconds)
 
         def note_acting() -> None:
@@ -237,23 +224,15 @@ class AttemptPlaces:
         seconds: float,
     ) -> ServerPlace:
         programs = None if server.image is None else f"{find_agent_folder(server.image)}/bin"
-        if self.workspaces.is_in_environment(server) and isinstance(environment, SandboxEnvironment):
+        if self._workspaces.is_in_environment(server) and isinstance(environment, SandboxEnvironment):
             return ServerPlace(environment.sandbox, seconds, programs, environment.note_acting)
-        settings = make_apart_settings(server.image, self.limits, relay=True)
+        settings = make_apart_settings(server.image, self._limits, relay=True)
         return ServerPlace(await self._lease(stack, settings, seconds), seconds, programs)
 
     async def _lease(
         self, stack: contextlib.AsyncExitStack, settings: SandboxSettings, seconds: float
     ) -> Sandbox:
-        leased = self.pool.lease(settings, seconds=seconds, held=self._held)
+        leased = self._pool.lease(settings, seconds=seconds, held=self._held)
         sandbox = await stack.enter_async_context(leased)
         self._held += 1
         return sandbox
-
-
-def plan_places(settings: AttemptSettings, spec: EnvironmentSpec) -> AttemptPlaces:
-    """Return the places of an attempt in an environment of this kind. Nothing is opened yet."""
-    servers = settings.servers
-    configured, started = ((), ()) if servers is None else (servers.configured, servers.started)
-    workspaces = Workspaces(find_needs(settings.agent), configured, spec)
-    return AttemptPlaces(workspaces, started, settings.pool, settings.limits)

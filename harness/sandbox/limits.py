@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from harness.sandbox.guest.messages import JobLimits
 
 MIB = 1024 * 1024
+# The attempts that share a grading container.
+Isolation = Literal["task", "attempt", "run"]
 # A machine that is even slower than that is too slow for limits to mean anything.
 MOST_TIME_FACTOR = 4.0
 # Longer times are cut down to this one, a year, because no sandbox lives that long.

@@ -154,10 +154,10 @@ class SandboxPool:
         # Held from the first to the last lease of a block that needs several sandboxes. Two blocks that hold
         # one sandbox each, and wait for another one, would wait for ever.
         self.pairing = asyncio.Lock()
-        self._backend = backend
+        self.backend = backend
         self._images = images or {}
         self._runtime = runtime
-        self._run_id = run_id
+        self.run_id = run_id
         self._memory_mb = free_memory_mb() if memory_mb is None else memory_mb
         self._max_sandboxes = max_sandboxes
         self._nested_sandboxes = nested_sandboxes
@@ -370,8 +370,8 @@ class SandboxPool:
             terminals=settings.terminals,
             relay=settings.relay,
             deadline_seconds=deadline_seconds,
-            run_id=self._run_id,
-            backend=self._backend,
+            run_id=self.run_id,
+            backend=self.backend,
         ) as sandbox:
             opened.set_result(sandbox)
             _LOGGER.debug("a sandbox of image %s is open", settings.image)
@@ -486,6 +486,3 @@ def _require_programs_alone(settings: SandboxSettings, *, nested: bool) -> None:
 
 async def _wait_for_all(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-Isolation = Literal["task", "attempt", "run"]

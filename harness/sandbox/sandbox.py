@@ -7,9 +7,10 @@ import contextlib
 import math
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from harness.core.errors import SandboxError, UsageError
+from harness.core.portal import SyncFace, hold_face
 from harness.sandbox import reaper
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, SandboxSpec
@@ -49,7 +50,6 @@ from harness.sandbox.streaming import OutputStream, Terminal, open_output, open_
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import Exec, Get, Hello, JobLimits, JobReply, OpenTerminal, Put
-    from harness.sandbox.sync import OpeningOptions, SyncSandbox
 
 HELLO_SECONDS = 60.0
 # The guest enforces limits itself. The host waits this much longer before it ends the sandbox from outside.
@@ -194,16 +194,12 @@ class Sandbox:
             yield sandbox
 
     @classmethod
-    def open_sync(
-        cls, image: str = "python", **options: Unpack[OpeningOptions]
-    ) -> contextlib.AbstractContextManager[SyncSandbox]:
+    def open_sync(cls, image: str = "python", **options: Any) -> contextlib.AbstractContextManager[SyncFace]:
         """Return a context manager that opens a sandbox for blocking calls, without an event loop.
 
         It takes the arguments of `open`.
         """
-        from harness.sandbox.sync import hold_sandbox
-
-        return hold_sandbox(lambda: cls.open(image, **options))
+        return hold_face(lambda: cls.open(image, **options), SandboxClosed)
 
     async def exec(
         self,

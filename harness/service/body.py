@@ -1,13 +1,15 @@
-"""The body of a request: bounded in bytes, in parsed values, in time, and together with all others."""
+"""The body of a request, bounded in bytes, values and time, alone and together with all others."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from harness.core.errors import describe_first_error
 from harness.core.inputs.json_text import MAX_DIGITS, BrokenJSONError, ValueCounter, parse_json
@@ -140,6 +142,18 @@ def read_json(model: type[Model], body: bytes) -> Model:
         raise InvalidRequestError(
             fault if isinstance(values, dict) else f"the body {fault}", status=422
         ) from None
+
+
+def encode_reply(reply: BaseModel) -> bytes:
+    """Return a reply as JSON in UTF-8, whatever a client or an untrusted program has sent.
+
+    JSON can escape half of a surrogate pair, so a request can hold one, and a reply may repeat it. UTF-8 has
+    no form for it, so the JSON of such a reply is ASCII.
+    """
+    try:
+        return reply.model_dump_json().encode()
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return json.dumps(reply.model_dump(), default=str).encode()
 
 
 def _refuse_size(most: int) -> ServiceError:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+from typing import TYPE_CHECKING
 
-from harness.core.errors import UsageError
+from harness.core.errors import EngineUnavailableError, HarnessError, UsageError
+from harness.core.logger import get_logger
 from harness.core.text import escape_terminal
 
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+_LOGGER = get_logger(__name__)
 MAX_MESSAGE_CHARACTERS = 2000
 
 
@@ -62,14 +69,41 @@ def explain(error: UsageError) -> str:
     return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
+def explain_error(error: Exception) -> ServiceError:
+    """Return the error of a reply. The log gets the details of a fault of the service."""
+    match error:
+        case ServiceError():
+            return error
+        case UsageError():
+            return InvalidRequestError(error.message, status=422)
+        case HarnessError():
+            _LOGGER.error("fault: %s", error.message)
+            unavailable = isinstance(error, EngineUnavailableError)
+            code = "engine_unavailable" if unavailable else "sandbox_failed"
+            return ServiceError(503, code, error.message, retry_seconds=1.0)
+    if is_exhausted(error):
+        message = "the service has reached its limit of open files, which its connections use up"
+        _LOGGER.error("fault: %s", message)
+        return BusyError(message, retry_seconds=1.0)
+    _LOGGER.error("the service failed", exc_info=error)
+    return ServiceError(500, "internal_error", "the service failed; its log has the details")
+
+
 def encode_error(error: ServiceError) -> bytes:
     """Return the body of an error's reply, in JSON."""
     return json.dumps({"error": {"code": error.code, "message": str(error)}}).encode()
 
 
-def list_headers(error: ServiceError) -> dict[str, str]:
-    """Return the headers of an error's reply."""
-    if error.retry_seconds is None:
-        return {}
+def make_error_response(error: ServiceError) -> Response:
+    """Return the reply to a refused request. It also refuses a WebSocket."""
+    from starlette.responses import Response
+
     # The header has whole seconds only (RFC 9110, section 10.2.3).
-    return {"retry-after": str(max(1, math.ceil(error.retry_seconds)))}
+    seconds = error.retry_seconds
+    headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
+    return Response(encode_error(error), error.status, headers, "application/json")
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Return whether an error says that no more files can be opened."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)

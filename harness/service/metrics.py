@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from fastapi import Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +15,7 @@ from harness.core.errors import UsageError
 from harness.core.version import __version__
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import count_gate_places, free_memory_mb
-from harness.service.operations import Call, Operation, RawReply
+from harness.service.operations import PUBLIC, Called, make_router
 
 # In seconds. Most programs end within a tenth of a second, and no request takes more than ten minutes.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
@@ -87,33 +89,28 @@ class Health(BaseModel):
     """The version of harness."""
 
 
-async def _report_health(_request: None, call: Call) -> Health:
+router = make_router()
+
+
+@router.get(
+    "/health", summary="Report whether the service takes requests.", name="health", openapi_extra=PUBLIC
+)
+async def report_health(call: Called) -> Health:
+    """Return the status of the service."""
     draining = call.service.draining.is_set()
     return Health(status="draining" if draining else "ok", version=__version__)
 
 
-async def _report_metrics(_request: None, call: Call) -> RawReply:
-    metrics = call.service.metrics
-    return RawReply(metrics.encode(), metrics.content_type)
-
-
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/health",
-        "Report whether the service takes requests.",
-        _report_health,
-        reply=Health,
-        is_public=True,
-    ),
-    Operation(
-        "GET",
-        "/metrics",
-        "Report the metrics in the format of Prometheus.",
-        _report_metrics,
-        media_type="text/plain",
-    ),
+@router.get(
+    "/metrics",
+    summary="Report the metrics in the format of Prometheus.",
+    name="metrics",
+    response_class=PlainTextResponse,
 )
+async def report_metrics(call: Called) -> Response:
+    """Return the metrics of the service."""
+    metrics = call.service.metrics
+    return Response(metrics.encode(), media_type=metrics.content_type)
 
 
 def bound_concurrency(wanted: int | None) -> int:

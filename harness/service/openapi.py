@@ -1,4 +1,4 @@
-"""The description of the service in OpenAPI 3.1, built from its operations, and a page that shows it.
+"""The description of the service in OpenAPI 3.1, and a page that shows it.
 
 Source: https://spec.openapis.org/oas/v3.1.0.
 """
@@ -7,101 +7,44 @@ from __future__ import annotations
 
 import html
 import json
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, cast
 
-from pydantic import BaseModel
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from fastapi import Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse
 
 from harness.core.version import __version__
-from harness.service.operations import Call, Operation, RawReply
-
-_PLACE = "#/components/schemas/{model}"
-# The schema of each model, as it comes in or goes out.
-_Schemas: TypeAlias = Mapping[tuple[Any, JsonSchemaMode], dict[str, Any]]
-_OPEN_PART = re.compile(r"\{(\w+)(:\w+)?\}")
+from harness.service.operations import Called, OperationRoute, make_router
 
 
-def describe_operations(operations: Sequence[Operation]) -> dict[str, Any]:
+def describe_operations(operations: Sequence[OperationRoute]) -> dict[str, Any]:
     """Return the OpenAPI document of operations."""
-    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
-    for each in operations:
-        if each.request is not None:
-            models[each.request, "validation"] = None
-        if each.reply is not None:
-            models[each.reply, "serialization"] = None
-    schemas, definitions = models_json_schema(list(models), ref_template=_PLACE)
-    paths: dict[str, dict[str, Any]] = {}
-    for each in operations:
-        path = _OPEN_PART.sub(r"{\1}", each.path)
-        paths.setdefault(path, {})[each.method.lower()] = _describe_operation(each, schemas)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "harness serve", "version": __version__},
-        "paths": paths,
-        "components": {
-            "schemas": definitions.get("$defs", {}),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-        "security": [{"token": []}],
-    }
+    document = get_openapi(title="harness serve", version=__version__, routes=operations)
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"token": []}]
+    return document
 
 
-def _describe_operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "summary": operation.summary,
-        "operationId": f"{operation.method} {operation.path}",
-    }
-    names = [match.group(1) for match in _OPEN_PART.finditer(operation.path)]
-    text = {"schema": {"type": "string"}}
-    parameters = [{"name": name, "in": "path", "required": True, **text} for name in names]
-    parameters += [
-        {"name": name, "in": "query", "description": meaning, **text}
-        for name, meaning in operation.query.items()
-    ]
-    if parameters:
-        described["parameters"] = parameters
-    if operation.request is not None:
-        schema = schemas[(operation.request, "validation")]
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    elif operation.takes_bytes:
-        described["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
-    reply = {} if operation.reply is None else schemas[(operation.reply, "serialization")]
-    content = {operation.media_type: {"schema": reply} if reply else {}}
-    if operation.stream_type is not None:
-        content[operation.stream_type] = {}
-    described["responses"] = {
-        str(operation.status): {"description": "the reply", "content": content},
-        "default": {"description": "an error: {error: {code, message}}"},
-    }
-    if operation.is_public:
-        described["security"] = []
-    return described
-
-
-def make_description_operations(described: Sequence[Operation]) -> tuple[Operation, ...]:
+def describe(operations: Sequence[OperationRoute]) -> list[OperationRoute]:
     """Return the operations that describe these operations, as JSON and as a page."""
-    document = describe_operations(described)
-    text = json.dumps(document, indent=1).encode()
-    page = _render_page(document).encode()
+    document = describe_operations(operations)
+    text = json.dumps(document, indent=1)
+    page = _render_page(document)
+    router = make_router()
 
-    async def send_document(_request: None, _call: Call) -> RawReply:
-        return RawReply(text, "application/json")
+    @router.get("/openapi.json", response_model=None, name="openapi.json")
+    async def send_document(call: Called) -> Response:
+        return Response(text, media_type="application/json")
 
-    async def send_page(_request: None, _call: Call) -> RawReply:
+    # The printed URL leads to the page.
+    @router.get("/", response_model=None, name="docs")
+    @router.get("/docs", response_model=None, name="docs")
+    async def send_page(call: Called) -> Response:
         headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return RawReply(page, "text/html; charset=utf-8", headers=headers)
+        return HTMLResponse(page, headers=headers)
 
-    summary, name = "Show the operations on a page.", "docs"
-    return (
-        Operation("GET", "/openapi.json", "Describe the service in OpenAPI 3.1.", send_document),
-        # The printed URL leads to the page.
-        *(
-            Operation("GET", path, summary, send_page, media_type="text/html", name=name)
-            for path in ("/", "/docs")
-        ),
-    )
+    return [cast(OperationRoute, each) for each in router.routes]
 
 
 # The paths that OpenAPI cannot describe.

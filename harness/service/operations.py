@@ -1,15 +1,46 @@
-"""An operation of the service: its path, the models of its request and reply, and the function behind it."""
+"""The operations of the service: routes of FastAPI that keep the service's bounds.
+
+An operation is a function with a decorator of a `make_router`. FastAPI describes its parameters and its reply
+in OpenAPI. The bounds on a request are ours, because FastAPI would read a body of any size, and would not end
+a function whose client has gone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from harness.core.logger import get_logger
+from harness.service.body import HeldBody, encode_reply, read_json
+from harness.service.errors import (
+    DrainingError,
+    explain_error,
+    make_error_response,
+)
+
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from harness.service.service import Service
+
+_LOGGER = get_logger(__name__)
+T = TypeVar("T")
+# The time after the longest request in which a client must have taken its reply.
+_MARGIN_SECONDS = 60.0
+# With the memory of its values. A body of this size is parsed within 5 ms.
+_LARGE_BODY_BYTES = 256 * 1024
+# Marks an operation that a request without a token may enter. Such an operation must show nothing of clients.
+PUBLIC: dict[str, Any] = {"security": []}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +50,18 @@ class Call:
     service: Service
     # The client whose share of the service the request uses.
     client: str
-    # The parts of the path that the operation leaves open.
-    path: dict[str, str] = field(default_factory=dict)
-    # The parameters behind the question mark.
-    query: dict[str, str] = field(default_factory=dict)
     # The headers, with names in lower case.
     headers: dict[str, str] = field(default_factory=dict)
+
+
+def find_call(request: Request) -> Call:
+    """Return the call of a request that the gate has let in."""
+    state = request.scope["state"]
+    return Call(state["service"], state["client"], state["headers"])
+
+
+Called = Annotated[Call, Depends(find_call)]
+"""The parameter `call` of an operation."""
 
 
 class ReplyParts(Protocol):
@@ -45,50 +82,199 @@ class StreamedReply:
     media_type: str = "application/x-ndjson"
 
 
-@dataclass(frozen=True, slots=True)
-class RawReply:
-    """A reply that is not JSON."""
-
-    content: bytes
-    media_type: str
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
+Reply = BaseModel | StreamedReply | Response | None
+"""The reply of an operation: JSON, a stream, a response as it is, or nothing."""
 
 
-Reply = BaseModel | StreamedReply | RawReply | None
+class ClientGone(Exception):
+    """The client closed its connection before it had the reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation, as clients and the OpenAPI page see it.
+class OperationRoute(APIRoute):
+    """The route of one operation.
 
-    `handle` gets the request, which is None without a model, and the call. It is cancelled when the client
-    goes away. It may raise ServiceError.
+    The function is cancelled when the client goes away. It may raise ServiceError. Metrics and logs have the
+    name of the route.
     """
 
-    method: Literal["GET", "POST", "PUT", "DELETE"]
-    # With open parts in braces, as Starlette has them: `/v1/sandboxes/{id}`.
-    path: str
-    # One line for the OpenAPI page.
-    summary: str
-    handle: Callable[[Any, Call], Awaitable[Reply]]
-    request: type[BaseModel] | None = None
-    reply: type[BaseModel] | None = None
-    # The name in metrics and logs.
-    name: str = ""
-    # The body is bytes for `handle`, and not JSON.
-    takes_bytes: bool = False
-    # The media type of a reply that is no JSON.
-    media_type: str = "application/json"
-    # The media type of the stream that a client can have instead of the reply.
-    stream_type: str | None = None
-    # The parameters behind the question mark: their meanings by their names.
-    query: Mapping[str, str] = field(default_factory=dict)
-    # The status of a reply without fault.
-    status: int = 200
-    # Whether a request without a token may enter. Such an operation must show nothing of clients.
-    is_public: bool = False
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # The docstring is for developers, and clients have the summary.
+        self.description = ""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the function that answers requests, in place of FastAPI's own."""
+        return self.answer
 
     @property
-    def label(self) -> str:
-        return self.name or self.path.split("{")[0].strip("/")
+    def is_public(self) -> bool:
+        """Whether a request without a token may enter."""
+        return self.openapi_extra == PUBLIC
+
+    async def answer(self, request: Request) -> Response:
+        """Return the reply to a request, or the reply that names its fault."""
+        started = time.monotonic()
+        call = find_call(request)
+        call.service.begin_request()
+        ended = False
+
+        def end(status: int) -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                call.service.end_request()
+                self._count(call.service, status, time.monotonic() - started)
+
+        try:
+            response = await self._answer(request, call, end)
+        except ClientGone:
+            # Nobody gets it.
+            response = Response(status_code=499)
+        except asyncio.CancelledError:
+            end(499)
+            raise
+        except Exception as error:
+            response = make_error_response(explain_error(error))
+        if not isinstance(response, _Streaming):
+            end(response.status_code)
+        return response
+
+    async def _answer(self, request: Request, call: Call, end: Callable[[int], None]) -> Response:
+        if call.service.draining.is_set() and not self.is_public:
+            raise DrainingError
+        body: HeldBody | None = None
+        reply: Reply = None
+        try:
+            if self.dependant.body_params:
+                is_json = self.dependant.body_params[0].field_info.annotation is not bytes
+                body = await call.service.bodies.read(
+                    call.headers, request.receive, client=call.client, is_json=is_json
+                )
+            reply = await _run_until_gone(request.scope, self._call_endpoint(request.scope, call, body))
+        finally:
+            # The memory of the body counts to the end of a stream.
+            if body is not None and not isinstance(reply, StreamedReply):
+                body.release()
+        match reply:
+            case StreamedReply():
+                seconds = call.service.settings.limits.request_seconds + _MARGIN_SECONDS
+                return _Streaming(reply, body, end, seconds)
+            case Response():
+                return reply
+            case None:
+                return Response(status_code=204)
+            case _:
+                status = self.status_code or 200
+                return Response(encode_reply(reply), status, media_type="application/json")
+
+    async def _call_endpoint(self, scope: Scope, call: Call, body: HeldBody | None) -> Reply:
+        """Return the reply of the operation. Raises ServiceError for a body that does not fit."""
+        arguments = {name: str(value) for name, value in scope.get("path_params", {}).items()}
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        arguments |= {each.name: query.get(each.name, each.default) for each in self.dependant.query_params}
+        values: dict[str, Any] = {}
+        if body is not None:
+            parameter = self.dependant.body_params[0]
+            model: Any = parameter.field_info.annotation
+            values[parameter.name] = body.content if model is bytes else await _parse(model, body)
+        reply: Reply = await self.endpoint(**arguments, **values, call=call)
+        return reply
+
+    def _count(self, service: Service, status: int, seconds: float) -> None:
+        service.metrics.count_request(self.name, status, seconds)
+        if _LOGGER.isEnabledFor(logging.INFO):
+            _LOGGER.info(
+                "request", extra={"operation": self.name, "status": status, "seconds": round(seconds, 4)}
+            )
+
+
+def make_router() -> APIRouter:
+    """Return a router whose routes are operations."""
+    return APIRouter(
+        route_class=OperationRoute,
+        responses={"default": {"description": "an error: {error: {code, message}}"}},
+        generate_unique_id_function=lambda route: f"{next(iter(route.methods or ()))} {route.path}",
+    )
+
+
+async def _parse(model: type[BaseModel], body: HeldBody) -> BaseModel:
+    """Return the request in a body. Raises ServiceError."""
+    if body.size <= _LARGE_BODY_BYTES:
+        return read_json(model, body.content)
+    # A thread, because the parser of a large body would keep the loop from all other clients.
+    return await asyncio.to_thread(read_json, model, body.content)
+
+
+async def _run_until_gone(scope: Scope, work: Awaitable[T]) -> T:
+    """Return the result of `work`. Cancel it when the client goes away, and raise ClientGone.
+
+    The work runs in this task, so that the sandbox of cancelled work is destroyed before its place is free
+    again.
+    """
+    working = asyncio.current_task()
+    assert working is not None  # noqa: S101  because a coroutine of asyncio runs in a task
+    gone = False
+
+    def leave() -> None:
+        nonlocal gone
+        if not gone:
+            gone = True
+            working.cancel()
+
+    requested = working.cancelling()
+    # The method of `BoundedConnection`.
+    watch: Callable[[Callable[[], None]], contextlib.AbstractContextManager[None]]
+    watch = scope["state"]["watch_client"]
+    try:
+        with watch(leave):
+            return await work
+    except asyncio.CancelledError:
+        # Another cancellation than that for the client is the server's, and goes on.
+        if gone and working.cancelling() == requested + 1:
+            raise ClientGone from None
+        raise
+    finally:
+        if gone:
+            working.uncancel()
+
+
+class _Streaming(Response):
+    """Sends the parts of a reply, and ends their iterator when the client goes away."""
+
+    def __init__(
+        self,
+        reply: StreamedReply,
+        body: HeldBody | None,
+        end: Callable[[int], None],
+        seconds: float,
+    ) -> None:
+        self._reply = reply
+        self._seconds = seconds
+        self._body = body
+        self._end = end
+        self.status_code = 200
+        self.background = None
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        status = 499
+        try:
+            # Close the parts here, because the task that sends them may be cancelled before it starts.
+            async with contextlib.aclosing(self._reply.parts):
+                # A client that takes its reply too slowly must not hold a place for ever.
+                async with asyncio.timeout(self._seconds):
+                    await _run_until_gone(scope, self._send(send))
+                status = 200
+        except (ClientGone, TimeoutError):
+            pass
+        finally:
+            if self._body is not None:
+                self._body.release()
+            self._end(status)
+
+    async def _send(self, send: Send) -> None:
+        media_type = self._reply.media_type.encode()
+        headers = [(b"content-type", media_type), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for part in self._reply.parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
@@ -24,27 +25,21 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from harness.benchmarks import Benchmark
-    from harness.service.operations import Operation
+    from harness.service.operations import OperationRoute
     from harness.service.service import Service
 
 
 _LOGGER = get_logger(__name__)
 
 
-def list_operations() -> tuple[Operation, ...]:
+def list_operations() -> list[OperationRoute]:
     """Return all operations of the service. To add some, import their file here and list them."""
     from harness.service import metrics
     from harness.service.sandboxes import endpoints as sandboxes
     from harness.service.verdicts import benchmark_list, grade, rewards, run_code
 
-    return (
-        *benchmark_list.OPERATIONS,
-        *grade.OPERATIONS,
-        *rewards.OPERATIONS,
-        *run_code.OPERATIONS,
-        *sandboxes.OPERATIONS,
-        *metrics.OPERATIONS,
-    )
+    files = (benchmark_list, grade, rewards, run_code, sandboxes, metrics)
+    return [cast("OperationRoute", each) for file in files for each in file.router.routes]
 
 
 @contextlib.asynccontextmanager
@@ -88,13 +83,14 @@ async def run_service(
     """
     try:
         from harness.service.app import make_service_app
-        from harness.service.openapi import make_description_operations
+        from harness.service.openapi import describe
         from harness.service.server import serve
         from harness.service.service import open_service
+
+        operations = list_operations()
+        operations += describe(operations)
     except ImportError as error:
         raise _explain_missing(error) from error
-    operations = list_operations()
-    operations += make_description_operations(operations)
     has_listened = False
     try:
         async with (
@@ -161,14 +157,12 @@ def raise_limit(connections: int) -> str | None:
     )
 
 
-def is_exhausted(error: BaseException) -> bool:
-    """Return whether an error says that no more files can be opened."""
-    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
-
-
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 30
+_MOST_KEPT_BYTES = 1024 * 1024
+# The idle time before a keep-alive probe of TCP, in whole seconds.
+_PROBE_SECONDS = 15
 _POLL_SECONDS = 0.005
 # The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
 _CLEANUP_SECONDS = LAST_SECONDS + 10
@@ -209,8 +203,12 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
         config = uvicorn.Config(
             app,
             http=BoundedConnection,
+            # Above our own bound, whose refusal names it.
+            h11_max_incomplete_event_size=_MOST_KEPT_BYTES,
             ws=BoundedWebSocket,
             log_config=None,
+            # A client must not fill the log with warnings about its requests.
+            log_level=logging.ERROR,
             access_log=False,
             # A client could name another address in a header, and so take the shares of many clients.
             proxy_headers=False,
@@ -252,6 +250,11 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         # Otherwise the port of a service that has just ended could not be used for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # The connections have these options, too. Otherwise a machine that vanishes would keep its own.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option in ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL"):
+            if hasattr(socket, option):
+                listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), _PROBE_SECONDS)
         listener.bind(address)
         listener.listen(_BACKLOG)
         listener.setblocking(False)

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from harness.core.logger import get_logger
-from harness.runs.faults import read_wait_seconds
-from harness.sandbox.backends import open_default_backend
+from harness.host.engine import Engine, open_engine
+from harness.host.local import LocalHost, log_note
+from harness.host.retries import read_wait_seconds
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxPool
-from harness.sandbox.reaper import remove_orphans
 from harness.service.body import Bodies
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
@@ -21,7 +21,7 @@ from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
 from harness.service.verdicts.source_parser import SourceParser, open_source_parser
-from harness.service.workers.base import LocalWorkers, Workers, Workplace, open_workplace
+from harness.service.workers.base import LocalWorkers, Workers, make_host
 from harness.service.workers.ray_workers import open_ray_workers
 
 _LOGGER = get_logger(__name__)
@@ -35,8 +35,8 @@ class Service:
     backend: Backend
     # The engine, the runtime and the images.
     facts: BackendFacts
-    # The sandboxes of this machine.
-    pool: SandboxPool
+    # This machine.
+    host: LocalHost
     queue: FairQueue
     metrics: ServiceMetrics
     # Do the work of requests that need no sandbox of their own. `work` bounds it.
@@ -57,6 +57,11 @@ class Service:
     # The requests under way.
     under_way: int = 0
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def pool(self) -> SandboxPool:
+        """The sandboxes of this machine."""
+        return self.host.pool
 
     def begin_request(self) -> None:
         """Count a request that begins."""
@@ -105,17 +110,13 @@ async def open_service(
     images = [*dict.fromkeys([*settings.images, *needed])]
     run_id = f"serve-{secrets.token_hex(8)}"
     async with contextlib.AsyncExitStack() as stack:
-        if backend is None:
-            backend = await stack.enter_async_context(open_default_backend())
-        opened = backend
-        facts = await asyncio.to_thread(opened.describe, runtime=settings.runtime, images=images)
-        orphans = await asyncio.to_thread(remove_orphans, opened)
-        if orphans and notify is not None:
-            notify(f"removed {len(orphans)} container(s) of dead runs")
+        opening = open_engine(images, runtime=settings.runtime, backend=backend, notify=notify or log_note)
+        engine = await stack.enter_async_context(opening)
+        facts = engine.facts
         metrics = ServiceMetrics()
-        workplace = await stack.enter_async_context(
-            open_workplace(
-                opened,
+        host = await stack.enter_async_context(
+            make_host(
+                engine.backend,
                 images=facts.images,
                 runtime=settings.runtime,
                 run_id=run_id,
@@ -125,7 +126,7 @@ async def open_service(
             )
         )
         workers = await stack.enter_async_context(
-            _open_workers(settings, opened, facts, workplace, f"{run_id}-node", metrics)
+            _open_workers(settings, engine, host, f"{run_id}-node", metrics)
         )
         queue = FairQueue(
             workers.places,
@@ -133,17 +134,17 @@ async def open_service(
             client_share=settings.limits.client_share,
             on_begin=metrics.wait_seconds.observe,
             # Other machines do not report their starts.
-            list_starts=(lambda: workplace.pool.starts) if settings.ray is None else tuple,
+            list_starts=(lambda: host.pool.starts) if settings.ray is None else tuple,
         )
         workers.watch_places(queue.resize)
         sessions = await stack.enter_async_context(
-            SandboxSessions(workplace.pool, settings.limits, metrics.faults.inc)
+            SandboxSessions(host.pool, settings.limits, metrics.faults.inc)
         )
         service = Service(
             settings,
-            opened,
+            engine.backend,
             facts,
-            workplace.pool,
+            host,
             queue,
             metrics,
             workers,
@@ -161,9 +162,8 @@ async def open_service(
 @contextlib.asynccontextmanager
 async def _open_workers(
     settings: ServiceSettings,
-    backend: Backend,
-    facts: BackendFacts,
-    workplace: Workplace,
+    engine: Engine,
+    host: LocalHost,
     node_run_id: str,
     metrics: ServiceMetrics,
 ) -> AsyncIterator[Workers]:
@@ -173,11 +173,11 @@ async def _open_workers(
     from their label.
     """
     if settings.ray is None:
-        yield LocalWorkers(workplace, settings.max_concurrent)
+        yield LocalWorkers(host, settings.max_concurrent)
         return
     async with open_ray_workers(
-        backend,
-        image_tags=facts.image_tags,
+        engine.backend,
+        image_tags=engine.facts.image_tags,
         runtime=settings.runtime,
         run_id=node_run_id,
         address=settings.ray.address,

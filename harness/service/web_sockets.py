@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from harness.core.errors import HarnessError, UsageError
 from harness.core.logger import get_logger
 from harness.service.errors import (
     DrainingError,
-    InvalidRequestError,
     ServiceError,
     encode_error,
-    list_headers,
+    explain_error,
+    make_error_response,
 )
 from harness.service.service import Service
 
@@ -51,7 +49,7 @@ def make_socket_route(path: str, label: str, service: Service, serve: Serve) -> 
             await serve(websocket, service)
         except Exception as error:
             if not _is_gone(websocket, error):
-                refusal = _explain(error)
+                refusal = explain_error(error)
                 status = refusal.status
                 await _refuse(websocket, refusal)
         service.metrics.requests.labels(label, str(status)).inc()
@@ -70,25 +68,12 @@ def _is_gone(websocket: WebSocket, error: Exception) -> bool:
     return isinstance(error, RuntimeError) and WebSocketState.DISCONNECTED in states
 
 
-def _explain(error: Exception) -> ServiceError:
-    match error:
-        case ServiceError():
-            return error
-        case UsageError():
-            return InvalidRequestError(error.message, status=422)
-        case HarnessError():
-            _LOGGER.error("fault: %s", error.message)
-            return ServiceError(503, "sandbox_failed", error.message, retry_seconds=1.0)
-    _LOGGER.error("the service failed", exc_info=error)
-    return ServiceError(500, "internal_error", "the service failed; its log has the details")
-
-
 async def _refuse(websocket: WebSocket, error: ServiceError) -> None:
     try:
         if websocket.application_state is WebSocketState.CONNECTING:
             if websocket.client_state is WebSocketState.CONNECTING:
                 await websocket.receive()
-            content = Response(encode_error(error), error.status, list_headers(error), "application/json")
+            content = make_error_response(error)
             await websocket.send_denial_response(content)
         elif websocket.application_state is WebSocketState.CONNECTED:
             await websocket.send_text(encode_error(error).decode())

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from backend.differences import DIFFERENCES
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -103,7 +104,7 @@ async def grade_program(sandbox: Sandbox, program: str) -> TestReport:
 # The self-check.
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case("name", CASES)
 async def test_a_check_of_the_self_check_passes(
     request: pytest.FixtureRequest, place: Place, sandbox: Sandbox, name: str
 ) -> None:
@@ -173,7 +174,7 @@ async def test_a_program_with_threads_can_pass(sandbox: Sandbox) -> None:
     assert (await grade_program(sandbox, program)).results == (True, True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "program",
     [
         "import os\ndef f(x): os._exit(0)",

@@ -27,7 +27,7 @@ PRELOADED = (
     "harness.cli.untrusted",
     "harness.runs.run",
     "harness.runs.selection",
-    "harness.environments.python.spec",
+    "harness.environments.python",
     "harness.reports.run_folder",
     "harness.reports.table",
     "harness.sandbox.backends.docker.backend",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 from e2e.command_line import HANG_SECONDS, SCRIPT, Harness, RunFolder, remove_times_and_ids
 
 CLUSTERS = Path(__file__).parents[2] / "examples/clusters"
@@ -73,7 +74,7 @@ def assert_equal(merged: Sequence[Path], one: RunFolder) -> None:
         assert remove_times_and_ids(texts[0]) == remove_times_and_ids(texts[1])
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.relative_to(CLUSTERS).as_posix())
+@each_case("path", SCRIPTS, ids=lambda path: path.relative_to(CLUSTERS).as_posix())
 def test_shellcheck_finds_nothing(path: Path) -> None:
     shellcheck = SCRIPT.with_name("shellcheck")
     found = subprocess.run([shellcheck, path], capture_output=True, text=True, check=False)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 from e2e.command_line import NO_ENGINE, Harness
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -107,7 +108,7 @@ def test_an_example_is_shown_without_its_gold_unless_requested(harness: Harness,
     assert (gold["prompt"], gold["solution"], gold["split"]) == ("who is number 7?", "7", "test")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "said"),
     [
         (("data", "list", "--path", "nowhere"), "--path nowhere: does not exist"),

@@ -117,6 +117,7 @@ def test_an_interrupt_ends_a_run_that_waits_for_its_engine(harness: Harness, eng
     assert harness("gc", env={"DOCKER_HOST": engine.address}).returncode == 0
 
 
+@pytest.mark.thorough
 def test_a_run_whose_image_was_removed_stops_at_once(
     harness: Harness, engine: PrivateEngine, client: APIClient
 ) -> None:
@@ -215,6 +216,7 @@ async def test_a_sandbox_lost_in_a_lasting_outage_was_ended_from_outside(
             assert raised.value.outside, raised.value.message
 
 
+@pytest.mark.thorough
 async def test_a_silent_sandbox_of_an_engine_that_hangs_is_kept_silent_from_outside(
     engine: PrivateEngine,
 ) -> None:

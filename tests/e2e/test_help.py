@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
+from case_checks import each_case
 from e2e.command_line import NO_ENGINE, SCRIPT, Harness
 
 import harness as package
@@ -31,7 +31,7 @@ def loaded(harness: Harness, *arguments: str) -> set[str]:
     return modules
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
+@each_case("option", ["--help", "--version"])
 def test_help_loads_nothing_heavy(harness: Harness, option: str) -> None:
     assert loaded(harness, option) & {*HEAVY, "pydantic"} == set()
 
@@ -50,8 +50,8 @@ def test_version(harness: Harness) -> None:
     assert harness("--version").stdout == f"harness {package.__version__}\n"
 
 
-@pytest.mark.parametrize("columns", ["80", "100"])
-@pytest.mark.parametrize("group", [(), ("data",), ("images",)], ids=str)
+@each_case("columns", ["80", "100"])
+@each_case("group", [(), ("data",), ("images",)], ids=str)
 def test_every_line_of_a_list_of_commands_fits(
     harness: Harness, group: tuple[str, ...], columns: str
 ) -> None:

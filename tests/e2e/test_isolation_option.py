@@ -6,12 +6,15 @@ import json
 
 import pytest
 from e2e.command_line import Harness
+from effort import THOROUGH
 
 pytestmark = pytest.mark.timeout(600)
 
 SHOWN = "run: tasks shared sandboxes (python)"
-# The last one has 24 samples of a task, each of which passes on what it has observed.
-ATTACKS = ("sys-exit", "equal-to-everything", "remember-in-files", "learn-from-the-container")
+LEARNER = "learn-from-the-container"
+LEARNER_SAMPLES = 24  # of each task. Each sample passes on what it has observed.
+# tests/security/test_learning_over_samples.py always tries learners in sandboxes that samples share.
+ATTACKS = ("sys-exit", "equal-to-everything", "remember-in-files", *((LEARNER,) if THOROUGH else ()))
 
 
 def test_a_run_whose_tasks_share_sandboxes_says_so_and_keeps_its_isolation(harness: Harness) -> None:
@@ -47,4 +50,4 @@ def test_neither_cheats_nor_learners_forge_a_verdict_in_sandboxes_that_all_tasks
     assert ended.returncode == 0, ended.stdout + ended.stderr
     summary = json.loads(results.read_text())["summary"]
     assert summary["forged"] == summary["failed_references"] == summary["containers_left"] == 0
-    assert summary["attempts"] > 2 * 24
+    assert summary["attempts"] > 2 * (LEARNER_SAMPLES if THOROUGH else len(ATTACKS))

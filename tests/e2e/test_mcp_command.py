@@ -10,13 +10,14 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
 from docker import APIClient
 from e2e.command_line import SCRIPT, Harness, RunFolder, wait_until
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 LAMP = ("mcp", "agentbench", "os/sample/answers/0", "--data", "bundled")
 FIND_LAMP = {"command": r"grep -rhoP 'the \K\w+(?= lamp)' /root/shelves"}
@@ -37,6 +38,9 @@ def open_errors(harness: Harness) -> TextIO:
 @contextlib.asynccontextmanager
 async def connect(harness: Harness, *arguments: str, mode: str = "auto") -> AsyncIterator[Client]:
     """Start the command as a client does. It ends with the block, and its messages are in `stderr`."""
+    from mcp import Client, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     parameters = StdioServerParameters(
         command=str(SCRIPT), args=list(arguments), env=harness.environment, cwd=harness.folder
     )

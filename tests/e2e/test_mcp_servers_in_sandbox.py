@@ -17,7 +17,7 @@ from harness.core.errors import ImageMissingError, UsageError
 from harness.core.types import Status
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.runs import attempt
+from harness.runs import attempt_settings
 from harness.sandbox.sandbox import Sandbox
 
 LAMP = "os/sample/answers/0"
@@ -78,7 +78,7 @@ async def test_servers_of_any_task_have_sandboxes_of_their_own_which_end_before_
         left.extend(name for _image, name in started if client.containers(all=True, filters={"id": name}))
         return await grade_submission(*args, **options)
 
-    monkeypatch.setattr(attempt, "grade_submission", look_and_grade)
+    monkeypatch.setattr(attempt_settings, "grade_submission", look_and_grade)
     sums = server_of(prepared, "x", name="sums", env={"PYTHONPATH": f"{FOLDER}/lib"})
     sums["args"] = [f"{FOLDER}/tools.py"]
     server.script = in_turn(
@@ -118,7 +118,7 @@ async def test_a_server_in_the_machine_works_on_its_files_and_ends_before_gradin
         left.append(str(listed.stdout))
         return await grade_submission(target, submission, context)
 
-    monkeypatch.setattr(attempt, "grade_submission", look_and_grade)
+    monkeypatch.setattr(attempt_settings, "grade_submission", look_and_grade)
     server.script = in_turn(
         ("bash", {"command": "echo written by the agent > note; WORD=kept"}),
         ("mcp__reader__look", {"a": 1}),
@@ -148,13 +148,13 @@ async def test_a_server_in_the_machine_works_on_its_files_and_ends_before_gradin
 async def test_a_server_that_ends_all_processes_of_the_machine_leaves_the_agent_a_new_shell(
     server: ModelServer, tmp_path: Path, prepared: str
 ) -> None:
-    server.script = in_turn(
-        ("look", {"a": 1}), ("bash", {"command": "echo on"}), ("submit", {"answer": "copper"})
-    )
+    # The first command may come before the end of the old shell has been noticed. Then it is lost with it.
+    echo = ("bash", {"command": "echo on"})
+    server.script = in_turn(("look", {"a": 1}), echo, echo, ("submit", {"answer": "copper"}))
     result = await run_chat(server, tmp_path, server_of(prepared, "kill-all"))
     (record,) = result.attempts
     assert observations(server)[0].startswith("error: the MCP server 'test' failed")
-    assert "on\n" in observations(server)[1]
+    assert "on\n" in observations(server)[2]
     assert record.status is Status.PASSED
 
 

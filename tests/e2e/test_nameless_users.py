@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,9 @@ def run_nameless(
 
 
 def test_no_command_fails_for_lack_of_a_name_or_a_home_folder(tmp_path: Path) -> None:
-    outputs = {command: run_nameless(command, tmp_path, ["--clear-groups"]).stderr for command in COMMANDS}
+    with ThreadPoolExecutor() as threads:
+        ended = threads.map(lambda command: run_nameless(command, tmp_path, ["--clear-groups"]), COMMANDS)
+        outputs = {command: each.stderr for command, each in zip(COMMANDS, ended, strict=True)}
     assert {command: text for command, text in outputs.items() if "bug in harness" in text} == {}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from docker import APIClient
 from e2e.command_line import HANG_SECONDS, Harness, wait_until
+from effort import THOROUGH
 
 from harness.cli import app, entry
 from harness.core.errors import UsageError
@@ -94,7 +95,7 @@ def moments() -> Iterator[int]:
     event = 1.0
     while event < 100_000:
         yield int(event)
-        event = max(event + 1, event * 1.12)
+        event = max(event + 1, event * (1.12 if THOROUGH else 1.25))
 
 
 def test_ctrl_c_at_any_moment_ends_with_130_and_no_traceback() -> None:
@@ -105,7 +106,7 @@ def test_ctrl_c_at_any_moment_ends_with_130_and_no_traceback() -> None:
         assert "bug in harness" not in text, f"at event {event}: {text}"
         assert code in (0, 130), f"at event {event}: {text}"
         ends[code] += 1
-    assert ends[130] > 50
+    assert ends[130] > 25
 
 
 @pytest.mark.parametrize("as_error", [ImportError, ValueError, OSError])

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import THOROUGH
 from model_server import Asked, ModelServer, RawReply, call_item, completion, text_item
 from streamed_events import stream_message, stream_response
 
@@ -23,9 +22,8 @@ from harness.sandbox.machine.agent_images import build_agent_images
 HUMANEVAL = "HumanEval-sample/12"
 OS = "os/sample/checks/1"
 SUBMIT = "/tmp/harness/bin/harness-submit"
-thorough = pytest.mark.skipif(
-    not THOROUGH, reason="installs 800 MB of images; set HARNESS_TESTS=thorough to run it"
-)
+# These install up to 800 MB of images. tests/e2e/test_command_agent.py always runs a small agent.
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 
 def prepare(name: str) -> None:
@@ -72,7 +70,6 @@ def write_submission(reference: Reference) -> str:
     return f"{SUBMIT} <<'END'\n{reference.solution}\nEND"
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("task", [HUMANEVAL, OS])
 async def test_mini_swe_agent_solves_a_task_through_the_relay(
     server: ModelServer, tmp_path: Path, task: str
@@ -90,8 +87,6 @@ async def test_mini_swe_agent_solves_a_task_through_the_relay(
     require_pass(await attempt_task(server, tmp_path, "mini-swe-agent", task, act), server)
 
 
-@thorough
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("task", [HUMANEVAL, OS])
 async def test_codex_solves_a_task_through_the_relay(server: ModelServer, tmp_path: Path, task: str) -> None:
     def act(asked: Asked, reference: Reference) -> RawReply:
@@ -112,8 +107,6 @@ async def test_codex_solves_a_task_through_the_relay(server: ModelServer, tmp_pa
     require_pass(result, server)
 
 
-@thorough
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("task", [HUMANEVAL, OS])
 async def test_claude_code_solves_a_task_through_the_relay(
     server: ModelServer, tmp_path: Path, task: str

@@ -80,7 +80,7 @@ def has_ended_or(run: RunningRun, attempts: int) -> bool:
 def test_a_run_on_two_nodes_equals_one_on_this_machine(
     harness: Harness, nodes: RayNodes, request: pytest.FixtureRequest
 ) -> None:
-    run = ("run", "-b", "mbpp", *find_tasks(request, 12), "--fail-under", "0.9")
+    run = ("run", "-b", "mbpp", *find_tasks(request, 6), "--fail-under", "0.9")
     made = {}
     for name, options in {"local": (), "ray": nodes.options}.items():
         ended = harness(*run, *options, "--output-dir", name, "-o", f"{name}.json")
@@ -97,8 +97,7 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
 ) -> None:
     seed = random.SystemRandom().randrange(2**32)
     source = random.Random(seed)
-    repeated = () if THOROUGH else ("--n-samples", "2")
-    run = harness.start_run(*find_tasks(request, 22), *repeated, *nodes.options)
+    run = harness.start_run(*find_tasks(request, 22), *nodes.options)
     expected = run.folder.manifest["planned"]["attempts"]
     for kill in range(KILLS):
         left = expected - len(run.folder.attempts)
@@ -116,7 +115,14 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
     assert "is lost" in stderr, seed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
+        signal.SIGKILL,
+    ],
+)
 def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
     harness: Harness, nodes: RayNodes, number: signal.Signals
 ) -> None:
@@ -132,6 +138,7 @@ def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
     assert run.folder.summary["statuses"] == {"passed": 10}
 
 
+@pytest.mark.thorough
 def test_a_node_that_comes_during_a_run_joins_it(harness: Harness, nodes: RayNodes) -> None:
     met = harness.folder / "met"
     met.mkdir()
@@ -162,7 +169,13 @@ def test_samples_are_graded_on_nodes_that_do_not_have_the_file(harness: Harness,
     assert [attempt["status"] for attempt in attempts] == ["failed", "agent_error"]
 
 
-@pytest.mark.parametrize("is_started", [False, True], ids=["a cluster that runs", "a cluster of the run"])
+@pytest.mark.parametrize(
+    "is_started",
+    [
+        pytest.param(False, id="a cluster that runs"),
+        pytest.param(True, id="a cluster of the run", marks=pytest.mark.thorough),
+    ],
+)
 def test_no_node_has_a_key_of_the_command(harness: Harness, nodes: RayNodes, is_started: bool) -> None:
     Path(harness.folder, "agent.py").write_text(ENVIRONMENT_AGENT)
     secrets = {"OPENAI_API_KEY": "sk-of-the-command", "SOME_TOKEN": "token-of-the-command"}

@@ -94,6 +94,7 @@ def drop_times(reply: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
+@pytest.mark.thorough
 def test_a_node_that_is_killed_under_load_costs_no_answer(harness: Harness, nodes: RayNodes) -> None:
     seed = random.SystemRandom().randrange(2**32)
     source = random.Random(seed)
@@ -127,6 +128,7 @@ def test_a_node_that_is_killed_under_load_costs_no_answer(harness: Harness, node
     assert "is lost" in errors, seed
 
 
+@pytest.mark.thorough
 def test_a_node_works_again_once_its_engine_is_back(harness: Harness, nodes: RayNodes) -> None:
     def sleep() -> httpx.Response:
         return run_program(served, "import time; time.sleep(1)")
@@ -203,6 +205,7 @@ def test_a_terminated_service_finishes_the_requests_of_its_nodes(harness: Harnes
     assert not [entry for entry in entries if "traceback" in entry or entry["level"] == "error"]
 
 
+@pytest.mark.thorough
 def test_a_client_that_leaves_frees_its_sandbox_on_the_node(harness: Harness, nodes: RayNodes) -> None:
     with start_service(harness, *nodes.options) as served:
         sleep = {"code": "import time; time.sleep(60)", "language": "python", "run_timeout": 60}

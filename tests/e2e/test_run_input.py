@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 from e2e.command_line import NO_ENGINE, Harness
 
 import harness as package
 from harness.benchmarks.data.local import read_rows
 
-BUNDLED_MBPP = Path(package.__file__).parent / "data/bundled/mbpp.json"
+BUNDLED_MBPP = Path(package.__file__).parent / "benchmarks/data/bundled/mbpp.json"
 RUN = ("run", "-b", "mbpp", "--data", "bundled")
 
 # Arguments, and the parts of the message. No engine is asked, because its absence would be another message.
@@ -86,12 +87,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
+@each_case(("arguments", "said"), REFUSED.values(), ids=REFUSED)
 def test_unusable_input_is_refused_at_once(
     harness: Harness, arguments: tuple[str, ...], said: list[str]
 ) -> None:
     (harness.folder / "file").touch()
-    (harness.folder / "folder").mkdir()
+    (harness.folder / "folder").mkdir(exist_ok=True)
     exit_code, stdout, stderr = harness.refused(*arguments)
     assert exit_code == 2, stderr
     assert [text for text in said if text not in stderr] == [], stderr

@@ -18,6 +18,7 @@ import pytest
 from docker import APIClient
 from docker.errors import APIError
 from e2e.command_line import NO_ENGINE, Harness, RunFolder, wait_until
+from effort import THOROUGH
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 RUN = ("run", "-b", "mbpp", "--data", "bundled")
@@ -110,9 +111,9 @@ def is_computing(client: APIClient, container: str) -> bool:
 
 
 def test_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, client: APIClient) -> None:
-    """Kill the run a few times, or twenty times in a longer run with HARNESS_TEST_FULL=1."""
+    """Kill the run three times, or twenty times in a longer run with HARNESS_TESTS=thorough."""
     moments = random.Random(20)
-    kills, samples = (20, 8) if os.environ.get("HARNESS_TEST_FULL") == "1" else (6, 2)
+    kills, samples = (20, 8) if THOROUGH else (3, 1)
     run = harness.start_run("--n-samples", str(samples), "--max-concurrent", "3")
     folder, process, kept = run.folder, run.process, b""
     for kill in range(kills):

@@ -16,7 +16,7 @@ from e2e.command_line import FinishedRun, Harness, RunFolder, wait_until
 
 import harness as package
 
-BUNDLED_MBPP = Path(package.__file__).parent / "data/bundled/mbpp.json"
+BUNDLED_MBPP = Path(package.__file__).parent / "benchmarks/data/bundled/mbpp.json"
 TORN = b'{"task_id": "torn", "attempt": 0, "sam'
 
 

@@ -12,7 +12,7 @@ from e2e.overload import CLIENT_SECONDS, Program, Seen, measure_capacity, overlo
 from e2e.served_process import start_service
 from effort import THOROUGH
 
-SECONDS = float(os.environ.get("HARNESS_OVERLOAD_SECONDS", "120" if THOROUGH else "10"))
+SECONDS = float(os.environ.get("HARNESS_OVERLOAD_SECONDS", "120" if THOROUGH else "4"))
 CLIENTS = 256
 LOAD = 4.0
 COMPILE_TIMEOUT = 2.0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from e2e.command_line import Harness, RunFolder, remove_times_and_ids
 
-RUN = ("run", "-b", "mbpp", "--data", "bundled", "--n-samples", "2", "--seed", "3", "-n", "8")
+RUN = ("run", "-b", "mbpp", "--data", "bundled", "--n-samples", "2", "--seed", "3", "-n", "4")
 QUICK = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "null", "-n", "4")
 
 
@@ -68,7 +68,7 @@ def test_merged_results_equal_those_of_one_run(
 def test_merged_transcripts_equal_those_of_one_run(one: RunFolder, merged: RunFolder) -> None:
     names = sorted(path.name for path in (one.path / "transcripts").iterdir())
     assert names == sorted(path.name for path in (merged.path / "transcripts").iterdir())
-    assert len(names) == 16
+    assert len(names) == 8
 
 
 def test_a_merged_run_can_be_shown_and_resumed(module_harness: Harness, merged: RunFolder) -> None:

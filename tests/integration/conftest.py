@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 from browsers import BROWSER
 
+PATIENCE_MILLISECONDS = 60_000
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright  # here, because most tests open no page
+    # Imported here, because most tests open no page.
+    from playwright.sync_api import expect, sync_playwright
+
+    # A busy machine must not fail a test.
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from docker import APIClient
+from effort import THOROUGH
 
-from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests, open_grader
+from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests, open_host
 from harness.core.errors import SandboxError
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.python.call_programs import grade_calls
@@ -73,6 +74,9 @@ async def test_a_program_a_little_above_its_limit_is_told_apart(backend: DockerB
     wrong: dict[Any, Verdict] = {}
     for kind in GRADERS:
         for seconds, factor, status, borderline in cases:
+            # Other files try the clear cases with each grader.
+            if borderline is None and kind != "asserts" and not THOROUGH:
+                continue
             verdict = await grade_in_tries(backend, kind, program(kind, seconds, factor))
             limit = "cpu_seconds" if status is Status.TIMEOUT else None
             if (verdict.status, verdict.borderline, verdict.limit) != (status, borderline, limit):
@@ -81,7 +85,7 @@ async def test_a_program_a_little_above_its_limit_is_told_apart(backend: DockerB
 
 
 async def test_such_a_program_is_run_once_more_in_a_sandbox_of_its_own() -> None:
-    async with open_grader(limits=LIMITS, max_concurrent=2) as grader:
+    async with open_host(limits=LIMITS, max_concurrent=2) as grader:
         for kind, (_, target) in GRADERS.items():
             verdict = await grader.grade(target, program(kind, 1.1))
             assert (verdict.status, verdict.metrics.get("run_again")) == (Status.TIMEOUT, 1), (kind, verdict)
@@ -102,7 +106,7 @@ async def test_borderline_programs_keep_others_waiting_for_a_share_of_the_time(
 
 async def test_a_slow_machine_extends_the_limit() -> None:
     limits = LIMITS.model_copy(update={"time_factor": 1.5})
-    async with open_grader(limits=limits, max_concurrent=2) as grader:
+    async with open_host(limits=limits, max_concurrent=2) as grader:
         for kind, (_, target) in GRADERS.items():
             assert (await grader.grade(target, program(kind, 1.1))).status is Status.PASSED, kind
 

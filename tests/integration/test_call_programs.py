@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -74,13 +75,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", RIGHT)
+@each_case("what", RIGHT)
 async def test_a_right_program_passes(sandbox: Sandbox, what: str) -> None:
     verdict = await grade(sandbox, RIGHT[what], *TESTS)
     assert (verdict.status, verdict.metrics["tests_passed"]) == (Status.PASSED, 3), verdict
 
 
-@pytest.mark.parametrize("what", WRONG)
+@each_case("what", WRONG)
 async def test_a_wrong_program_has_failed(sandbox: Sandbox, what: str) -> None:
     verdict = await grade(sandbox, WRONG[what], *TESTS)
     assert (verdict.status, verdict.score) == (Status.FAILED, 0.0), verdict
@@ -110,7 +111,7 @@ async def test_each_call_has_its_own_time(sandbox: Sandbox) -> None:
     assert verdict.status is Status.PASSED, verdict
 
 
-@pytest.mark.parametrize("body", ["while True: pass", "time.sleep(60)"])
+@each_case("body", ["while True: pass", "time.sleep(60)"])
 async def test_a_call_without_end_reaches_its_limit(sandbox: Sandbox, body: str) -> None:
     program = f"import time\ndef double(x):\n    if x == 3:\n        {body}\n    return x * 2"
     verdict = await grade(sandbox, program, ([2], 4), ([3], 6), ([2], 4), seconds=0.5)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -132,7 +133,7 @@ async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_case("name", PROGRAMS)
 async def test_an_ordinary_program_runs_as_it_would_elsewhere(sandbox: Sandbox, name: str) -> None:
     program, printed = PROGRAMS[name]
     (run,) = await run_on_inputs(sandbox, program=program.encode(), inputs=[b"input\n"], stdout_bytes=1 << 16)
@@ -140,7 +141,7 @@ async def test_an_ordinary_program_runs_as_it_would_elsewhere(sandbox: Sandbox, 
     assert sandbox.clean
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_case("name", PROGRAMS)
 async def test_an_ordinary_program_loads_under_tests(sandbox: Sandbox, name: str) -> None:
     if "input" in name:
         pytest.skip("under tests there is no input")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 
 from harness.sandbox.backends.base import StartedContainer
 from harness.sandbox.backends.docker.container import MAX_PIECE_BYTES, PIECE, PieceSplitter
@@ -221,7 +222,7 @@ async def test_stderr_at_the_end_of_a_connection_is_kept(
         assert connection.stderr == "last words"
 
 
-@pytest.mark.parametrize("number", [0, 999, -1, "1", None, 1.5, "missing"])
+@each_case("number", [0, 999, -1, "1", None, 1.5, "missing"])
 async def test_an_answer_to_no_request_is_skipped(ends: tuple[Connection, Peer], number: object) -> None:
     connection, peer = ends
     request = asyncio.create_task(connection.request({"verb": "x"}))
@@ -231,7 +232,7 @@ async def test_an_answer_to_no_request_is_skipped(ends: tuple[Connection, Peer],
     assert (await request)[1] == b"mine"
 
 
-@pytest.mark.parametrize("number", [[], {}, [1]], ids=repr)
+@each_case("number", [[], {}, [1]], ids=repr)
 async def test_an_answer_with_a_malformed_number_does_not_stop_the_reader(
     ends: tuple[Connection, Peer], number: object
 ) -> None:
@@ -317,9 +318,7 @@ async def test_a_request_after_the_end_fails_at_once(ends: tuple[Connection, Pee
         await connection.request({"verb": "x"})
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: ({"x": "y" * MAX_HEADER_BYTES}, b""), lambda: ({}, bytes(MAX_BODY_BYTES + 1))]
-)
+@each_case("make", [lambda: ({"x": "y" * MAX_HEADER_BYTES}, b""), lambda: ({}, bytes(MAX_BODY_BYTES + 1))])
 async def test_a_request_over_the_bound_is_refused_and_the_next_one_works(
     ends: tuple[Connection, Peer], make: Callable[[], tuple[dict[str, Any], bytes]]
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -134,7 +135,7 @@ async def called(sandbox: Sandbox, program: str) -> TestReport:
     )
 
 
-@pytest.mark.parametrize("what", COSTLY)
+@each_case("what", COSTLY)
 async def test_a_costly_result_fails_by_a_limit_that_the_evidence_names(sandbox: Sandbox, what: str) -> None:
     program, limit = COSTLY[what]
     report = await asserted(sandbox, program)
@@ -142,7 +143,7 @@ async def test_a_costly_result_fails_by_a_limit_that_the_evidence_names(sandbox:
     assert limit in str(report.evidence)
 
 
-@pytest.mark.parametrize("what", COSTLY)
+@each_case("what", COSTLY)
 async def test_a_costly_result_of_a_call_fails_by_the_same_limit(sandbox: Sandbox, what: str) -> None:
     program, limit = COSTLY[what]
     report = await called(sandbox, program)
@@ -150,7 +151,7 @@ async def test_a_costly_result_of_a_call_fails_by_the_same_limit(sandbox: Sandbo
     assert limit in str(report.evidence)
 
 
-@pytest.mark.parametrize("what", CROSSING)
+@each_case("what", CROSSING)
 async def test_a_value_that_looks_costly_is_compared_and_is_wrong(sandbox: Sandbox, what: str) -> None:
     for judge in (asserted, called):
         report = await judge(sandbox, CROSSING[what])

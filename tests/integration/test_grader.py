@@ -12,7 +12,7 @@ from docker import APIClient
 
 import harness
 from harness import (
-    Grader,
+    Host,
     Status,
     UsageError,
     Verdict,
@@ -20,14 +20,14 @@ from harness import (
     build_call_tests,
     build_stdin_tests,
     load_benchmark,
-    open_grader,
+    open_host,
 )
 from harness.core.errors import EngineUnavailableError, SandboxError
 from harness.core.types import PlainData
 from harness.environments.os.grader import StateChecks
 from harness.environments.os.scripts import Script
-from harness.runs import faults
-from harness.runs.faults import WAIT_VARIABLE
+from harness.host import retries
+from harness.host.retries import WAIT_VARIABLE
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
@@ -48,8 +48,8 @@ def images(client: APIClient) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened(**options: Any) -> AsyncIterator[Grader]:
-    async with open_grader(**{"limits": LIMITS, "max_concurrent": 2, **options}) as grader:
+async def opened(**options: Any) -> AsyncIterator[Host]:
+    async with open_host(**{"limits": LIMITS, "max_concurrent": 2, **options}) as grader:
         yield grader
 
 
@@ -152,7 +152,7 @@ async def test_answers_are_graded_without_an_engine(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     benchmark = load_benchmark("gsm8k", data="bundled")
     task = benchmark.tasks[0]
-    async with open_grader(environments=()) as grader:
+    async with open_host(environments=()) as grader:
         verdict = await grader.grade_task(benchmark, task.id, benchmark.references[task.id].solution)
     assert verdict.resolved
 
@@ -160,14 +160,14 @@ async def test_answers_are_graded_without_an_engine(monkeypatch: pytest.MonkeyPa
 async def test_a_missing_engine_is_reported_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(EngineUnavailableError):
-        async with open_grader():
+        async with open_host():
             pass
 
 
 async def test_a_fault_of_the_engine_is_retried(
     counting: CountingBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     counting.refusals = [SandboxError("the engine is busy", outside=True)]
     async with opened(backend=counting) as grader:
         assert (await grader.grade(ASSERTS, ADD)).resolved
@@ -176,11 +176,11 @@ async def test_a_fault_of_the_engine_is_retried(
 async def test_a_lasting_fault_has_no_score_and_ends_no_later_grading(
     counting: CountingBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     monkeypatch.setenv(WAIT_VARIABLE, "0")
     async with opened(backend=counting, isolation="attempt") as grader:
         for failure in (
-            [SandboxError("the engine is gone", outside=True)] * faults.INFRA_TRIES,
+            [SandboxError("the engine is gone", outside=True)] * retries.INFRA_TRIES,
             [harness.ImageMissingError("the image was removed")],
             [RuntimeError("a fault of ours")],
         ):
@@ -194,7 +194,7 @@ async def test_a_lasting_fault_has_no_score_and_ends_no_later_grading(
 async def test_an_outage_stops_only_the_gradings_that_it_hits(
     counting: CountingBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     monkeypatch.setenv(WAIT_VARIABLE, "0")
     describe = counting.describe
     async with opened(backend=counting, isolation="attempt") as grader:
@@ -210,7 +210,7 @@ async def test_an_outage_stops_only_the_gradings_that_it_hits(
         assert (await grader.grade(ASSERTS, ADD)).resolved
 
 
-async def _begin_endless(grader: Grader, has_container: Callable[[], bool]) -> asyncio.Task[Verdict]:
+async def _begin_endless(grader: Host, has_container: Callable[[], bool]) -> asyncio.Task[Verdict]:
     """Start the grading of a program that never ends, and return once its container exists."""
     task = asyncio.create_task(grader.grade(ASSERTS, SPIN))
     while not await asyncio.to_thread(has_container):
@@ -242,13 +242,13 @@ async def test_the_end_of_the_block_cancels_gradings_and_removes_containers(clie
     verdict = await task
     assert (verdict.status, verdict.score) == (Status.CANCELLED, None)
     assert _count_ours(client) == before
-    with pytest.raises(UsageError, match="the grader is closed"):
+    with pytest.raises(UsageError, match="the host is closed"):
         await grader.grade(ASSERTS, ADD)
 
 
 async def test_what_a_caller_gets_wrong_is_refused() -> None:
     benchmark = load_benchmark("mbpp", data="bundled")
-    async with open_grader(environments=()) as grader:
+    async with open_host(environments=()) as grader:
         for wrong, message in (
             (grader.grade(("3", "4"), ADD), "no grader for targets of the type tuple"),  # type: ignore[arg-type]
             (

@@ -302,6 +302,7 @@ def test_offline_switch_sends_no_request(hub: HubServer, client: Client) -> None
     assert not result["imported"]
 
 
+@pytest.mark.thorough
 def test_offline_switch_still_uses_the_cache_of_datasets(hub: HubServer, client: Client) -> None:
     load = (
         "import datasets; datasets.load_dataset('openai/openai_humaneval', 'openai_humaneval', split='test')"
@@ -313,6 +314,7 @@ def test_offline_switch_still_uses_the_cache_of_datasets(hub: HubServer, client:
     assert hub.requests == []
 
 
+@pytest.mark.thorough
 def test_a_hub_that_fails_after_the_probe_is_unreachable(hub: HubServer, client: Client) -> None:
     hub.hang_up_on = "/datasets"
     assert client.humaneval()["error"] == "HubUnreachableError"
@@ -339,6 +341,7 @@ def test_a_benchmark_has_as_many_rows_as_were_published(hub: HubServer, client: 
     assert (whole["tasks"], whole["split"]) == (164, "test")
 
 
+@pytest.mark.thorough
 def test_each_split_of_mbpp_is_that_of_the_hub(hub: HubServer, client: Client) -> None:
     sizes = {"prompt": 7, "test": 257, "validation": 43, "train": 120}
     hub.repos[MBPP_REPO] = mbpp_repo(sizes)

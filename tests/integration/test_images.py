@@ -193,8 +193,8 @@ def test_two_builds_at_once_build_once(client: APIClient, tmp_path: Path) -> Non
         dockerfile.write(f"LABEL test={time.time()}\nRUN sleep 1\n")
     program = f"""
 from pathlib import Path
-from harness.sandbox.backends.docker import image_sources
-image_sources.images_dir = lambda: Path({str(folder)!r})
+from harness.sandbox.backends.docker import images
+images.images_dir = lambda: Path({str(folder)!r})
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.machine.images import build_images
 print(build_images(connect(), ["python"], notify=print)[0].id)

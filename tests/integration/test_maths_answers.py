@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from answer_collection import Case, cases
+from case_checks import each_case
 
 from harness import Sandbox
 from harness.audit.attack import Attack, Kind
@@ -37,7 +38,7 @@ async def verdict(sandbox: Sandbox, gold: str, answer: str) -> Verdict:
     return await grade_maths(sandbox, MathsAnswer(gold), Submission(answer, answer))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gold", "answer"),
     [
         (r"\frac12", "0.5"),
@@ -52,7 +53,7 @@ async def test_same_mathematics_passes(sandbox: Sandbox, gold: str, answer: str)
     assert await verdict(sandbox, gold, answer) == Verdict(Status.PASSED, 1.0, {"solved": 1.0})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gold", "answer", "said"),
     [
         ("8", "7", "answered 7"),
@@ -73,20 +74,29 @@ async def test_other_mathematics_fails_with_evidence(
     assert await verdict(sandbox, gold, answer) == Verdict(Status.FAILED, 0.0, {"solved": 0.0}, said)
 
 
-HOSTILE = ["9^{9^{9^{9}}}", "(10^{9})!", "(" * 900 + "1" + ")" * 900, r"10^{10^{8}}"]
+HOSTILE = [
+    "9^{9^{9^{9}}}",
+    "(" * 900 + "1" + ")" * 900,
+    *(pytest.param(text, marks=pytest.mark.thorough) for text in ("(10^{9})!", r"10^{10^{8}}")),
+]
 
 
 @pytest.mark.parametrize("answer", HOSTILE, ids=lambda text: text[:20])
 async def test_mathematics_without_end_fails_only_its_own_answer(sandbox: Sandbox, answer: str) -> None:
-    ended = await verdict(sandbox, "2", answer)
-    assert ended.status in (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.FAILED, Status.CRASHED)
-    assert ended.score == 0.0
+    try:
+        ended = await verdict(sandbox, "2", answer)
+    except SandboxError as error:
+        if not error.outside:  # The machine may be too busy to tell.
+            raise
+    else:
+        assert ended.status in (Status.TIMEOUT, Status.MEMORY_LIMIT, Status.FAILED, Status.CRASHED)
+        assert ended.score == 0.0
     assert sandbox.clean
     assert (await verdict(sandbox, "2", "2.0")).status is Status.PASSED
     assert (await verdict(sandbox, "2", "3")).status is Status.FAILED
 
 
-@pytest.mark.parametrize("attack", QUICK, ids=lambda attack: attack.name)
+@each_case("attack", QUICK, ids=lambda attack: attack.name)
 async def test_no_attack_passes_as_the_answer(sandbox: Sandbox, attack: Attack) -> None:
     task = BUNDLED.tasks[0]
     for sample in range(attack.samples):
@@ -109,18 +119,14 @@ def of_maths(name: str) -> list[Case]:
     return [case for case in cases(name) if case.benchmark == "math"]
 
 
-@pytest.mark.parametrize("case", of_maths("right"), ids=lambda case: ascii(f"{case.gold} {case.reply[-40:]}"))
-async def test_right_answer_in_a_usual_style_passes(sandbox: Sandbox, case: Case) -> None:
-    assert await passes(sandbox, case)
+async def test_right_answers_in_a_usual_style_pass(sandbox: Sandbox) -> None:
+    failed = [case for case in of_maths("right") if not await passes(sandbox, case)]
+    assert [(case.gold, case.reply) for case in failed] == []
 
 
-@pytest.mark.parametrize(
-    "case",
-    of_maths("wrong") + of_maths("unjudged"),
-    ids=lambda case: ascii(f"{case.gold} {case.reply[-40:]}"),
-)
-async def test_wrong_answer_that_looks_right_fails(sandbox: Sandbox, case: Case) -> None:
-    assert not await passes(sandbox, case)
+async def test_wrong_answers_that_look_right_fail(sandbox: Sandbox) -> None:
+    passed = [case for case in of_maths("wrong") + of_maths("unjudged") if await passes(sandbox, case)]
+    assert [(case.gold, case.reply) for case in passed] == []
 
 
 async def test_no_text_writes_a_file(sandbox: Sandbox) -> None:

@@ -13,7 +13,7 @@ from failing_backend import FailingBackend
 from readers import OPENRLHF
 from service_fixtures import TOKEN, Served, serve
 
-from harness.runs import faults
+from harness.host import retries
 
 # The packages `openrlhf` and `openrlhf.utils` import torch, which their file with the client does not need.
 PROGRAM = """
@@ -61,10 +61,10 @@ async def test_the_client_gets_a_reward_for_each_query() -> None:
 async def test_the_client_tries_again_after_a_fault(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     async with serve(backend=backend) as served:
-        backend.refusals = faults.INFRA_TRIES
+        backend.refusals = retries.INFRA_TRIES
         (reply,) = await ask(served, RIGHT)
         assert reply["rewards"] == [1.0]
         assert await served.read_metric('harness_requests_total{operation="get_reward",status="503"}') == 1

@@ -6,11 +6,11 @@ import pytest
 from contexts import environment_context
 from docker import APIClient
 
-from harness.benchmarks.agentbench.os_rehearsal import find_unsound
 from harness.core.types import Reference, Task
 from harness.environments.os.environment import OsSetup
 from harness.environments.os.grader import StateChecks
 from harness.environments.os.scripts import Script
+from harness.environments.os.soundness import find_unsound
 from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]

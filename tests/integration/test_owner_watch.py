@@ -14,7 +14,7 @@ from e2e.command_line import wait_until
 # Each collection adds a line to the file that is the first argument.
 PRELUDE = '''
 import atexit, multiprocessing, os, signal, sys, threading, time
-from harness.sandbox.backends.docker import owner_watch as watch
+from harness.sandbox.backends.docker import container as watch
 PATH = sys.argv[1]
 watch._COLLECT = ("-c", "import sys; print('collected', file=open(sys.argv[1], 'a'))", PATH)
 FAIL_ONCE = """import os, sys

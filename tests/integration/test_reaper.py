@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from case_checks import each_case
 from docker import APIClient
 from docker.errors import NotFound
 
@@ -114,7 +115,7 @@ def test_a_reused_pid_is_not_the_owner(client: APIClient, run_id: str) -> None:
     assert orphans(client, run_id) == [container]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("past_seconds", "is_orphan"),
     [(-3600, False), (60, False), (reaper.FOREIGN_MARGIN_SECONDS + 60, True)],
 )
@@ -131,7 +132,7 @@ def test_live_owner_keeps_its_container_past_the_deadline(client: APIClient, run
     assert orphans(client, run_id) == []
 
 
-@pytest.mark.parametrize("pid", ["", "0", "-1", "abc", "9" * 30, "1 "])
+@each_case("pid", ["", "0", "-1", "abc", "9" * 30, "1 "])
 def test_unreadable_labels_never_make_an_orphan(client: APIClient, run_id: str, pid: str) -> None:
     create(client, run_id, pid=pid)
     create(client, run_id, host="elsewhere", deadline="soon" + pid)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 
 from harness import Sandbox
 from harness.benchmarks.source import class_attributes, top_level_names
@@ -37,6 +38,13 @@ async def holds(
 ) -> None:
     outcome = await report(sandbox, program, test, classes=classes)
     assert outcome.results == (True,), outcome.evidence
+
+
+async def test_a_report_names_the_kinds_of_objects_that_crossed(sandbox: Sandbox) -> None:
+    program = "def numbers():\n    yield 7\ndef apply(function, value):\n    return function(value)"
+    tests = "assert list(numbers()) == [7]", "assert apply(lambda value: value, 1) == 1"
+    crossed = [(await report(sandbox, program, test)).objects for test in (*tests, "assert apply(abs, 1)")]
+    assert crossed == [("iterator",), ("lent function",), ()]
 
 
 POINT = """
@@ -81,7 +89,7 @@ class Stack:
 STACK_CLASSES = {"Stack": ["__init__", "items", "push", "__len__", "__iter__", "__getitem__", "__contains__"]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "test",
     [
         pytest.param("assert Point(1, 2).x == 1", id="attribute"),
@@ -101,7 +109,7 @@ async def test_instances_of_the_references_classes(sandbox: Sandbox, test: str) 
     await holds(sandbox, POINT, test, POINT_CLASSES)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "test",
     [
         pytest.param("assert len(Stack().push(1).push(2)) == 2", id="len"),
@@ -146,7 +154,7 @@ def f():
 """
 
 
-@pytest.mark.parametrize(
+@each_case(
     "claim",
     [
         *("f() == 5", "5 == f()", "not (f() != 5)", "f() in [5]", "5 in f()", "len(f()) == 3", "f() < 5"),
@@ -160,7 +168,7 @@ async def test_an_object_cannot_lie_its_way_past_a_plain_value(sandbox: Sandbox,
     assert outcome.results == (False,)
 
 
-@pytest.mark.parametrize("claim", ["f() == 5", "5 == f()", "abs(f() - 5) < 1e-6", "f().startswith('a')"])
+@each_case("claim", ["f() == 5", "5 == f()", "abs(f() - 5) < 1e-6", "f().startswith('a')"])
 async def test_exported_classes_give_a_liar_no_more_than_the_reference_has(
     sandbox: Sandbox, claim: str
 ) -> None:
@@ -168,7 +176,7 @@ async def test_exported_classes_give_a_liar_no_more_than_the_reference_has(
     assert outcome.results == (False,)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "test"),
     [
         pytest.param("def f(g, x): return g(g(x))", "assert f(lambda v: v + 1, 3) == 5", id="lambda"),
@@ -205,7 +213,7 @@ async def test_functions_that_the_tests_pass_to_the_program_can_be_called(
     await holds(sandbox, program, test)
 
 
-@pytest.mark.parametrize("function", ["eval", "exec", "open", "__import__", "compile", "globals"])
+@each_case("function", ["eval", "exec", "open", "__import__", "compile", "globals"])
 async def test_functions_that_reach_further_are_not_lent(sandbox: Sandbox, function: str) -> None:
     outcome = await report(sandbox, "def f(g): return True", f"assert f({function})")
     assert outcome.results == (False,)
@@ -234,7 +242,7 @@ async def test_evidence_shows_both_sides_and_the_call(sandbox: Sandbox) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "names"),
     [
         ("class A:\n    def m(self):\n        self.x = 1", {"m", "x"}),
@@ -268,7 +276,7 @@ def g(): return Half()
 """
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("test", "holds"),
     [
         ("x = g()\nassert float(x) == float(x) == 1.5", True),

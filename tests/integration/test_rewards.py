@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 from failing_backend import FailingBackend
 from service_fixtures import Served, serve
 
 from harness import load_benchmark
-from harness.runs import faults
+from harness.host import retries
 from harness.service.verdicts import rewards
 
 MBPP = load_benchmark("mbpp", data="bundled")
@@ -57,9 +58,7 @@ async def test_each_completion_has_its_reward_in_the_order_of_the_queries(served
     }
 
 
-@pytest.mark.parametrize(
-    "program", ["raise SystemExit(0)\n", "import os; os._exit(0)\n", "print('3')\n"], ids=repr
-)
+@each_case("program", ["raise SystemExit(0)\n", "import os; os._exit(0)\n", "print('3')\n"], ids=repr)
 async def test_a_program_cannot_forge_its_reward(served: Served, program: str) -> None:
     assert (await ask(served, reply(program)))["rewards"] == [0.0]
 
@@ -82,7 +81,7 @@ async def test_a_label_may_be_an_object(served: Served) -> None:
     assert response.json()["rewards"] == [1.0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wrong", "message"),
     [
         ({"query": []}, "query"),
@@ -112,10 +111,10 @@ async def test_a_request_that_has_no_rewards_names_the_fault(
 async def test_a_fault_of_the_service_fails_the_whole_request(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     async with serve(backend=backend, max_concurrent=1) as served:
-        backend.refusals = faults.INFRA_TRIES
+        backend.refusals = retries.INFRA_TRIES
         query = [reply(ADD), reply(ADD)]
         content = {"query": query, "prompts": ["", ""], "labels": [ASSERTS, ASSERTS]}
         response = await served.post("/get_reward", **content)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 from failing_backend import FailingBackend
 from service_fixtures import TOKEN, Served, serve
@@ -18,11 +19,11 @@ from service_fixtures import TOKEN, Served, serve
 from harness import UsageError, load_benchmark
 from harness.client.connection import ServiceUnreachableError
 from harness.core.errors import HarnessError
+from harness.host import retries
 from harness.rl.held import HeldGrading
 from harness.rl.remote import open_remote
 from harness.rl.samples import RewardSample, RewardUnavailableError
 from harness.rl.trl import VerdictReward
-from harness.runs import faults
 
 MBPP = load_benchmark("mbpp", data="bundled")
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]}
@@ -81,7 +82,7 @@ async def test_a_row_names_a_task_of_a_benchmark(reward: VerdictReward) -> None:
     assert await block(lambda: reward([""] * 2, completions, **columns)) == [1.0, 0.0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("columns", "message"),
     [
         ({}, "row 0 has no judge"),
@@ -116,19 +117,19 @@ async def test_the_trainer_logs_the_statuses(served: Served) -> None:
 async def test_a_fault_of_the_service_is_tried_again(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     async with serve(backend=backend, max_concurrent=1) as served:
-        backend.refusals = faults.INFRA_TRIES
+        backend.refusals = retries.INFRA_TRIES
         with VerdictReward(served.url, token=TOKEN) as reward:
             assert await block(lambda: reward([""], [ADD], tests=[ASSERTS])) == [1.0]
-        assert await served.read_metric("harness_faults_total") == faults.INFRA_TRIES
+        assert await served.read_metric("harness_faults_total") == retries.INFRA_TRIES
 
 
 async def test_a_completion_without_a_verdict_has_no_reward(
     client: APIClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     async with serve(backend=backend) as served:
         backend.refusals = 1_000_000
@@ -194,10 +195,10 @@ async def test_a_failed_opening_is_tried_again_with_the_next_samples(served: Ser
 async def test_a_program_has_its_whole_time_after_the_service_was_busy(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     program = f"import time\ntime.sleep(3)\n{ADD}"
     async with serve(backend=backend) as served:
-        backend.refusals = faults.INFRA_TRIES
+        backend.refusals = retries.INFRA_TRIES
         with VerdictReward(served.url, token=TOKEN, timeout_seconds=60.0) as reward:
             assert await block(lambda: reward([""], [program], tests=[ASSERTS])) == [1.0]

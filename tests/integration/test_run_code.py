@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from service_fixtures import Served, serve
 
 
@@ -42,7 +43,7 @@ async def test_a_program_reads_its_input_and_prints(served: Served) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "return_code", "stderr"),
     [
         ("1/0", 1, "ZeroDivisionError"),
@@ -70,7 +71,7 @@ async def test_a_slow_program_reaches_its_time_limit_and_keeps_its_output(served
     assert (result["return_code"], result["stdout"]) == (None, "1\n")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "x = []\nwhile True: x.append(b'x' * (64 << 20))",
@@ -87,7 +88,7 @@ async def test_a_program_that_attacks_its_sandbox_is_no_fault_of_the_service(
     assert body["status"] == "Failed", body
 
 
-@pytest.mark.parametrize("language", ["python", "bash"])
+@each_case("language", ["python", "bash"])
 async def test_a_long_output_is_cut_and_the_reply_says_so(served: Served, language: str) -> None:
     code = "print('x' * 2_999_999)" if language == "python" else "head -c 3000000 /dev/zero"
     body = await run(served, code, language)
@@ -141,7 +142,7 @@ async def test_programs_of_one_client_share_no_state(served: Served) -> None:
     assert body["run_result"]["stdout"] == "[] ['candidate.py']\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [
         {"language": "cpp"},

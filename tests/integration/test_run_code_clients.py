@@ -71,13 +71,16 @@ client = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(client)
 url, programs = sys.argv[1], json.loads(sys.argv[2])
 print(json.dumps([
-    client.check_correctness(url, tests, program, timeout=3)[0] for program, tests in programs
+    client.check_correctness(url, tests, program, timeout=seconds)[0] for program, tests, seconds in programs
 ]))
 """
 
 
 async def test_verl_gets_its_documented_codes(served: Served) -> None:
-    programs = [(program, tests) for program, tests, _ in VERL_PROGRAMS.values()]
+    # Only the programs that must reach their limit get a short one, because the machine may be busy.
+    programs = [
+        (program, tests, 2 if codes == [-3] else 30) for program, tests, codes in VERL_PROGRAMS.values()
+    ]
     url = f"{served.url}/{TOKEN}/run_code"
     printed = await asyncio.to_thread(VERL.run, CHECK_CORRECTNESS, url, json.dumps(programs))
     codes = dict(zip(VERL_PROGRAMS, json.loads(printed), strict=True))

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -98,12 +99,12 @@ async def test_stdout_and_stderr_are_apart(sandbox: Sandbox) -> None:
     assert (result.stdout.data, result.stderr.data) == (b"out\n", b"err\n")
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 42, 126, 127, 255])
+@each_case("code", [0, 1, 2, 42, 126, 127, 255])
 async def test_the_exit_code_is_the_commands(sandbox: Sandbox, code: int) -> None:
     assert (await shell(sandbox, f"exit {code}")).exit_code == code
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGHUP", "SIGINT", "SIGPIPE"])
+@each_case("name", ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGHUP", "SIGINT", "SIGPIPE"])
 async def test_a_signal_is_a_negative_exit_code_and_no_limit(sandbox: Sandbox, name: str) -> None:
     number = signal.Signals[name]
     result = await shell(sandbox, f"kill -{number.value} $$")
@@ -155,7 +156,7 @@ async def test_a_command_can_be_run_without_keeping_output(sandbox: Sandbox) -> 
     assert (result.stdout.data[:0], len(result.stdout.tail), result.stdout.total) == (b"", 0, 9)
 
 
-@pytest.mark.parametrize("name", ["stdout", "stderr"])
+@each_case("name", ["stdout", "stderr"])
 async def test_a_script_can_write_to_its_streams_by_name(sandbox: Sandbox, name: str) -> None:
     result = await shell(sandbox, f"echo said > /dev/{name}")
     assert getattr(result, name).data == b"said\n"
@@ -208,9 +209,7 @@ async def test_more_arguments_than_the_kernel_takes_cannot_be_executed(sandbox: 
     assert (result.exit_code, b"too long" in result.stderr.data) == (126, True)
 
 
-@pytest.mark.parametrize(
-    "argv", [[], ["echo", "a\0b"], ["a\0b"], ["echo", 1], ["echo", None], ["echo", b"x"]]
-)
+@each_case("argv", [[], ["echo", "a\0b"], ["a\0b"], ["echo", 1], ["echo", None], ["echo", b"x"]])
 async def test_a_malformed_command_is_refused(sandbox: Sandbox, argv: list[str]) -> None:
     with pytest.raises(UsageError):
         await sandbox.exec(argv)
@@ -227,19 +226,19 @@ async def test_more_than_fits_one_request_is_refused_and_the_sandbox_lives(sandb
     assert (await sandbox.exec(["true"])).exit_code == 0
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
+@each_case("timeout", [0, -1, float("nan"), float("inf")])
 async def test_an_invalid_timeout_is_refused(sandbox: Sandbox, timeout: float) -> None:
     with pytest.raises(UsageError, match="timeout"):
         await sandbox.exec(["true"], timeout=timeout)
 
 
-@pytest.mark.parametrize("command", ["no-such-command", "/no/such/command", "./missing"])
+@each_case("command", ["no-such-command", "/no/such/command", "./missing"])
 async def test_a_command_that_is_not_there_ends_with_127_and_its_name(sandbox: Sandbox, command: str) -> None:
     result = await sandbox.exec([command])
     assert (result.exit_code, result.stderr.data) == (127, f"{command}: not found\n".encode())
 
 
-@pytest.mark.parametrize("command", ["/etc/passwd", "/tmp", "./not-executable", "./no-format"])
+@each_case("command", ["/etc/passwd", "/tmp", "./not-executable", "./no-format"])
 async def test_a_file_that_cannot_be_executed_ends_with_126(sandbox: Sandbox, command: str) -> None:
     await sandbox.write_file("not-executable", b"#!/bin/sh\n", mode=0o644)
     await sandbox.write_file("no-format", b"\x00\x01", mode=0o755)
@@ -271,7 +270,7 @@ async def test_a_command_starts_in_its_home(sandbox: Sandbox) -> None:
     assert (await shell(sandbox, 'pwd; echo "$HOME"; echo ~')).stdout.data == b"/work/agent\n" * 3
 
 
-@pytest.mark.parametrize(("cwd", "folder"), [("sub/folder", "/work/agent/sub/folder"), ("/usr", "/usr")])
+@each_case(("cwd", "folder"), [("sub/folder", "/work/agent/sub/folder"), ("/usr", "/usr")])
 async def test_a_command_starts_in_the_given_folder(sandbox: Sandbox, cwd: str, folder: str) -> None:
     await sandbox.write_file("sub/folder/file", b"")
     assert str((await sandbox.exec(["pwd"], cwd=cwd)).stdout) == f"{folder}\n"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -758,7 +759,7 @@ async def report_of(sandbox: Sandbox, program: str, statements: list[str]) -> Te
     return await run_tests(sandbox, program=program, statements=statements, exports=exports)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_case("case", CASES, ids=lambda case: case.name)
 async def test_a_case_passes_in_one_process(reference: dict[str, list[bool]], case: Case) -> None:
     assert reference[case.name] == [True] * len(case.statements)
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -47,7 +48,7 @@ async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-@pytest.mark.parametrize("data", [b"", b"text\n", bytes(range(256)) * 4096], ids=["empty", "text", "binary"])
+@each_case("data", [b"", b"text\n", bytes(range(256)) * 4096], ids=["empty", "text", "binary"])
 async def test_a_written_file_is_read_back(sandbox: Sandbox, data: bytes) -> None:
     await sandbox.write_file("file", data)
     assert await sandbox.read_file("file") == data
@@ -98,7 +99,7 @@ async def test_many_files_at_once_do_not_get_mixed_up(sandbox: Sandbox) -> None:
     assert got == [name.encode() * 1000 for name in names]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "reason"),
     [
         ("missing", "No such file"),
@@ -129,7 +130,7 @@ async def test_reading_is_refused_with_the_reason(sandbox: Sandbox, path: str, r
         await sandbox.read_file(path)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "reason"),
     [
         ("", "No such file"),
@@ -154,7 +155,7 @@ async def test_writing_is_refused_with_the_reason(sandbox: Sandbox, path: str, r
         await sandbox.write_file(path, b"x")
 
 
-@pytest.mark.parametrize("path", ["file\0name", "\ud800"], ids=["NUL", "surrogate"])
+@each_case("path", ["file\0name", "\ud800"], ids=["NUL", "surrogate"])
 async def test_an_invalid_path_is_named_in_the_error(sandbox: Sandbox, path: str) -> None:
     with pytest.raises(UsageError) as caught:
         await sandbox.read_file(path)
@@ -172,7 +173,7 @@ async def test_a_file_of_exactly_the_limit_is_read(sandbox: Sandbox) -> None:
     assert await sandbox.read_file("five", limit=5) == b"12345"
 
 
-@pytest.mark.parametrize("limit", [0, 1, 4])
+@each_case("limit", [0, 1, 4])
 async def test_a_file_over_the_limit_is_refused(sandbox: Sandbox, limit: int) -> None:
     await sandbox.write_file("five", b"12345")
     with pytest.raises(UsageError, match=f"larger than {limit} bytes"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import os
 from base64 import b64encode
@@ -14,10 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 from service_fixtures import TOKEN, Served, serve
 
-from harness.service import connections, request_parser
+from harness.service import connections
 
 OTHER = "127.0.0.2"
 MIB = 1024 * 1024
+CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -61,10 +63,13 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
     ("start", "piece"),
     [
         (b"GET /", b"a" * 100_000),
-        (b"GET / HTTP/1.1\r\n", b"x-name: value\r\n" * 7000),
-        (b"GET / HTTP/1.1\r\nx-name: ", b"a" * 100_000),
-        (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n", b"x-name: value\r\n" * 7000),
-        (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;a=", b"a" * 100_000),
+        (b"GET / HTTP/1.1\r\nhost: a\r\n", b"x-name: value\r\n" * 7000),
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx-name: ", b"a" * 100_000),
+        (
+            b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n",
+            b"x-name: value\r\n" * 7000,
+        ),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1;a=", b"a" * 100_000),
     ],
     ids=["path", "headers", "header", "trailers", "chunk"],
 )
@@ -76,7 +81,7 @@ async def test_a_head_without_end_is_not_kept(start: bytes, piece: bytes) -> Non
 
 async def test_a_head_that_is_too_large_is_refused_with_a_status() -> None:
     async with serve() as served, connect(served) as (reader, writer):
-        writer.write(b"GET / HTTP/1.1\r\nx-name: " + b"a" * (connections.HEAD_BYTES + 1))
+        writer.write(b"GET / HTTP/1.1\r\nhost: a\r\nx-name: " + b"a" * (connections.HEAD_BYTES + 1))
         assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
 
 
@@ -104,7 +109,7 @@ async def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPat
 async def test_a_body_behind_a_reply_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     async with serve() as served, connect(served) as (reader, writer):
-        writer.write(b"GET /health HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n")
+        writer.write(b"GET /health HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
         sending = asyncio.create_task(send_slowly(writer))
         await read_all(reader)
@@ -122,20 +127,30 @@ async def test_a_client_cannot_take_the_connections_of_others(monkeypatch: pytes
     monkeypatch.setattr(connections, "CLIENT_CONNECTIONS", 2)
     async with serve() as served, connect(served) as (first, one), connect(served) as (second, two):
         for reader, writer in ((first, one), (second, two)):
-            writer.write(b"GET /health HTTP/1.1\r\n\r\n")
+            writer.write(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
         async with connect(served) as (reader, _):
             assert (await reader.readline()).startswith(b"HTTP/1.1 429 ")
         async with connect(served, OTHER) as (reader, writer):
-            writer.write(b"GET /health HTTP/1.1\r\n\r\n")
+            writer.write(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_refused_web_socket_leaves_the_share_of_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CLIENT_CONNECTIONS", 2)
+    offer = b"GET /ws HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+    async with serve() as served:
+        for _ in range(3):
+            async with connect(served) as (reader, writer):
+                writer.write(offer)
+                assert (await read_all(reader)).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_requests_that_wait_on_one_connection_are_bounded() -> None:
     async with serve() as served, connect(served) as (reader, writer):
         body = json.dumps({"code": "import time; time.sleep(60)", "language": "python"}).encode()
-        head = f"POST /{TOKEN}/run_code HTTP/1.1\r\ncontent-length: {len(body)}\r\n\r\n".encode()
-        writer.write(head + body + b"GET /health HTTP/1.1\r\n\r\n" * 100)
+        head = f"POST /{TOKEN}/run_code HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        writer.write(head + body + b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n" * 10_000)
         assert (await reader.readline()).startswith(b"HTTP/1.1 429 ")
 
 
@@ -145,7 +160,7 @@ async def test_a_reply_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -
         opened = await served.post("/v1/sandboxes")
         path = f"/v1/sandboxes/{opened.json()['id']}"
         await served.http.put(f"{path}/files/large", content=bytes(30 * MIB))
-        writer.write(f"GET /{TOKEN}{path}/files/large HTTP/1.1\r\n\r\n".encode())
+        writer.write(f"GET /{TOKEN}{path}/files/large HTTP/1.1\r\nhost: a\r\n\r\n".encode())
         await wait_until(served, path, busy=1)
         await wait_until(served, path, busy=0)
 
@@ -163,11 +178,13 @@ async def test_a_client_that_takes_no_file_delays_no_other_client() -> None:
         await served.http.put(f"{path}/files/large", content=bytes(30 * MIB))
         for _ in range(3):
             _, writer = await stack.enter_async_context(connect(served))
-            writer.write(f"GET /{TOKEN}{path}/files/large HTTP/1.1\r\n\r\n".encode())
+            writer.write(f"GET /{TOKEN}{path}/files/large HTTP/1.1\r\nhost: a\r\n\r\n".encode())
         await wait_until(served, path, busy=3)
         await served.http.put(f"{path}/files/small", content=b"small")
         reader, writer = await stack.enter_async_context(connect(served, OTHER))
-        writer.write(f"GET /{TOKEN}{path}/files/small HTTP/1.1\r\nconnection: close\r\n\r\n".encode())
+        writer.write(
+            f"GET /{TOKEN}{path}/files/small HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".encode()
+        )
         assert b"small" in await read_all(reader)
 
 
@@ -176,7 +193,7 @@ async def test_a_client_that_sends_no_end_of_its_bodies_delays_no_other_client()
         serve(body_bytes=100_000, all_bodies_bytes=400_000) as served,
         contextlib.AsyncExitStack() as stack,
     ):
-        head = f"POST /{TOKEN}/run_code HTTP/1.1\r\ncontent-length: 100000\r\n\r\n".encode()
+        head = f"POST /{TOKEN}/run_code HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n".encode()
         refused = 0
         for _ in range(4):
             reader, writer = await stack.enter_async_context(connect(served))
@@ -188,17 +205,28 @@ async def test_a_client_that_sends_no_end_of_its_bodies_delays_no_other_client()
         reader, writer = await stack.enter_async_context(connect(served, OTHER))
         body = json.dumps({"code": "print(6 * 7)" + " " * 90_000, "language": "python"}).encode()
         writer.write(
-            f"POST /{TOKEN}/run_code HTTP/1.1\r\nconnection: close\r\n"
+            f"POST /{TOKEN}/run_code HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
             f"content-length: {len(body)}\r\n\r\n".encode()
         )
         writer.write(body)
         assert b"42" in await read_all(reader)
 
 
+async def test_a_broken_body_behind_a_reply_ends_the_connection_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serve() as served, connect(served) as (reader, writer):
+        writer.write(CHUNKED)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        writer.write(b"no length\r\n")
+        assert b"HTTP/1.1 400" not in await read_all(reader)
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
 async def test_an_mcp_message_must_end_in_time() -> None:
     async with serve(body_seconds=0.3) as served, connect(served) as (reader, writer):
-        head = f"POST /{TOKEN}/mcp HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
-        writer.write(head.encode() + b" ")
+        head = f"POST /{TOKEN}/mcp HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+        writer.write(head.encode() + b"content-length: 1000\r\n\r\n ")
         assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
 
 
@@ -220,8 +248,8 @@ async def test_a_flood_of_a_web_socket_ends_it(first: bytes, frame: bytes) -> No
     async with serve() as served, connect(served) as (reader, writer):
         opened = await served.post("/v1/sandboxes", terminals=True)
         writer.write(
-            f"GET /{TOKEN}/v1/sandboxes/{opened.json()['id']}/terminal HTTP/1.1\r\nupgrade: websocket\r\n"
-            "connection: upgrade\r\nsec-websocket-version: 13\r\n"
+            f"GET /{TOKEN}/v1/sandboxes/{opened.json()['id']}/terminal HTTP/1.1\r\nhost: a\r\n"
+            "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
             f"sec-websocket-key: {b64encode(os.urandom(16)).decode()}\r\n\r\n".encode()
         )
         assert b" 101 " in await reader.readline()
@@ -236,8 +264,15 @@ async def test_an_offer_of_another_protocol_is_ignored(chunked: bool) -> None:
     content = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
     # As `curl --http2` and the client of Java send it.
     offer = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
-    first = f"POST /{TOKEN}/run_code HTTP/1.1\r\n".encode() + framing + b"\r\n" + offer + b"\r\n" + content
-    second = b"GET /health HTTP/1.1\r\nconnection: close, upgrade\r\nupgrade: h2c\r\n\r\n"
+    first = (
+        f"POST /{TOKEN}/run_code HTTP/1.1\r\nhost: a\r\n".encode()
+        + framing
+        + b"\r\n"
+        + offer
+        + b"\r\n"
+        + content
+    )
+    second = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close, upgrade\r\nupgrade: h2c\r\n\r\n"
     async with serve() as served, connect(served) as (reader, writer):
         for piece in (first[:30], first[30:-5], first[-5:] + second):
             writer.write(piece)
@@ -265,7 +300,7 @@ async def test_a_slash_at_the_end_of_a_path_leads_to_the_same_page() -> None:
 def encode_program(code: str, version: str = "1.1") -> bytes:
     """Return a request that runs a program."""
     body = json.dumps({"code": code, "language": "python"}).encode()
-    head = f"POST /{TOKEN}/run_code HTTP/{version}\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST /{TOKEN}/run_code HTTP/{version}\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -285,7 +320,7 @@ async def test_a_client_that_closes_after_its_request_frees_its_sandbox(
     monkeypatch: pytest.MonkeyPatch, waiting: int
 ) -> None:
     # The write of a second interim reply would notice it, too.
-    monkeypatch.setattr(request_parser, "INTERIM_SECONDS", math.inf)
+    monkeypatch.setattr(connections, "INTERIM_SECONDS", math.inf)
     async with serve() as served:
         async with connect(served) as (_, writer):
             writer.write(encode_program("import time; time.sleep(600)") * (1 + waiting))
@@ -305,7 +340,7 @@ async def test_a_client_that_ends_its_side_and_goes_later_frees_its_sandbox() ->
 async def test_a_client_that_reads_the_interim_reply_and_goes_frees_its_sandbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(request_parser, "INTERIM_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "INTERIM_SECONDS", 0.1)
     async with serve() as served:
         async with connect(served) as (reader, writer):
             writer.write(encode_program("import time; time.sleep(600)"))

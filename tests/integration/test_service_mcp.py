@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 import pytest_asyncio
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 from service_fixtures import TOKEN, Served, serve
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -25,6 +26,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @contextlib.asynccontextmanager
 async def connect(served: Served, path: str = "/mcp", mode: str = "auto") -> AsyncIterator[Client]:
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     async with (
         httpx2.AsyncClient(trust_env=False, timeout=60) as http,
         Client(streamable_http_client(f"{served.url}/{TOKEN}{path}", http_client=http), mode=mode) as client,

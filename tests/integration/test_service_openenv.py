@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from service_fixtures import TOKEN, Served, serve
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
@@ -152,7 +153,7 @@ async def test_a_seed_names_the_same_task_again(served: Served) -> None:
     assert len({*drawn}) > 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "data", "code"),
     [
         ("step", {"tool": "bash"}, "VALIDATION_ERROR"),

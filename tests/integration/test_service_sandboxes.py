@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from service_fixtures import Served, serve
 
 BASH = ["/bin/bash", "-c"]
@@ -158,7 +159,7 @@ async def test_streamed_bytes_survive_in_base64(served: Served, sandbox: str) ->
     assert received == data
 
 
-@pytest.mark.parametrize("headers", [{}, EVENTS], ids=["whole", "stream"])
+@each_case("headers", [{}, EVENTS], ids=["whole", "stream"])
 async def test_a_leaving_client_ends_its_command(
     served: Served, sandbox: str, headers: dict[str, str]
 ) -> None:
@@ -210,7 +211,7 @@ async def test_files_go_in_and_out_as_bytes(served: Served, sandbox: str) -> Non
     assert (await served.http.put(f"{sandbox}/files/commas", content=b"," * 5_000_000)).status_code == 204
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "part"),
     [
         ("a b", "a%20b"),
@@ -228,7 +229,7 @@ async def test_a_file_keeps_its_name(served: Served, sandbox: str, name: str, pa
     assert (await served.http.get(url)).content == b"here"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "content", "expected"),
     [
         ("missing", None, (404, "unreadable_file")),
@@ -281,7 +282,7 @@ async def test_a_sandbox_ends_at_its_deadline_with_its_command(served: Served) -
     assert read_error(response) == (410, "sandbox_expired")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [
         {"image": "alpine"},
@@ -299,7 +300,7 @@ async def test_a_sandbox_that_may_not_be_opened_is_refused(served: Served, wrong
     assert (await served.post("/v1/sandboxes", **wrong)).status_code == 422
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [{"argv": []}, {"argv": ["a\0b"]}, {"argv": ["true"], "stdin": "a", "stdin_base64": "YQ=="}],
     ids=["empty", "zero byte", "two inputs"],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from service_fixtures import TOKEN, Served, serve
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -97,7 +98,7 @@ async def test_the_token_may_be_the_first_part_of_the_path(served: Served, sandb
         assert (await read_end(socket))["exit_code"] == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "status"),
     [
         ({"additional_headers": {}}, 401),
@@ -120,7 +121,7 @@ async def test_a_page_of_the_service_itself_may_open_a_terminal(served: Served, 
         assert (await read_end(socket))["exit_code"] == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "query", "status"),
     [
         ("/v1/sandboxes/wrong", "", 404),

@@ -12,8 +12,9 @@ from docker import APIClient
 
 import harness
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.limits import Isolation
 from harness.sandbox.machine.images import build_images
-from harness.sandbox.pool import Isolation, SandboxPool, SandboxSettings
+from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 pytestmark = pytest.mark.timeout(240)
 

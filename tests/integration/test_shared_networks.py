@@ -16,8 +16,8 @@ from harness import Sandbox
 from harness.core.errors import UsageError
 from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.grading import GradingContext, grade_submission
+from harness.environments.python import SPEC
 from harness.environments.python.client import run_tests
-from harness.environments.python.spec import SPEC
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker import shared_network
 from harness.sandbox.backends.docker.backend import DockerBackend

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -102,7 +103,7 @@ SEMANTICS = {
 }
 
 
-@pytest.mark.parametrize("what", SEMANTICS)
+@each_case("what", SEMANTICS)
 async def test_a_program_runs_as_it_would_in_a_file(sandbox: Sandbox, what: str) -> None:
     program, expected = SEMANTICS[what]
     if expected is None:
@@ -112,7 +113,7 @@ async def test_a_program_runs_as_it_would_in_a_file(sandbox: Sandbox, what: str)
         assert await says(sandbox, program) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "code"),
     [
         ("1 / 0", 1),
@@ -198,7 +199,7 @@ STATUSES = {
 }
 
 
-@pytest.mark.parametrize("what", STATUSES)
+@each_case("what", STATUSES)
 async def test_a_wrong_program_has_the_right_status(sandbox: Sandbox, what: str) -> None:
     program, status = STATUSES[what]
     verdict = await grade(sandbox, program, ("", "4"))
@@ -229,19 +230,19 @@ QUIRKS = {
 }
 
 
-@pytest.mark.parametrize("quirk", QUIRKS)
+@each_case("quirk", QUIRKS)
 async def test_programs_that_the_official_runner_fails_pass_with_a_mark(sandbox: Sandbox, quirk: str) -> None:
     verdict = await grade(sandbox, QUIRKS[quirk], ("3 4\n", "7\n"), strict_compat=Compatibility.REPORT)
     assert (verdict.status, verdict.metrics["strict_compat"]) == (Status.PASSED, "failed"), verdict
 
 
-@pytest.mark.parametrize("quirk", QUIRKS)
+@each_case("quirk", QUIRKS)
 async def test_strict_compatibility_can_decide_the_verdict(sandbox: Sandbox, quirk: str) -> None:
     verdict = await grade(sandbox, QUIRKS[quirk], ("3 4\n", "7\n"), strict_compat=Compatibility.VERDICT)
     assert verdict.status is Status.FAILED
 
 
-@pytest.mark.parametrize(
+@each_case(
     "program",
     [
         "print(sum(map(int, input().split())))",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -121,7 +122,7 @@ async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
 
 
 @in_one_loop
-@pytest.mark.parametrize("title", MODULES)
+@each_case("title", MODULES)
 async def test_a_right_program_passes_its_asserts(sandbox: Sandbox, title: str) -> None:
     program, tests = MODULES[title]
     used = names_used(tests)
@@ -136,7 +137,7 @@ async def test_a_right_program_passes_its_asserts(sandbox: Sandbox, title: str) 
 
 
 @in_one_loop
-@pytest.mark.parametrize("title", FUNCTIONS)
+@each_case("title", FUNCTIONS)
 async def test_a_right_program_passes_its_calls(sandbox: Sandbox, title: str) -> None:
     program, tests = FUNCTIONS[title]
     written = [CallTest(given, wanted) for given, wanted in calls(tests)]

@@ -25,7 +25,7 @@ class Mutant:
 
 
 SPEC, SECCOMP = "harness/sandbox/backends/docker/spec.py", "harness/sandbox/backends/docker/seccomp"
-ATTEMPT, POOL = "harness/runs/attempt.py", "harness/sandbox/pool.py"
+WORKING_TIME, POOL = "harness/runs/working_time.py", "harness/sandbox/pool.py"
 GRADING = "harness/environments/grading.py"
 SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/environments/python/client.py"
 JUDGES = "harness/environments/os/grader.py"
@@ -78,7 +78,7 @@ OTHERS = (
     ("harness/sandbox/layout.py", '"msgqueue": 0', '"msgqueue": 819200', CONFIG),
     # The seccomp profile.
     (
-        "harness/environments/python/spec.py",
+        "harness/environments/python/__init__.py",
         'grading_seccomp="strict"',
         'grading_seccomp="default"',
         f"{UNIT}/test_container_config.py::test_sandboxes_that_only_grade_programs_have_the_strict_profile",
@@ -468,8 +468,8 @@ OTHERS = (
     ),
     # An outage is distinguished from a timeout.
     (
-        ATTEMPT,
-        "if environment is not None and not await self._settings.faults.check_engine():",
+        WORKING_TIME,
+        "if attempt.environment is not None and not await attempt.settings.faults.check_engine():",
         "if False:",
         f"{OUTAGES}::test_a_lost_engine_is_no_timeout_of_the_agent",
     ),
@@ -594,7 +594,7 @@ OTHERS = (
         f"{UNIT}/test_comparisons.py::test_a_script_that_may_reach_further_is_no_comparison",
     ),
     (
-        "harness/runs/attempt_ends.py",
+        "harness/host/blame.py",
         "return environment.agent_acted and not error.outside and error.acted_in is not False",
         "return False",
         f"{OUTAGES}::test_a_sandbox_that_fails_after_the_agent_acted_is_the_agents_failure_at_once",

@@ -5,8 +5,8 @@ from __future__ import annotations
 UNIT = "tests/unit"
 SERVER, INDEX = f"{UNIT}/test_viewer_app.py", f"{UNIT}/test_viewer_index.py"
 TRANSCRIPTS = f"{UNIT}/test_viewer_transcripts.py"
-ACCESS, INDEXING = "harness/reports/viewer/app.py", "harness/reports/viewer/attempt_index.py"
-COLUMNS = "harness/reports/viewer/attempt_index.py"
+ACCESS, INDEXING = "harness/reports/viewer/app.py", "harness/runs/followed_index.py"
+COLUMNS = "harness/runs/records.py"
 
 # The file, the old text, the new text and the test.
 VIEWER = (
@@ -72,21 +72,27 @@ VIEWER = (
     ),
     (
         INDEXING,
-        "if self._end and (is_cut or",
-        "if self._end and (",
+        "if self.end and (is_cut or",
+        "if self.end and (",
         f"{INDEX}::test_a_file_that_was_cut_is_read_again",
     ),
     (
         INDEXING,
-        "(is_cut or identity != self._identity)",
+        "(is_cut or identity != self.identity)",
         "is_cut",
         f"{INDEX}::test_a_file_that_was_replaced_is_read_again",
     ),
     (
-        INDEXING,
-        "len(keys) - 1 - places",
-        "places",
+        "harness/runs/attempt_index.py",
+        " ON CONFLICT DO UPDATE SET {_SET}",
+        " ON CONFLICT DO NOTHING",
         f"{INDEX}::test_the_last_record_of_a_repeated_attempt_counts",
+    ),
+    (
+        INDEXING,
+        "if found != known or ",
+        "if ",
+        f"{INDEX}::test_a_kept_table_serves_only_the_file_that_it_was_made_of",
     ),
     (
         "harness/reports/viewer/transcript_follower.py",
@@ -96,21 +102,21 @@ VIEWER = (
     ),
     (
         COLUMNS,
-        "values.values(), MAX_DEPTH - 1)",
-        "values.values(), MAX_DEPTH + 50)",
-        f"{INDEX}::test_the_viewer_shows_exactly_the_records_that_other_commands_read",
+        "_DEEP), MAX_DEPTH - 1)",
+        "_DEEP), MAX_DEPTH + 50)",
+        f"{INDEX}::test_the_index_holds_exactly_the_records_of_the_strict_parser",
     ),
     (
         COLUMNS,
         "is_plain = math.isfinite(value)",
         "is_plain = True",
-        f"{INDEX}::test_the_viewer_shows_exactly_the_records_that_other_commands_read",
+        f"{INDEX}::test_the_index_holds_exactly_the_records_of_the_strict_parser",
     ),
     (
         COLUMNS,
-        "        require_record(values)\n",
-        "",
-        f"{INDEX}::test_the_viewer_shows_exactly_the_records_that_other_commands_read",
+        "        require_record(values)\n        if",
+        "        if",
+        f"{INDEX}::test_the_index_holds_exactly_the_records_of_the_strict_parser",
     ),
     (
         "harness/models/relay/serving.py",

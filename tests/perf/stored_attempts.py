@@ -14,7 +14,7 @@ from many_attempts import read_peak
 from session import Session
 
 from harness.core.types import AttemptRecord, Status
-from harness.runs.store import ATTEMPTS, RunStore, read_records
+from harness.runs.store import RunStore, read_results
 from harness.runs.summary import summarize_records
 
 NUMBER = 1_000_000
@@ -67,8 +67,8 @@ def _append(folder: Path) -> float:
 def _summarize(folder: Path) -> tuple[float, float]:
     """Return the processor time of the summary in seconds, and the most memory of this process in MiB."""
     started = time.process_time()
-    records = (record for record, _ in read_records(folder / ATTEMPTS))
-    summary = summarize_records(records, [1, AT_A_TASK], tasks=NUMBER // AT_A_TASK, attempts=NUMBER)
+    results = read_results(folder)
+    summary = summarize_records(results, [1, AT_A_TASK], tasks=NUMBER // AT_A_TASK, attempts=NUMBER)
     if summary.attempts != NUMBER or summary.total != NUMBER // AT_A_TASK:
         raise SystemExit("the summary is not whole: these figures mean nothing")
     return time.process_time() - started, read_peak()

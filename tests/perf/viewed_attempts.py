@@ -18,7 +18,7 @@ from many_attempts import read_peak
 from session import Session
 
 from harness.core.types import AttemptRecord, Status
-from harness.reports.viewer.attempt_query import Query, describe_rows, find_attempts
+from harness.reports.viewer.attempt_query import Query, find_attempts
 from harness.reports.viewer.catalogue import Catalogue
 from harness.reports.viewer.run_view import describe_run
 from harness.runs.records import to_json
@@ -108,11 +108,11 @@ def _view(output_dir: Path, number: int) -> list[float]:
     catalogue = Catalogue(output_dir)
     folder = catalogue.find_run("run")
     describe_run(catalogue, "run")
-    index, indexed = catalogue.read_attempts(folder)
-    rows = describe_rows(indexed, find_attempts(indexed, Query())[:ROWS].tolist())
+    index = catalogue.read_attempts(folder)
+    _, rows = find_attempts(index, Query(), number=ROWS)
     first = time.perf_counter() - began
     while not index.is_complete:
-        index, indexed = catalogue.read_attempts(folder)
+        index = catalogue.read_attempts(folder)
     described = describe_run(catalogue, "run")
     if len(rows) != ROWS or described["attempts"] != number:
         raise SystemExit("the index is not whole: these figures mean nothing")
@@ -126,7 +126,7 @@ def _measure(session: Session) -> list[Reading]:
     return [
         Reading(FIRST_ROWS, [viewed.first_rows], note="without the browser"),
         Reading(INDEX, [viewed.index]),
-        Reading(MEMORY, [viewed.mebibytes], note="Python and Arrow alone take 140 MiB"),
+        Reading(MEMORY, [viewed.mebibytes], note="with the pages of the table that stay in memory"),
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,17 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from samples.households import GRAMMARS, KINDS, generate_game
 from unwritten import Unwritten
 
 from harness.core.inputs.files import hash_file
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.house.environment import open_environment
-from harness.environments.house.files import HouseGame
 from harness.environments.house.game import read_game
-from harness.environments.house.generator import GRAMMARS, KINDS, generate_game
 from harness.environments.house.grader import solve
-from harness.environments.house.play import Play
+from harness.environments.house.play import HouseGame, Play
 from harness.sandbox.pool import SandboxSettings
 
 GAMES = 1000

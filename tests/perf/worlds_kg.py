@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from samples.questions import write_questions
 from unwritten import Unwritten
 
 from harness import run
@@ -17,7 +20,6 @@ from harness.benchmarks import Benchmark, load_benchmark
 from harness.environments.base import EnvironmentContext
 from harness.environments.kg.environment import KnowledgeAnswer, open_environment
 from harness.environments.kg.program import FUNCTIONS, parse_action
-from harness.environments.kg.questions import make_ontology_files, make_questions
 from harness.sandbox.pool import SandboxSettings
 
 TASKS = 150
@@ -26,7 +28,8 @@ TASKS = 150
 def measure() -> list[tuple[str, float, str]]:
     """Return the figures: label, value and unit."""
     with tempfile.TemporaryDirectory() as name:
-        folder = write_questions(Path(name))
+        folder = Path(name) / "knowledgegraph"
+        write_questions(folder, "std", TASKS, 1)
         benchmark = load_benchmark("agentbench", data=str(folder))
         seconds = asyncio.run(time_calls(benchmark))
         started = time.monotonic()
@@ -38,17 +41,6 @@ def measure() -> list[tuple[str, float, str]]:
         ("kg: a call of a tool, median", 1000 * statistics.median(seconds), "ms"),
         (f"kg: {TASKS} tasks with the oracle", whole, "s"),
     ]
-
-
-def write_questions(folder: Path) -> Path:
-    """Write made questions and their ontology in upstream's layout, and return their folder."""
-    root = folder / "knowledgegraph"
-    (root / "ontology").mkdir(parents=True)
-    files = make_ontology_files()
-    (root / "std.json").write_text(json.dumps(make_questions(TASKS, 1)))
-    (root / "ontology" / "fb_roles").write_text("\n".join(files["fb_roles"]))
-    (root / "ontology" / "vocab.json").write_text(json.dumps(files["vocab.json"]))
-    return root
 
 
 async def time_calls(benchmark: Benchmark) -> list[float]:

@@ -16,7 +16,7 @@ from harness.api import run
 from harness.benchmarks import load_benchmark
 from harness.environments import environment_spec
 from harness.environments.base import EnvironmentContext
-from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.environments.lateral.game import LateralPuzzle
 from harness.sandbox.pool import SandboxSettings
 
 ROUNDS = 20

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from samples.shop import generate_records
 from unwritten import Unwritten
 
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.web.catalogue import load_catalogue
-from harness.environments.web.environment import CLICK, SEARCH, open_environment
+from harness.environments.web.environment import CLICK, SEARCH, open_environment, solve
 from harness.environments.web.grader import ShopGoal
-from harness.environments.web.oracle import solve
-from harness.environments.web.products import GeneratedShop, Goal
+from harness.environments.web.products import Goal, PublishedShop
 from harness.sandbox.pool import SandboxSettings
 
 PRODUCTS = 10_000
@@ -26,10 +31,11 @@ _TASK = Task("web/std/0", "agentbench", "web", "")
 
 def measure() -> list[tuple[str, float, str]]:
     """Return the median of a tool call, the time of a task with the oracle, and the time of loading."""
-    source = GeneratedShop(1, PRODUCTS)
-    started = time.monotonic()
-    catalogue = load_catalogue(source)
-    loading = time.monotonic() - started
+    with tempfile.TemporaryDirectory() as folder:
+        source = generate_records(1, PRODUCTS).write(Path(folder))
+        started = time.monotonic()
+        catalogue = load_catalogue(source)
+        loading = time.monotonic() - started
     goals = catalogue.goals[:SESSIONS]
     calls = asyncio.run(_time_calls(source, goals))
     started = time.monotonic()
@@ -40,7 +46,7 @@ def measure() -> list[tuple[str, float, str]]:
         (f"{label}: search_action p50", 1000 * statistics.median(calls[SEARCH.name]), "ms"),
         (f"{label}: click_action p50", 1000 * statistics.median(calls[CLICK.name]), "ms"),
         (f"{label}: a task with the oracle", 1000 * solving, "ms"),
-        (f"{label}: generate and index", loading, "s"),
+        (f"{label}: read and index", loading, "s"),
     ]
 
 
@@ -50,7 +56,7 @@ def _context(target: ShopGoal) -> EnvironmentContext:
     return replace(context, target=target)
 
 
-async def _time_calls(source: GeneratedShop, goals: tuple[Goal, ...]) -> dict[str, list[float]]:
+async def _time_calls(source: PublishedShop, goals: tuple[Goal, ...]) -> dict[str, list[float]]:
     """Return the seconds of each call by its tool: a search for the whole instruction, and four clicks."""
     seconds: dict[str, list[float]] = {SEARCH.name: [], CLICK.name: []}
     for goal in goals:
@@ -70,7 +76,7 @@ async def _time_call(environment: Any, name: str, arguments: dict[str, str]) -> 
     return time.perf_counter() - started
 
 
-async def _solve_all(source: GeneratedShop, goals: tuple[Goal, ...]) -> None:
+async def _solve_all(source: PublishedShop, goals: tuple[Goal, ...]) -> None:
     for goal in goals:
         target = ShopGoal(source, goal, "offline")
         async with open_environment(_TASK, _context(target)) as environment:

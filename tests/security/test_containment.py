@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -270,7 +271,7 @@ async def test_a_program_cannot_wait_for_the_next_one(sandbox: Sandbox) -> None:
         assert report.results == (True,), report.evidence
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(

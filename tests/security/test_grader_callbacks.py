@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -83,7 +84,7 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("request_", FORGED)
+@each_case("request_", FORGED)
 async def test_a_malformed_request_is_a_breach(sandbox: Sandbox, request_: str) -> None:
     program = f"{TOOLS}\ndef f(g): return ask({FORGED[request_]})\n"
     report = await run(sandbox, program, "f(lambda *args: 1)", "assert False")
@@ -104,7 +105,7 @@ async def test_no_function_can_be_called_while_the_program_loads(sandbox: Sandbo
     assert report.breach is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     ["('x' * (1 << 20),), {}", "(), {'y': 1}", "(), {5: 1}", "([[[]]] * 1000,), {}", "tuple(range(999)), {}"],
 )
@@ -136,7 +137,7 @@ async def test_a_program_cannot_catch_the_failure_of_a_lent_function_into_a_pass
     assert report.results == (False,)
 
 
-@pytest.mark.parametrize("function", ["str.format", "str.format_map"])
+@each_case("function", ["str.format", "str.format_map"])
 async def test_a_lent_function_reaches_nothing_behind_its_arguments(sandbox: Sandbox, function: str) -> None:
     secret = f"SECRET-{secrets.token_hex(16)}"
     program = (
@@ -177,7 +178,7 @@ async def test_an_object_that_takes_for_ever_to_be_shown_fails(sandbox: Sandbox)
     assert report.results == (False,)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     ["return 'x' * (20 << 20)", "return 2", "raise SystemExit", "return '\\x1b[2J'", "return self.__dict__"],
 )
@@ -193,7 +194,7 @@ async def test_an_object_that_shows_itself_oddly_fails(sandbox: Sandbox, body: s
     assert len(str(report.evidence)) <= 2000
 
 
-@pytest.mark.parametrize(
+@each_case(
     "handed", ["(1, 0)", "(2, 7)", "(9, 0)", "('2', 0)", "(None, 0)", "([], 0)"], ids=lambda name: name
 )
 async def test_a_function_that_was_never_lent_cannot_be_handed_back(sandbox: Sandbox, handed: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -115,21 +116,21 @@ def indented(body: str) -> str:
     return "\n".join(f"    {line}" for line in body.splitlines())
 
 
-@pytest.mark.parametrize("forgery", FORGERIES)
+@each_case("forgery", FORGERIES)
 async def test_messages_at_load_pass_nothing(sandbox: Sandbox, forgery: str) -> None:
     verdict = await grade(sandbox, f"{TOOLS}\n{FORGERIES[forgery]}\ndef f(x): return 0\n")
     assert verdict.status is not Status.PASSED, verdict
     assert verdict.metrics["tests_passed"] < 3
 
 
-@pytest.mark.parametrize("forgery", FORGERIES)
+@each_case("forgery", FORGERIES)
 async def test_messages_in_a_call_pass_nothing(sandbox: Sandbox, forgery: str) -> None:
     verdict = await grade(sandbox, f"{TOOLS}\ndef f(x):\n{indented(FORGERIES[forgery])}\n    return 0\n")
     assert verdict.status is not Status.PASSED, verdict
     assert verdict.metrics["tests_passed"] < 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     "forgery", ["oversized length", "garbage", "unknown letter", "pickle", "handle of an unknown kind"]
 )
 async def test_a_broken_protocol_is_named_in_the_metrics(sandbox: Sandbox, forgery: str) -> None:
@@ -137,7 +138,7 @@ async def test_a_broken_protocol_is_named_in_the_metrics(sandbox: Sandbox, forge
     assert verdict.tampering == BROKE_PROTOCOL
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "sign"),
     [
         pytest.param("import os; os._exit(0)", EXITED_WELL, id="at load"),
@@ -153,16 +154,14 @@ async def test_leaving_before_the_tests_have_ended_is_named_in_the_metrics(
     assert (await grade(sandbox, program)).tampering == sign
 
 
-@pytest.mark.parametrize(
-    "program", ["def f(x): return 0", "def f(x): raise ValueError", "f(", "import os; os._exit(1)"]
-)
+@each_case("program", ["def f(x): return 0", "def f(x): raise ValueError", "f(", "import os; os._exit(1)"])
 async def test_a_program_that_is_only_wrong_shows_no_sign_of_tampering(
     sandbox: Sandbox, program: str
 ) -> None:
     assert (await grade(sandbox, program)).tampering is None
 
 
-@pytest.mark.parametrize("forgery", ["oversized length", "unknown letter", "pickle"])
+@each_case("forgery", ["oversized length", "unknown letter", "pickle"])
 async def test_a_broken_protocol_is_a_fail_and_not_a_crash(sandbox: Sandbox, forgery: str) -> None:
     body = indented(f"{FORGERIES[forgery]}\ntime.sleep(600)")
     verdict = await grade(sandbox, f"{TOOLS}\ndef f(x):\n{body}\n")
@@ -180,7 +179,7 @@ async def test_a_pickle_on_the_channel_is_not_loaded(sandbox: Sandbox) -> None:
     assert (await sandbox.exec(["test", "-e", "/tmp/loaded"])).exit_code == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "patch",
     [
         pytest.param("for m in guest('channel'): m.send = lambda fd, letter, payload: None", id="send"),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -167,7 +168,7 @@ async def grade(
     return verdict
 
 
-@pytest.mark.parametrize("way", ["memory", "objects"])
+@each_case("way", ["memory", "objects"])
 async def test_the_search_finds_the_arguments_of_a_program(sandbox: Sandbox, secret: str, way: str) -> None:
     verdict = await grade(
         sandbox, SEARCH, f"assert {secret!r} in search({way!r})", preamble=f"given = {secret!r}\n"
@@ -187,7 +188,7 @@ async def test_the_search_finds_a_file(sandbox: Sandbox, secret: str) -> None:
     assert verdict.status is Status.PASSED, verdict
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_case("way", WAYS)
 async def test_no_secret_of_the_tests_is_found_in_a_call(sandbox: Sandbox, secret: str, way: str) -> None:
     """The secrets are in the expected value, in another test, in the set-up and in a value of the set-up."""
     verdict = await grade(
@@ -201,7 +202,7 @@ async def test_no_secret_of_the_tests_is_found_in_a_call(sandbox: Sandbox, secre
     assert verdict.status is Status.PASSED, verdict
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_case("way", WAYS)
 async def test_no_secret_of_the_tests_is_found_at_load(sandbox: Sandbox, secret: str, way: str) -> None:
     verdict = await grade(
         sandbox,
@@ -211,7 +212,7 @@ async def test_no_secret_of_the_tests_is_found_at_load(sandbox: Sandbox, secret:
     assert verdict.status is Status.PASSED, verdict
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_case("way", WAYS)
 async def test_a_thread_that_waits_for_the_tests_finds_no_secret(
     sandbox: Sandbox, secret: str, way: str
 ) -> None:
@@ -238,7 +239,7 @@ async def test_a_thread_that_waits_for_the_tests_finds_no_secret(
     assert verdict.status is Status.PASSED, verdict
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_case("way", WAYS)
 async def test_the_second_program_finds_neither_the_first_one_nor_its_tests(
     sandbox: Sandbox, secret: str, way: str
 ) -> None:

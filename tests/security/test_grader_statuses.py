@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -76,7 +77,7 @@ async def test_an_honest_program_passes(patient: Sandbox) -> None:
 # Programs that are wrong in an ordinary way.
 
 
-@pytest.mark.parametrize(
+@each_case(
     "program",
     [
         pytest.param("", id="empty"),
@@ -162,17 +163,17 @@ EARLY_ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", EARLY_ENDS)
+@each_case("end", EARLY_ENDS)
 async def test_an_early_end_at_load_has_failed(patient: Sandbox, end: str) -> None:
     await assert_status(patient, at_load(EARLY_ENDS[end]), Status.FAILED)
 
 
-@pytest.mark.parametrize("end", EARLY_ENDS)
+@each_case("end", EARLY_ENDS)
 async def test_an_early_end_in_a_call_has_failed(patient: Sandbox, end: str) -> None:
     await assert_status(patient, in_call(EARLY_ENDS[end]), Status.FAILED)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param("import os\nif os.fork(): os._exit(0)", id="parent"),
@@ -195,7 +196,7 @@ async def test_an_early_end_after_the_first_test_fails_the_others(patient: Sandb
     assert verdict.metrics["tests_passed"] == 1
 
 
-@pytest.mark.parametrize("place", [at_load, in_call])
+@each_case("place", [at_load, in_call])
 async def test_a_program_that_hangs_up_and_stays_has_failed(
     patient: Sandbox, place: Callable[[str], str]
 ) -> None:
@@ -206,7 +207,7 @@ async def test_a_program_that_hangs_up_and_stays_has_failed(
 # Programs that crash.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "number"),
     [
         pytest.param("import ctypes; ctypes.string_at(0)", 11, id="null pointer"),
@@ -217,7 +218,7 @@ async def test_a_program_that_hangs_up_and_stays_has_failed(
         pytest.param("import faulthandler; faulthandler._sigsegv()", 11, id="segmentation fault"),
     ],
 )
-@pytest.mark.parametrize("place", [at_load, in_call])
+@each_case("place", [at_load, in_call])
 async def test_a_program_killed_by_a_signal_has_crashed(
     patient: Sandbox, place: Callable[[str], str], body: str, number: int
 ) -> None:
@@ -268,7 +269,7 @@ def f(x): return Liar({value})
 """
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "value"),
     [
         ("", ""),
@@ -290,7 +291,7 @@ async def test_an_object_that_is_equal_to_everything_is_equal_to_nothing(
     await assert_status(patient, LIAR.format(base=base, value=value), Status.FAILED)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param("raise AssertionError", id="in place of an answer"),
@@ -318,7 +319,7 @@ async def test_an_exception_does_not_pass(patient: Sandbox, body: str) -> None:
 # Programs that change their surroundings.
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         pytest.param(
@@ -362,7 +363,7 @@ async def test_an_exception_does_not_pass(patient: Sandbox, body: str) -> None:
         pytest.param("print('passed'); print('{\"results\": [\"passed\"]}')", id="stdout"),
     ],
 )
-@pytest.mark.parametrize("place", [at_load, in_call])
+@each_case("place", [at_load, in_call])
 async def test_changed_surroundings_make_no_wrong_answer_right(
     impatient: Sandbox, place: Callable[[str], str], body: str
 ) -> None:

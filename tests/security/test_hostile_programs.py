@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import re
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
 import psutil
 import pytest
 import pytest_asyncio
+from case_checks import check_together
 from docker import APIClient
 from security.hostile_programs import BOOTY, CANDIDATES, COMMANDS, LIMITS, SHIMS, TOOLS
 
@@ -31,6 +32,8 @@ from harness.sandbox.sandbox import FILE_SECONDS, GRACE_SECONDS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
+# The programs that run side by side. Many wait for a limit.
+LANES = 3
 # The growth in bytes that a hostile program may cause in the host's process.
 GROWTH = 64 * MIB
 # The limit has ended a flood by then, independent of its length.
@@ -114,11 +117,36 @@ class Grounds:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def grounds(client: APIClient) -> AsyncIterator[Grounds]:
+async def lanes(client: APIClient) -> AsyncIterator[list[Grounds]]:
+    """Yield grounds for programs that run side by side."""
     build_images(client, ["python"], notify=print)
-    grounds = Grounds(client)
-    yield grounds
-    await grounds.close_all()
+    lanes = [Grounds(client) for _ in range(LANES)]
+    yield lanes
+    for lane in lanes:
+        await lane.close_all()
+
+
+@pytest.fixture
+def grounds(lanes: list[Grounds]) -> Grounds:
+    return lanes[0]
+
+
+async def check_in_lanes(
+    lanes: list[Grounds], names: Iterable[str], check: Callable[[Grounds, str], Awaitable[None]]
+) -> None:
+    """Check programs side by side, each with grounds that no other uses meanwhile."""
+    free = list(lanes)
+
+    async def check_one(name: str) -> None:
+        grounds = free.pop()
+        try:
+            await check(grounds, name)
+        finally:
+            free.append(grounds)
+
+    before = _peak_of_memory(start=True)
+    await check_together(names, check_one, at_once=len(lanes))
+    _require_little_growth(before)
 
 
 @contextlib.asynccontextmanager
@@ -127,6 +155,10 @@ async def harmless(seconds: float) -> AsyncIterator[None]:
     before = _peak_of_memory(start=True)
     async with asyncio.timeout(seconds):
         yield
+    _require_little_growth(before)
+
+
+def _require_little_growth(before: int) -> None:
     grown = _peak_of_memory() - before
     assert grown < GROWTH, f"the host's process grew by {grown // MIB} MiB"
 
@@ -163,13 +195,12 @@ async def grade(sandbox: Sandbox, program: str) -> Verdict:
     return await grade_program(sandbox, TESTS, Submission(program, agent_output=""))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-async def test_a_command_ends_as_required(grounds: Grounds, name: str) -> None:
+async def check_command(grounds: Grounds, name: str) -> None:
     command = COMMANDS[name]
     wall = command.seconds or command.limits.wall_seconds
     async with grounds.lend("default", command.limits, spoils=command.spoils) as sandbox:
         try:
-            async with harmless(wall + GRACE_SECONDS):
+            async with asyncio.timeout(wall + GRACE_SECONDS):
                 result = await run(sandbox, command.program, command.seconds)
         except SandboxOutOfMemory:
             limit: str | None = (
@@ -186,11 +217,19 @@ async def test_a_command_ends_as_required(grounds: Grounds, name: str) -> None:
     await assert_next_command_is_unaffected(grounds)
 
 
-@pytest.mark.parametrize("name", CANDIDATES)
-async def test_a_candidate_gets_the_required_status(grounds: Grounds, name: str) -> None:
+async def test_a_command_alone_ends_as_required(grounds: Grounds) -> None:
+    await check_command(grounds, next(iter(COMMANDS)))
+
+
+@pytest.mark.timeout(600)
+async def test_every_command_ends_as_required(lanes: list[Grounds]) -> None:
+    await check_in_lanes(lanes, COMMANDS, check_command)
+
+
+async def check_candidate(grounds: Grounds, name: str) -> None:
     candidate = CANDIDATES[name]
     async with grounds.lend("strict", candidate.limits) as sandbox:
-        async with harmless(candidate.limits.wall_seconds + GRACE_SECONDS):
+        async with asyncio.timeout(candidate.limits.wall_seconds + GRACE_SECONDS):
             verdict = await grade(sandbox, candidate.program)
         got = (verdict.status, verdict.score)
         assert got == (candidate.status, 0.0), f"never: {candidate.never}; {verdict}"
@@ -198,6 +237,15 @@ async def test_a_candidate_gets_the_required_status(grounds: Grounds, name: str)
         assert len(verdict.evidence or "") < 5000
         assert escape_terminal(verdict.evidence or "").isprintable()
     await assert_next_candidate_is_unaffected(grounds, candidate.limits)
+
+
+async def test_a_candidate_alone_gets_the_required_status(grounds: Grounds) -> None:
+    await check_candidate(grounds, next(iter(CANDIDATES)))
+
+
+@pytest.mark.timeout(600)
+async def test_every_candidate_gets_the_required_status(lanes: list[Grounds]) -> None:
+    await check_in_lanes(lanes, CANDIDATES, check_candidate)
 
 
 @pytest.mark.parametrize("name", BOOTY)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 
 from harness import Sandbox
@@ -305,7 +306,7 @@ async def neighbour(sandbox: Sandbox) -> AsyncIterator[None]:
             await running
 
 
-@pytest.mark.parametrize(("place", "name"), [(place, name) for place in PLACES for name in PLACES[place]])
+@each_case(("place", "name"), [(place, name) for place in PLACES for name in PLACES[place]])
 async def test_an_expression_holds_in_a_job(
     outcomes: dict[str, dict[str, object]], place: str, name: str
 ) -> None:

@@ -7,28 +7,32 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from case_checks import check_together
 from docker import APIClient
 from security.acting import attempted, bash
 
-from harness.audit.attack import Kind
+from harness.audit.attack import Attack, Kind
 from harness.audit.attack_kinds import ShellAttack
 from harness.audit.suite import list_attacks
 from harness.core.types import Status
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.runs import faults
-from harness.runs.attempt_ends import LOST_SANDBOX
+from harness.host import retries
+from harness.host.blame import LOST_SANDBOX
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.connection import Connection
 
 pytestmark = pytest.mark.timeout(120)
 ATTACKS = [attack for attack in list_attacks() if attack.kind in (Kind.STEERING, Kind.LOSING)]
+# An attack may hide the files of its sandbox from being counted. Then room that others take on the engine's
+# disk counts as the sandbox's until its end. So the limit is above everything that tests write meanwhile.
+ROOM_MB = 2048
 End = Callable[[APIClient, str], object]
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
 
 
 async def use(environment: SandboxEnvironment) -> None:
@@ -160,10 +164,9 @@ async def test_an_attempt_whose_sandbox_is_paused_from_outside_is_retried(
     assert (record.status, len(attempts)) == (Status.FAILED, 2)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-async def test_an_attempt_that_attacks_the_guest_is_not_retried(
-    client: APIClient, tmp_path: Path, attack: ShellAttack
-) -> None:
+async def require_one_attempt(client: APIClient, tmp_path: Path, attack: Attack) -> None:
+    """Require that an agent's attack on the guest leads to a verdict, and to no further attempt."""
+    assert isinstance(attack, ShellAttack)
     attempts: list[str] = []
 
     async def act(environment: SandboxEnvironment) -> None:
@@ -171,8 +174,20 @@ async def test_an_attempt_that_attacks_the_guest_is_not_retried(
         for command in attack.commands:
             await environment.call("bash", {"command": command, "timeout_seconds": attack.seconds})
 
-    record = await attempted(client, tmp_path, act, memory_mb=256, disk_mb=128)
+    folder = tmp_path / attack.name
+    folder.mkdir()
+    record = await attempted(client, folder, act, memory_mb=256, disk_mb=ROOM_MB)
     assert record.status.has_score, record.error
     assert not record.resolved
     assert "tries" not in record.metrics
     assert len(attempts) == 1
+
+
+async def test_an_attempt_that_attacks_the_guest_is_not_retried(client: APIClient, tmp_path: Path) -> None:
+    await require_one_attempt(client, tmp_path, ATTACKS[0])
+
+
+@pytest.mark.timeout(900)
+async def test_no_attempt_that_attacks_the_guest_is_retried(client: APIClient, tmp_path: Path) -> None:
+    # They wait for the ends of commands most of the time.
+    await check_together(ATTACKS[1:], lambda attack: require_one_attempt(client, tmp_path, attack), at_once=3)

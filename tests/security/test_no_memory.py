@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from docker import APIClient
 from security.memory_channels import CLOSED, MARKS, NUMBERS, PRELUDE, Channel
 
@@ -55,8 +56,8 @@ def landlock_version() -> int:
 WAYS = {"stdin": on_stdin, "tests": under_tests}
 
 
-@pytest.mark.parametrize("channel", CLOSED, ids=[channel.name for channel in CLOSED])
-@pytest.mark.parametrize("way", WAYS)
+@each_case("channel", CLOSED, ids=[channel.name for channel in CLOSED])
+@each_case("way", WAYS)
 async def test_a_program_reads_nothing_that_the_one_before_it_wrote(
     sandbox: Sandbox, channel: Channel, way: str
 ) -> None:
@@ -71,8 +72,8 @@ async def test_a_program_reads_nothing_that_the_one_before_it_wrote(
         assert sandbox.clean
 
 
-@pytest.mark.parametrize("channel", MARKS, ids=[channel.name for channel in MARKS])
-@pytest.mark.parametrize("way", WAYS)
+@each_case("channel", MARKS, ids=[channel.name for channel in MARKS])
+@each_case("way", WAYS)
 async def test_a_counter_that_was_driven_up_marks_the_container(
     sandbox: Sandbox, channel: Channel, way: str
 ) -> None:

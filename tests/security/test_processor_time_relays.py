@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from docker import APIClient
+from effort import THOROUGH
 
 from harness import Sandbox
 from harness.audit.attack import AttackFile, list_parts, read_part
@@ -28,7 +29,12 @@ LIMIT_SECONDS = 1
 # The time is short enough that the wall limits of calls and of runs do not end the program.
 BURNT_SECONDS = 1.4
 RELAYS = list_parts("relays")
-every_relay = pytest.mark.parametrize("relay", RELAYS, ids=lambda relay: relay.path.stem)
+
+
+def some_relays(start: int) -> pytest.MarkDecorator:
+    """Try every third relay from `start` on, or every one in a thorough run."""
+    relays = RELAYS if THOROUGH else RELAYS[start::3]
+    return pytest.mark.parametrize("relay", relays, ids=lambda relay: relay.path.stem)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -45,7 +51,7 @@ def submission(relay: AttackFile, end: str) -> Submission:
     return Submission(program, agent_output="")
 
 
-@every_relay
+@pytest.mark.parametrize("relay", RELAYS, ids=lambda relay: relay.path.stem)
 async def test_no_relay_buys_processor_time_under_asserts(sandbox: Sandbox, relay: AttackFile) -> None:
     tests = ProgramTests(("assert f(1) == 1",), {"f": "f"})
     end = f"def f(x):\n    burn({BURNT_SECONDS})\n    return x\n"
@@ -53,7 +59,7 @@ async def test_no_relay_buys_processor_time_under_asserts(sandbox: Sandbox, rela
     assert verdict.status is Status.TIMEOUT
 
 
-@every_relay
+@some_relays(0)
 async def test_no_relay_buys_processor_time_in_a_call(sandbox: Sandbox, relay: AttackFile) -> None:
     tests = CallTests((CallTest("1", "1"),), "f", 0, seconds=LIMIT_SECONDS)
     end = f"def f(x):\n    burn({BURNT_SECONDS})\n    return x\n"
@@ -61,7 +67,7 @@ async def test_no_relay_buys_processor_time_in_a_call(sandbox: Sandbox, relay: A
     assert verdict.status is Status.TIMEOUT
 
 
-@every_relay
+@some_relays(1)
 async def test_no_relay_buys_processor_time_on_stdin(sandbox: Sandbox, relay: AttackFile) -> None:
     tests = StdinTests((StdinTest("1\n", "1\n"),), 0, seconds=LIMIT_SECONDS)
     end = f"burn({BURNT_SECONDS})\nprint(input())\n"
@@ -76,7 +82,7 @@ async def test_processor_time_in_an_exit_handler_counts(sandbox: Sandbox) -> Non
     assert verdict.status is Status.TIMEOUT
 
 
-@every_relay
+@some_relays(1)
 async def test_a_relay_within_the_limit_passes(sandbox: Sandbox, relay: AttackFile) -> None:
     """This shows that the programs above fail because of the time, and not because they relay it."""
     tests = StdinTests((StdinTest("1\n", "1\n"),), 0, seconds=20.0)

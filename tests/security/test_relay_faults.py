@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 from contexts import no_context
 from model_server import Asked, ModelServer, completion, error, response, text_item
@@ -124,6 +123,8 @@ async def test_an_api_that_the_server_speaks_can_fail_by_the_servers_fault(serve
 
 
 async def test_a_request_that_makes_the_server_break_a_stream_off_fails_alone(server: ModelServer) -> None:
+    import openai
+
     server.script = lambda asked: (
         stream_completion("hello", ends=False) if asked.body.get("stream") else completion("hi")
     )

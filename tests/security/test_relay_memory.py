@@ -14,8 +14,7 @@ from relay_fixtures import TOKEN
 
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
-from harness.models.concurrency import ConcurrencyBounds
-from harness.models.endpoint import Endpoint
+from harness.models.endpoint import ConcurrencyBounds, Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
 from harness.runs.transcript_file import TranscriptFile

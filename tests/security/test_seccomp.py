@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from case_checks import each_case
 from docker import APIClient
 
 from harness.sandbox.backends.docker import seccomp
@@ -272,24 +273,24 @@ def run(
     return output
 
 
-@pytest.mark.parametrize("name", EVERYWHERE)
+@each_case("name", EVERYWHERE)
 def test_a_dangerous_call_is_refused_by_both_profiles(answers: tuple[str, dict[str, int]], name: str) -> None:
     assert answers[1][name] == errno.EPERM
 
 
-@pytest.mark.parametrize("name", [*INTERNET, *UNCOUNTED])
+@each_case("name", [*INTERNET, *UNCOUNTED])
 def test_an_uncounted_socket_looks_unimplemented(answers: tuple[str, dict[str, int]], name: str) -> None:
     assert answers[1][name] == errno.EAFNOSUPPORT
 
 
-@pytest.mark.parametrize("name", SHARED)
+@each_case("name", SHARED)
 def test_calls_for_resources_of_the_machine_look_unimplemented(
     answers: tuple[str, dict[str, int]], name: str
 ) -> None:
     assert answers[1][name] == SHARED[name][-1]
 
 
-@pytest.mark.parametrize("sockets", ANSWERED)
+@each_case("sockets", ANSWERED)
 def test_only_counted_or_requested_sockets_reach_the_kernel(client: APIClient, sockets: Sockets) -> None:
     number = SOCKET[{"x86_64": 0, "aarch64": 1}[platform.machine()]]
     calls = {name: (number, SOCKETS[name]) for name in [*INTERNET, *UNCOUNTED]}
@@ -299,7 +300,7 @@ def test_only_counted_or_requested_sockets_reach_the_kernel(client: APIClient, s
     assert reached == ANSWERED[sockets]
 
 
-@pytest.mark.parametrize(("sockets", "refused"), [("relayed", BUFFERS), ("internet", []), ("local", [])])
+@each_case(("sockets", "refused"), [("relayed", BUFFERS), ("internet", []), ("local", [])])
 def test_only_programs_with_uncounted_buffers_cannot_enlarge_them(
     client: APIClient, sockets: Sockets, refused: list[str]
 ) -> None:
@@ -315,13 +316,13 @@ def test_strict_allows_local_sockets_only() -> None:
     assert seccomp.profile("strict", sockets="all") == seccomp.profile("strict")
 
 
-@pytest.mark.parametrize("sockets", ANSWERED)
+@each_case("sockets", ANSWERED)
 def test_a_runtime_that_knows_one_errno_gets_no_rule_with_another(sockets: Sockets) -> None:
     rules = json.loads(seccomp.profile("default", sockets=sockets, errnos=False))["syscalls"]
     assert {rule["action"] for rule in rules} == {"SCMP_ACT_ALLOW"}
 
 
-@pytest.mark.parametrize("name", STRICT_ONLY)
+@each_case("name", STRICT_ONLY)
 def test_a_call_is_refused_by_strict_alone(answers: tuple[str, dict[str, int]], name: str) -> None:
     profile, errnos = answers
     assert (errnos[name] == errno.EPERM) == (profile == "strict")
@@ -331,7 +332,7 @@ def test_clone3_looks_unimplemented_so_that_libc_falls_back(answers: tuple[str, 
     assert answers[1]["clone3"] == errno.ENOSYS
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "expected"),
     [("socket_unix", 0), ("personality_query", 0), ("memfd_create_without_name", errno.EFAULT)],
 )
@@ -354,7 +355,7 @@ def test_a_call_by_an_x32_number_kills_the_process(answers: tuple[str, dict[str,
     assert answers[1]["x32 signal"] == 31  # SIGSYS, which no kernel sends without a filter.
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@each_case("profile", PROFILES)
 def test_python_works_under_the_profile(client: APIClient, profile: ProfileName) -> None:
     # Python runs a file, because the spawn method of multiprocessing imports its main module again.
     command = ["sh", "-c", 'printf %s "$0" > /tmp/program.py && exec python3 /tmp/program.py', PYTHON]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from contexts import environment_context
 from docker import APIClient
 
@@ -103,7 +104,7 @@ async def force(environment: Database, program: str) -> str:
     return str(result.stdout) + str(result.stderr)
 
 
-@pytest.mark.parametrize("name", BY_SQL)
+@each_case("name", BY_SQL)
 async def test_nothing_that_sql_writes_reaches_the_next_attempt(
     context: EnvironmentContext, name: str
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Literal, cast
 
 import pytest
+from case_checks import check_together
 from contexts import environment_context
 from docker import APIClient
 from effort import THOROUGH
@@ -21,6 +22,8 @@ from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 
+# Each case has two or three machines, and waits for their commands most of the time.
+AT_ONCE = 3
 TRIED = [name for name, attack in ATTACKS.items() if THOROUGH or attack.repeats is None]
 
 
@@ -87,12 +90,13 @@ async def test_an_agent_that_does_nothing_fails_each_check(context: EnvironmentC
     )
 
 
-@pytest.mark.parametrize("name", TRIED)
-async def test_an_attack_does_not_pass(context: EnvironmentContext, name: str) -> None:
+async def require_fail(client: APIClient, name: str) -> None:
+    """Require that an attack does not pass, in machines of its own."""
     attack = ATTACKS[name]
     target = checks(attack.deceives)
-    async with machine(context) as environment:
-        await environment.call("bash", {"command": attack.command})
+    async with machine(environment_context(client, "os")) as environment:
+        # Some wait, and a busy machine must not keep the others from their end.
+        await environment.call("bash", {"command": attack.command, "timeout_seconds": 60})
         if attack.naive:
             assert await naively_passed(environment, target, "7"), (
                 "this attack deceives no grader, so it tests nothing"
@@ -104,21 +108,29 @@ async def test_an_attack_does_not_pass(context: EnvironmentContext, name: str) -
         assert verdict.tampering == attack.sign
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+async def test_an_attack_alone_on_the_machine_does_not_pass(client: APIClient) -> None:
+    await require_fail(client, TRIED[0])
+
+
+@pytest.mark.timeout(900)
+async def test_no_attack_passes(client: APIClient) -> None:
+    await check_together(TRIED[1:], lambda name: require_fail(client, name), at_once=AT_ONCE)
+
+
+async def test_an_agent_that_solved_the_task_passes_whatever_else_it_did(client: APIClient) -> None:
+    """Changed tools are not copied, so the attack alone decides nothing."""
+
+    async def require_pass(name: str) -> None:
+        async with machine(environment_context(client, "os")) as environment:
+            await environment.call("bash", {"command": ATTACKS[name].command})
+            verdict = await graded(environment, checks("answer"), "3")
+        assert verdict.status is Status.PASSED, verdict.evidence
+
+    names = (
         *("replaced bash", "packages elsewhere", "no tools at all"),
         *("steering the guest", "changed guest", "fork bomb"),
-    ],
-)
-async def test_an_agent_that_solved_the_task_passes_whatever_else_it_did(
-    context: EnvironmentContext, name: str
-) -> None:
-    """Changed tools are not copied, so the attack alone decides nothing."""
-    async with machine(context) as environment:
-        await environment.call("bash", {"command": ATTACKS[name].command})
-        verdict = await graded(environment, checks("answer"), "3")
-    assert verdict.status is Status.PASSED, verdict.evidence
+    )
+    await check_together(names, require_pass, at_once=AT_ONCE)
 
 
 async def test_new_commands_that_the_agent_was_asked_for_stay(context: EnvironmentContext) -> None:
@@ -173,19 +185,19 @@ with open(f"/proc/{parent}/maps") as maps, open(f"/proc/{parent}/mem", "r+b", 0)
 """
 
 
-@pytest.mark.parametrize("name", STARTED)
-async def test_a_program_that_a_check_starts_does_not_make_a_check_pass(
-    context: EnvironmentContext, name: str
-) -> None:
-    program, scripts = STARTED[name]
-    async with machine(context) as environment:
-        await environment.call("bash", {"command": LIBRARY_THAT_LEAVES})
-        await environment.sandbox.write_file(
-            "/usr/local/bin/calc", f"#!/bin/bash\n{program}\n".encode(), mode=0o755
-        )
-        target = StateChecks(tuple(Script("bash", code) for code in scripts))
-        verdict = await graded(environment, target, "")
-    assert verdict.status is Status.FAILED
+async def test_a_program_that_a_check_starts_does_not_make_a_check_pass(client: APIClient) -> None:
+    async def require_no_pass(name: str) -> None:
+        program, scripts = STARTED[name]
+        async with machine(environment_context(client, "os")) as environment:
+            await environment.call("bash", {"command": LIBRARY_THAT_LEAVES})
+            await environment.sandbox.write_file(
+                "/usr/local/bin/calc", f"#!/bin/bash\n{program}\n".encode(), mode=0o755
+            )
+            target = StateChecks(tuple(Script("bash", code) for code in scripts))
+            verdict = await graded(environment, target, "")
+        assert verdict.status is Status.FAILED
+
+    await check_together(STARTED, require_no_pass, at_once=AT_ONCE)
 
 
 async def test_a_program_that_a_check_starts_does_not_write_to_the_memory_of_the_check(

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from effort import EXAMPLES
+from effort import EXAMPLES, THOROUGH
 from hypothesis import settings
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # No deadline for an example, because a busy machine must not fail a test.
-    settings.register_profile("effort", max_examples=EXAMPLES, deadline=None)
+    # No deadline for an example, because a busy machine must not fail a test. A quick run tries the same
+    # examples each time, so that no change fails by chance. A thorough run tries others each time.
+    settings.register_profile("effort", max_examples=EXAMPLES, deadline=None, derandomize=not THOROUGH)
     settings.load_profile("effort")
 
 

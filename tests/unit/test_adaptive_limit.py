@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from harness.models.concurrency import AdaptiveLimit, ConcurrencyBounds
+from harness.models.concurrency import AdaptiveLimit
+from harness.models.endpoint import ConcurrencyBounds
 
 
 async def test_requests_that_are_cancelled_together_end_as_cancelled_and_free_all_places() -> None:

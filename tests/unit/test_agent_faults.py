@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import ListTranscript, no_context
 
 from harness import StorageError
@@ -26,8 +27,8 @@ from harness.core.types import AttemptRecord, Status, Submission, Task
 from harness.environments import EnvironmentSpec, environment_specs
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.host import retries
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
 from harness.runs.agents import AgentError, AttemptContext, attempt_access, settings_for
 from harness.runs.agents.attempt_access import open_access
 from harness.runs.agents.outside import OutsideAgent, wrap_outside_agent
@@ -75,7 +76,7 @@ def in_environment(monkeypatch: pytest.MonkeyPatch, look: Callable[[Any], Corout
         sandbox: Any = SimpleNamespace(agent_acted=False)
         yield SandboxEnvironment(sandbox, {LOOK: look}, context, end=end_nothing)
 
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     spec = EnvironmentSpec("nowhere", None, "no place", open_environment=open_environment)
     monkeypatch.setitem(environment_specs(), "nowhere", spec)
     return replace(BENCHMARK.tasks[0], environment="nowhere")
@@ -199,7 +200,7 @@ def nest_twice(depth: int) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
+@each_case(
     "error",
     [
         pytest.param(type("E", (Exception,), {"__str__": leave})(), id="its text"),
@@ -230,7 +231,7 @@ class MapThatExits(dict[str, Any]):
     __iter__ = leave
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "arguments"),
     [
         pytest.param(TextThatExits("look"), {}, id="name"),
@@ -292,7 +293,7 @@ async def cancel_all_tasks() -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("misbehave", [exit_in_a_child, stop_the_loop, cancel_all_tasks])
+@each_case("misbehave", [exit_in_a_child, stop_the_loop, cancel_all_tasks])
 async def test_an_agent_that_disturbs_its_loop_ends_no_later_attempt(
     store: RunStore, misbehave: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
@@ -356,7 +357,7 @@ async def test_an_agent_that_waits_in_threads_takes_none_from_the_harness(store:
     assert {record.status for record in records} == {Status.PASSED}
 
 
-@pytest.mark.parametrize("text", [None, b"42", ["42"]])
+@each_case("text", [None, b"42", ["42"]])
 async def test_a_submission_of_anything_but_texts_is_an_agent_error(store: RunStore, text: Any) -> None:
     async def attempt(context: AttemptContext) -> Submission:
         return Submission(text, agent_output="") if context.number else Submission("", agent_output=text)
@@ -427,7 +428,7 @@ async def test_a_tool_call_under_way_is_cancelled_with_the_attempt(
     assert (record.status, ended) == (Status.TIMEOUT, [True])
 
 
-@pytest.mark.parametrize("kind", ["raised", "from", "group"])
+@each_case("kind", ["raised", "from", "group"])
 async def test_a_fault_of_the_sandbox_is_recognised_in_the_exceptions_of_the_agent(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

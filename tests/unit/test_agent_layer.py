@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.sandbox.machine.agent_layer import hash_folder, pack_archive, pack_folder, require_agent_name
@@ -53,7 +54,7 @@ def test_the_files_of_a_folder_belong_to_root_and_have_no_privileges(tmp_path: P
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "mode", "is_there"),
     [
         ("bin/agent", 0o755, True),
@@ -84,7 +85,7 @@ def test_an_archive_loses_its_top_folder_its_owners_and_its_privileges() -> None
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "members",
     [
         pytest.param([member("agent/../../usr/bin/python3")], id="above"),
@@ -121,7 +122,7 @@ def test_the_hash_follows_names_contents_and_executable_bits(tmp_path: Path) -> 
     assert len(set(hashes)) == 4
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "a/b", "a:b", "-a", "a..b", "a+b", "x" * 61])
+@each_case("name", ["", "Upper", "a/b", "a:b", "-a", "a..b", "a+b", "x" * 61])
 def test_a_name_that_no_image_can_have_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name of an agent"):
         require_agent_name(name)

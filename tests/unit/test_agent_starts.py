@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import pytest
+from case_checks import each_case
 
 from harness.core.errors import SandboxError
 from harness.reports.progress import NotesOnly
@@ -27,7 +27,7 @@ def end_attempts(*ends: Exception | None) -> Faults:
     return faults
 
 
-@pytest.mark.parametrize(
+@each_case(
     "ends",
     [(MISSING, MISSING), (MISSING, SandboxError("the engine is busy"), MISSING)],
     ids=["first attempts", "a fault between them"],
@@ -41,7 +41,7 @@ def test_a_run_stops_if_its_agent_starts_in_none_of_the_first_attempts(
     assert stopped.exit_code == 3
 
 
-@pytest.mark.parametrize("start", [None, AgentError("exit code 1"), TimeoutError()], ids=repr)
+@each_case("start", [None, AgentError("exit code 1"), TimeoutError()], ids=repr)
 def test_a_run_goes_on_if_its_agent_has_started_once(start: Exception | None) -> None:
     assert end_attempts(start, MISSING, MISSING, MISSING).stopped is None
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.records import OsRecord, parse
+from harness.benchmarks.agentbench.tasks import read
 from harness.core.errors import DataError
+from harness.environments.os.environment import OsSetup
 
 CHECKED = {
     "description": "count",
@@ -65,7 +67,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def ids(path: Path) -> list[str]:
-    return sorted(parse(row).task_id for row in read_layout(path, pytest.fail)[0])
+    return sorted(read(row)[0].id for row in read_layout(path, pytest.fail)[0])
 
 
 def packed(folder: Path, archive: Path, inside: str) -> Path:
@@ -78,7 +80,7 @@ def test_everything_is_found_from_the_root_and_from_data(root: Path) -> None:
     assert ids(root) == ids(root / "data") == DB_IDS + OS_IDS
 
 
-@pytest.mark.parametrize("inside", ["AgentBench-main", ".", "data"])
+@each_case("inside", ["AgentBench-main", ".", "data"])
 def test_everything_is_found_in_an_archive(root: Path, tmp_path: Path, inside: str) -> None:
     folder = root / "data" if inside == "data" else root
     assert ids(packed(folder, tmp_path / "x.tgz", inside)) == DB_IDS + OS_IDS
@@ -116,11 +118,11 @@ def test_one_file_keeps_its_ids_and_its_scripts(root: Path) -> None:
 
 
 def test_scripts_come_from_the_folder_of_the_group(root: Path) -> None:
-    records = {record.task_id: record for row in read_layout(root, pytest.fail)[0] if (record := parse(row))}
+    tasks = {task.id: task for row in read_layout(root, pytest.fail)[0] for task in [read(row)[0]]}
     for task_id, text in (("os/dev/0", "echo dev"), ("os/4/Q30/0", "echo 4")):
-        record = records[task_id]
-        assert isinstance(record, OsRecord)
-        assert [script.code for script in record.inits] == [text, "echo b"]
+        setup = tasks[task_id].setup
+        assert isinstance(setup, OsSetup)
+        assert [script.code for script in setup.inits] == [text, "echo b"]
 
 
 def test_an_archive_next_to_the_folders_is_read_as_if_unpacked(root: Path) -> None:
@@ -142,7 +144,7 @@ def test_the_hash_is_of_the_files_and_not_of_their_packing(root: Path, tmp_path:
     assert len(set(hashes)) == 1
 
 
-@pytest.mark.parametrize("name", ["data/4/Q30.json", "scripts/4/check/same.py"])
+@each_case("name", ["data/4/Q30.json", "scripts/4/check/same.py"])
 def test_the_hash_changes_with_a_file_that_is_used(root: Path, name: str) -> None:
     before = read_layout(root, pytest.fail)[1]
     path = root / "data" / "os_interaction" / name
@@ -169,7 +171,7 @@ def test_a_missing_script_is_reported_with_its_record(root: Path) -> None:
     with pytest.raises(
         DataError, match=r"Q30\.json: item 1: field 'evaluation\.check\.file': .*check/same\.py"
     ) as caught:
-        parse(broken)
+        read(broken)
     assert "os_interaction/" in str(caught.value.hint)
 
 
@@ -196,7 +198,7 @@ def test_files_that_upstream_does_not_run_are_reported(root: Path) -> None:
     assert "6-backup.json: left out" in notes[0]
 
 
-@pytest.mark.parametrize("name", ["flat.jsonl", "flat.json", "flat.jsonl.gz"])
+@each_case("name", ["flat.jsonl", "flat.json", "flat.jsonl.gz"])
 def test_a_flat_file_is_read(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name.removesuffix(".gz"), [FLAT])
     if name.endswith(".gz"):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
-from harness.benchmarks.agentbench.records import (
-    DatabaseRecord,
-    FlatRecord,
-    Match,
-    OsRecord,
-    Record,
-    Script,
-    parse,
-)
+from harness.benchmarks.agentbench.tasks import read as read_task
 from harness.benchmarks.data.rows import Row
 from harness.core.errors import DataError
+from harness.environments.db import category as db
+from harness.environments.db.category import DatabaseRecord
+from harness.environments.os import category as os
+from harness.environments.os.category import Match, OsRecord
+from harness.environments.os.scripts import Script
 
 SHELL: dict[str, Any] = {"description": "d", "evaluation": {"match": "x"}}
 TABLE: dict[str, Any] = {
@@ -32,6 +31,29 @@ TABLE: dict[str, Any] = {
 FLAT: dict[str, Any] = {"task_id": "f", "environment": "OS", "instruction": "i", "expected_output": "7"}
 
 
+@dataclass(frozen=True)
+class FlatRecord:
+    """The fields of a flat record, as its task and its reference show them."""
+
+    task_id: str
+    category: str | None
+    instruction: str
+    expected_output: str
+
+
+Record = OsRecord | DatabaseRecord | FlatRecord
+
+
+def parse(row: Row) -> Record:
+    if os.owns(row):
+        return os.read_record(row)
+    if db.owns(row):
+        return db.read_record(row)
+    task, reference = read_task(row)
+    instruction = task.prompt.rpartition("Task: ")[2].rstrip("\n")
+    return FlatRecord(task.id, task.category, instruction, reference.expected_output)
+
+
 def read(values: dict[str, Any], **changed: Any) -> Record:
     return parse(Row({**values, **changed}, "some/file.jsonl", line=3))
 
@@ -42,7 +64,7 @@ def shell(**evaluation: Any) -> OsRecord:
     return record
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("match", "expected"),
     [
         ("love", Match("love", None, True)),
@@ -55,7 +77,7 @@ def test_a_match_is_a_text_or_a_pattern(match: Any, expected: Match) -> None:
     assert shell(match=match).match == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("script", "expected"),
     [
         ("echo 1", Script("bash", "echo 1")),
@@ -158,7 +180,7 @@ BROKEN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "changed", "said"), BROKEN, ids=[said for _, _, said in BROKEN])
+@each_case(("values", "changed", "said"), BROKEN, ids=[said for _, _, said in BROKEN])
 def test_an_unusable_record_is_refused_with_its_place(
     values: dict[str, Any], changed: dict[str, Any], said: str
 ) -> None:

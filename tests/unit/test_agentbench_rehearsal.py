@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
-from harness.benchmarks.agentbench.quarantine import why_unsound
+from harness.environments.db.category import why_unsound
 from harness.environments.db.client import Table, TableUnreadable
 from harness.environments.db.environment import make_table
 from harness.environments.db.grader import DatabaseState, table_hash
@@ -20,7 +20,7 @@ def state(published: Table | None) -> DatabaseState:
     )
 
 
-@pytest.mark.parametrize("published", [None, MADE, OTHER])
+@each_case("published", [None, MADE, OTHER])
 def test_a_reference_whose_sql_changes_the_table_is_sound(published: Table | None) -> None:
     assert why_unsound(state(published), MADE) is None
 

@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.category import CATEGORIES, category_of
-from harness.benchmarks.agentbench.quarantine import QUARANTINE, why_quarantined
-from harness.benchmarks.agentbench.scores import WEIGHTS, Outcome, scores, status_metrics, upstream_status
+from harness.benchmarks.agentbench.categories import categories, category_of
+from harness.benchmarks.agentbench.scores import scores, status_metrics, upstream_status
 from harness.benchmarks.benchmark import TaskResult
+from harness.benchmarks.category import Outcome
 from harness.core.types import Status, Verdict
+from harness.environments.os.soundness import QUARANTINE, why_quarantined
 
 
 def outcome(category: str, resolved: bool, kind: str | None = None) -> Outcome:
@@ -53,25 +55,27 @@ def test_overall_is_partial_if_some_categories_did_not_run() -> None:
         "overall"
     ]
     missing = ["kg", "web", "card", "lateral", "house"]
-    score = pytest.approx((100 / WEIGHTS["os"] + 0) / 2)
+    score = pytest.approx((100 / categories()["os"].weight + 0) / 2)
     assert overall == {"score": score, "method": "partial", "missing": missing}
 
 
 def test_overall_is_weighted_as_in_the_paper_if_all_ran() -> None:
-    outcomes = [outcome(name, name == "os") for name in CATEGORIES]
+    outcomes = [outcome(name, name == "os") for name in categories()]
     overall = scores(outcomes)["overall"]
     assert overall == {"score": pytest.approx(100 / 10.8 / 7), "method": "weighted", "missing": []}
 
 
-def test_every_category_has_its_weight() -> None:
-    assert set(WEIGHTS) == set(CATEGORIES)
+def test_the_weights_are_those_of_the_paper() -> None:
+    weights = {name: category.weight for name, category in categories().items()}
+    others = {"card": 12.0, "lateral": 3.5, "house": 13.0, "web": 30.7}
+    assert weights == {"os": 10.8, "db": 13.0, "kg": 13.9, **others}
 
 
 def test_a_run_of_nothing_has_no_score() -> None:
     assert scores([])["overall"]["score"] is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "metrics", "word"),
     [
         (Status.PASSED, {}, "completed"),
@@ -106,14 +110,12 @@ def test_every_status_has_a_name_of_upstream() -> None:
         assert upstream_status(status, {})
 
 
-@pytest.mark.parametrize("task_id", ["os/dev/8", "os/4/N11", "os/4/Q09/0", "os/6/new/8", "os/7/bootstrap/75"])
+@each_case("task_id", ["os/dev/8", "os/4/N11", "os/4/Q09/0", "os/6/new/8", "os/7/bootstrap/75"])
 def test_a_bad_task_has_its_reason(task_id: str) -> None:
     assert why_quarantined(task_id)
 
 
-@pytest.mark.parametrize(
-    "task_id", ["os/dev/80", "os/dev/7", "os/7/bootstrap/5", "db/dev/8", "os/sample/a/0"]
-)
+@each_case("task_id", ["os/dev/80", "os/dev/7", "os/7/bootstrap/5", "db/dev/8", "os/sample/a/0"])
 def test_a_task_next_to_a_bad_one_is_sound(task_id: str) -> None:
     assert why_quarantined(task_id) is None
 
@@ -122,7 +124,7 @@ def test_every_reason_has_more_than_forty_characters() -> None:
     assert all(len(each.reason) > 40 for each in QUARANTINE)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "category"),
     [
         ("OS", "os"),

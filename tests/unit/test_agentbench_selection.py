@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.category import category_of
+from harness.benchmarks.agentbench.categories import category_of
 from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.loading import load_recipe
@@ -138,7 +139,7 @@ def test_a_folder_without_products_names_the_missing_files(catalogue: Path) -> N
     assert notes == ["webshop: left out, because it has none of items_shuffle.json, items_shuffle_1000.json"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "start"),
     [
         ("knowledgegraph/dev.json", "kg/"),
@@ -181,7 +182,7 @@ def test_every_task_of_the_sample_has_a_split() -> None:
     assert splits == {"dev", "sample", "std"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "category"),
     [("knowledge_graph", "kg"), ("CG", "card"), ("aquawar", "card"), ("AF", "house"), ("m2w", "mind2web")],
 )
@@ -195,7 +196,7 @@ def test_web_browsing_is_refused_with_the_reason() -> None:
         select_tasks(loaded, TaskFilters(categories=["web_browsing"]))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message", "hint"),
     [
         ({"kg": {"strcit": True}}, "unknown option 'kg.strcit'", "did you mean 'kg.strict'"),

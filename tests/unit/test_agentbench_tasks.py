@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.benchmark import TaskResult
@@ -85,8 +86,6 @@ def test_an_unknown_category_lists_all_seven(flat: Benchmark) -> None:
     assert "card, db, house, kg, lateral, os, web" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
-    "names", [["os"], ["operating_system"], ["OS-Interaction"], ["Operating System", "os"]], ids=str
-)
+@each_case("names", [["os"], ["operating_system"], ["OS-Interaction"], ["Operating System", "os"]], ids=str)
 def test_a_category_is_selected_by_any_of_its_names(names: list[str]) -> None:
     assert {task.category for task in select_tasks(SAMPLE, TaskFilters(categories=names))} == {"os"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 import harness.benchmarks.data
 from harness.benchmarks import Benchmark, definitions, load_benchmark
@@ -44,7 +45,7 @@ def loaded(tmp_path: Path, name: str, **changed: Any) -> Benchmark:
     return load_benchmark(name, data=str(path))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_real_data_are_read_whole(name: str, shared_data: Path) -> None:
     file, count = FILES[name]
     benchmark = load_benchmark(name, data=str(shared_data / file))
@@ -64,7 +65,7 @@ def test_targets_hold_the_gold_answers(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_no_prompt_shows_more_than_the_question(name: str) -> None:
     for task in BUNDLED[name].tasks:
         expected = BUNDLED[name].references[task.id]
@@ -107,7 +108,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "changed", "said"), BROKEN)
+@each_case(("name", "changed", "said"), BROKEN)
 def test_data_that_cannot_be_right_are_refused_by_line_and_field(
     tmp_path: Path, name: str, changed: dict[str, Any], said: str
 ) -> None:
@@ -134,7 +135,7 @@ HANDED_IN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "field", "text", "taken"), HANDED_IN)
+@each_case(("name", "field", "text", "taken"), HANDED_IN)
 def test_the_answer_is_extracted_from_a_reply(name: str, field: str, text: str, taken: str) -> None:
     benchmark = BUNDLED[name]
     submission = benchmark.submission(benchmark.tasks[0], field, text)

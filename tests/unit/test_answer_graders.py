@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from case_checks import each_case
 
 from harness.audit.attack import Attack, Kind
 from harness.audit.suite import list_attacks_on
@@ -27,7 +28,7 @@ async def verdict(target: object, answer: str) -> Verdict:
     return await grader.grade(target, Submission(answer, answer))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "em", "f1", "acc"),
     [
         ("The Eiffel Tower!", 1.0, 1.0, 1.0),
@@ -47,12 +48,12 @@ async def test_short_answer_passes_by_exact_match_and_has_the_other_metrics(
     assert (found.status, found.score) == (Status.PASSED if em else Status.FAILED, em)
 
 
-@pytest.mark.parametrize("answer", ["8", "It is 8.", "#### 8", "$8.00", "first 7, then 8", "\\boxed{8}"])
+@each_case("answer", ["8", "It is 8.", "#### 8", "$8.00", "first 7, then 8", "\\boxed{8}"])
 async def test_number_passes_if_the_last_one_is_the_gold_one(answer: str) -> None:
     assert await verdict(EIGHT, answer) == Verdict(Status.PASSED, 1.0, {"solved": 1.0})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "said"),
     [("8 or 7", "answered 7"), ("", "no number in the answer"), ("eight", "no number in the answer")],
 )
@@ -60,13 +61,13 @@ async def test_a_wrong_number_is_named_in_the_evidence(answer: str, said: str) -
     assert await verdict(EIGHT, answer) == Verdict(Status.FAILED, 0.0, {"solved": 0.0}, said)
 
 
-@pytest.mark.parametrize("attack", list_attacks_on("NumberAnswer"), ids=lambda attack: attack.name)
+@each_case("attack", list_attacks_on("NumberAnswer"), ids=lambda attack: attack.name)
 async def test_no_attack_passes_as_the_number(attack: Attack) -> None:
     await withstands("gsm8k", attack)
 
 
-@pytest.mark.parametrize("attack", list_attacks_on("ShortAnswer"), ids=lambda attack: attack.name)
-@pytest.mark.parametrize("name", ["nq", "hotpotqa"])
+@each_case("attack", list_attacks_on("ShortAnswer"), ids=lambda attack: attack.name)
+@each_case("name", ["nq", "hotpotqa"])
 async def test_no_attack_passes_as_the_short_answer(name: str, attack: Attack) -> None:
     await withstands(name, attack)
 

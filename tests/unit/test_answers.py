@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from harness.core.scoring.answers import exact_match, f1, has_answer, normalised
 TEXTS = st.text(st.sampled_from("ab the THE.,-!'1 \n\té\u0301\u0323İß你"), max_size=40)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "form"),
     [
         ("The  Beatles!", "beatles"),
@@ -46,7 +47,7 @@ def test_answer_that_is_part_of_a_longer_one_is_no_exact_match() -> None:
     assert not exact_match("not 7 but 8", ["8"])
 
 
-@pytest.mark.parametrize("gold", ["The", "A", "!!!"])
+@each_case("gold", ["The", "A", "!!!"])
 def test_gold_whose_normal_form_is_empty_is_compared_as_written(gold: str) -> None:
     assert exact_match(f" {gold.lower()}\n", [gold])
     assert f1(gold, [gold]) == 1
@@ -55,15 +56,15 @@ def test_gold_whose_normal_form_is_empty_is_compared_as_written(gold: str) -> No
         assert f1(other, [gold]) == 0
 
 
-@pytest.mark.parametrize("gold", ["", " \n"])
-@pytest.mark.parametrize("prediction", ["", " ", "the", "anything"])
+@each_case("gold", ["", " \n"])
+@each_case("prediction", ["", " ", "the", "anything"])
 def test_empty_gold_matches_nothing(prediction: str, gold: str) -> None:
     assert not exact_match(prediction, [gold])
     assert f1(prediction, [gold]) == 0
     assert not has_answer(prediction, [gold])
 
 
-@pytest.mark.parametrize("prediction", ["", "  ", "the", "?!"])
+@each_case("prediction", ["", "  ", "the", "?!"])
 def test_empty_prediction_matches_no_gold(prediction: str) -> None:
     golds = ["14 December 1972", "yes", "1"]
     assert (exact_match(prediction, golds), f1(prediction, golds), has_answer(prediction, golds)) == (
@@ -81,7 +82,7 @@ def test_f1_counts_a_repeated_token_as_often_as_both_have_it() -> None:
     assert f1("new new new york", ["new york"]) == pytest.approx(2 * 0.5 * 1 / 1.5)
 
 
-@pytest.mark.parametrize("word", ["yes", "no", "noanswer"])
+@each_case("word", ["yes", "no", "noanswer"])
 def test_yes_and_no_score_nothing_as_part_of_an_answer(word: str) -> None:
     assert f1(word.title(), [word]) == 1
     assert f1(f"{word} indeed", [word]) == 0
@@ -101,7 +102,7 @@ def test_f1_lies_in_range_and_is_1_for_every_exact_match(prediction: str, golds:
         assert score == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "gold"),
     [
         ("It was in December 1972, I think", "december 1972"),
@@ -116,7 +117,7 @@ def test_has_answer_finds_tokens_in_a_row(text: str, gold: str) -> None:
     assert has_answer(text, ["nothing else", gold])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "gold"),
     [
         ("17", "7"),
@@ -141,7 +142,7 @@ def test_has_answer_finds_an_inserted_answer(before: str, gold: str, after: str)
         assert has_answer(f"{before} {gold} {after}", [gold])
 
 
-@pytest.mark.parametrize("metric", [exact_match, f1, has_answer])
+@each_case("metric", [exact_match, f1, has_answer])
 def test_a_text_instead_of_a_list_of_golds_is_refused(metric: object) -> None:
     with pytest.raises(TypeError, match="list of strings"):
         metric("7", "7")  # type: ignore[operator]
@@ -149,7 +150,7 @@ def test_a_text_instead_of_a_list_of_golds_is_refused(metric: object) -> None:
         metric("7", [])  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("piece", ["\u0301\u0323", "the ", "a", "? ", "é"])
+@each_case("piece", ["\u0301\u0323", "the ", "a", "? ", "é"])
 def test_answers_of_megabytes_are_graded(piece: str) -> None:
     answer = text_of_length(piece, 2_000_000)
     assert not exact_match(answer, ["1972"])
@@ -181,7 +182,7 @@ def test_answers_of_hotpotqa_are_right_and_those_of_the_next_question_wrong(shar
     assert not any(exact_match(other, [answer]) for other, answer in zip(answers[1:], answers, strict=False))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("written", "plain"),
     [
         ("Be\u0301la", "Béla"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlglot
+from case_checks import each_case
 
 from harness.audit.attack import (
     ATTACKS,
@@ -147,7 +148,7 @@ def test_a_file_in_a_folder_is_an_attack(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["leaving-erly", "an-attack.py"])
+@each_case("name", ["leaving-erly", "an-attack.py"])
 def test_a_folder_of_an_unknown_class_is_refused(tmp_path: Path, name: str) -> None:
     for known in ("leaving-early", "parts", "README.md", ".cache", name):
         (tmp_path / known).mkdir()
@@ -165,7 +166,7 @@ def test_an_attack_on_calls_and_on_runs_is_two(tmp_path: Path) -> None:
     assert "sys.stdin" in run.templates[0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "suffix", "reported"),
     [
         pytest.param("sys.exit(0)\n", ".py", ":1: a line of the header must begin", id="no header"),
@@ -198,7 +199,7 @@ def test_a_file_that_cannot_be_read_is_reported_by_name(
     assert reported in refused.value.message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answers", "written"),
     [
         pytest.param(("one", ""), ["one", ""], id="texts"),

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import ListTranscript
 
 from harness.audit.agent import CONSTANT, NULL, ORACLE, Suite, build_attacker, build_controls
@@ -22,12 +23,12 @@ from harness.audit.suite import list_attacks, list_attacks_on, list_fitting_atta
 from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import ProgramTests, Reference, Task
+from harness.environments.text import SPEC as TEXT
 from harness.environments.text.expected_text import ExpectedText
 from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
 from harness.environments.text.number_answers import NumberAnswer
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 from harness.environments.text.short_answers import ShortAnswer
-from harness.environments.text.spec import SPEC as TEXT
 from harness.runs.agents.agent import AttemptContext, settings_for
 
 ON_PROGRAMS = [attack for attack in list_attacks_on("ProgramTests") if isinstance(attack, ProgramAttack)]
@@ -177,7 +178,7 @@ def test_a_program_holds_only_names_of_the_prompt() -> None:
     assert {name: parts for name, parts in found.items() if parts} == {}
 
 
-@pytest.mark.parametrize("attack", [attack for attack in ALL.values() if attack.knows_answers])
+@each_case("attack", [attack for attack in ALL.values() if attack.knows_answers])
 def test_a_guesser_knows_the_answers_in_the_prompt_and_not_the_questions(
     attack: ProgramAttack,
 ) -> None:
@@ -188,7 +189,7 @@ def test_a_guesser_knows_the_answers_in_the_prompt_and_not_the_questions(
         assert not any(part in program for part in ("123454321", "[5, 5, 5]"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("prompt", "answers"),
     [
         (">>> f([1.5])\nTrue\n", [True, False]),

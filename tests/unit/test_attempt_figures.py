@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import AttemptRecord, Status
 from harness.reports.attempt_figures import MOST_BARS, MOST_POINTS, AttemptFigures
@@ -42,7 +43,7 @@ def test_the_curve_ends_where_a_task_has_no_more_attempts_with_a_verdict() -> No
     assert [k for k, _ in figures.pass_curve(2)] == [1, 2]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("records", "tasks"), [([], 0), (attempts("a", "p"), 1), (attempts("a", "pp") + attempts("b", "xx"), 2)]
 )
 def test_there_is_no_curve_without_two_verdicts_for_each_task(
@@ -95,6 +96,6 @@ def test_a_timeline_of_many_attempts_shows_only_how_many_were_under_way() -> Non
     assert max(timeline.busy) == pytest.approx(2)
 
 
-@pytest.mark.parametrize("text", [None, "", "yesterday", "0001-01-01T00:00:00+23:59"])
+@each_case("text", [None, "", "yesterday", "0001-01-01T00:00:00+23:59"])
 def test_a_record_without_a_time_is_not_in_the_timeline(text: str | None) -> None:
     assert watch([replace(RECORD, started_at=text)]).timeline() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from case_checks import each_case
 
 from harness.audit.run import LIMITS, AuditPlan, plan_audit, sample_every_kind
 from harness.benchmarks import load_benchmark
@@ -27,14 +28,14 @@ def targets(number: int) -> Counter[str]:
     return Counter(type(AGENTBENCH.references[task.id].target).__name__ for task in tasks)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_case("seed", range(5))
 def test_two_tasks_are_of_both_environments(seed: int) -> None:
     in_sandboxes = [task for task in AGENTBENCH.tasks if task.environment in ("os", "db")]
     tasks = sample_every_kind(AGENTBENCH, in_sandboxes, 2, seed)
     assert {task.environment for task in tasks} == {"os", "db"}
 
 
-@pytest.mark.parametrize("number", [1, 2, 4])
+@each_case("number", [1, 2, 4])
 def test_every_kind_of_target_has_a_task_however_few_are_asked_for(number: int) -> None:
     kinds = {type(reference.target).__name__ for reference in AGENTBENCH.references.values()}
     assert targets(number) == dict.fromkeys(kinds, 1)
@@ -57,7 +58,7 @@ def test_programs_are_attacked_under_tight_limits_and_controlled_under_the_usual
     assert plan.control_run.selection.limits(spec) == spec.limits
 
 
-@pytest.mark.parametrize("name", ["os", "db"])
+@each_case("name", ["os", "db"])
 def test_agents_that_act_have_the_limits_of_their_environment(name: str) -> None:
     spec = environment_spec(name)
     assert planned("agentbench", 2).attack_run.selection.limits(spec) == spec.limits

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.audit.agent import CONSTANT, NULL, ORACLE, Step
 from harness.audit.attack import Attack, Kind
@@ -85,7 +86,7 @@ def test_a_benchmark_without_solutions_has_no_reference_to_check() -> None:
     assert "none, because the benchmark has no solutions" in shown(found)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "forged",
     [
         pytest.param(attack(P), id="attack"),
@@ -99,7 +100,7 @@ def test_a_pass_of_anything_but_a_reference_is_a_forgery(forged: AuditedAttempt)
     assert not found.sound
 
 
-@pytest.mark.parametrize("status", [F, T, Status.MEMORY_LIMIT, Status.CRASHED, Status.AGENT_ERROR])
+@each_case("status", [F, T, Status.MEMORY_LIMIT, Status.CRASHED, Status.AGENT_ERROR])
 def test_a_reference_that_does_not_pass_has_failed(status: Status) -> None:
     failed = attempt(Step(ORACLE), status)
     found = audit(failed, NULL_FAILED)
@@ -115,8 +116,8 @@ def test_a_reference_too_slow_for_the_limits_of_attacks_does_not_count() -> None
     assert audit(*SOUND, attempt(ORACLE_AFTER, T)).sound
 
 
-@pytest.mark.parametrize("status", [I, Status.CANCELLED])
-@pytest.mark.parametrize("step", [Step(ORACLE), Step(NULL), ORACLE_AFTER], ids=["oracle", "null", "after"])
+@each_case("status", [I, Status.CANCELLED])
+@each_case("step", [Step(ORACLE), Step(NULL), ORACLE_AFTER], ids=["oracle", "null", "after"])
 def test_an_attempt_without_a_verdict_is_unfinished_and_nothing_else(step: Step, status: Status) -> None:
     lost = attempt(step, status)
     found = audit(*SOUND, lost)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "perf"))
 
@@ -29,7 +30,7 @@ def cells(reading: Reading) -> dict[str, str]:
     return dict(zip(HEAD, as_rows([reading])[1], strict=True))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reading", "verdict"),
     [
         (Reading(RATIO, [10.5], [10.0]), Verdict.GOAL),

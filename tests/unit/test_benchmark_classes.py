@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness import benchmarks
 from harness.benchmarks import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench
@@ -55,7 +56,7 @@ def test_every_class_is_a_name_of_the_package() -> None:
         _ = benchmarks.DROP
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@each_case("kind", CLASSES)
 def test_an_example_is_a_plain_dict_with_the_fields_of_the_interface(kind: type[BenchmarkClass]) -> None:
     benchmark = kind(path="bundled")
     examples = benchmark.get_data_by_mode(CLASSES[kind])
@@ -108,7 +109,7 @@ def test_answers_have_the_metrics_of_the_interface() -> None:
     assert GSM8K(path="bundled").evaluate("So 999.", "... #### 1000") == {"solve_rate": 0.0}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS[1:])
+@each_case("scenario", SCENARIOS[1:])
 def test_several_predictions_for_one_problem_give_pass_at_k(scenario: str) -> None:
     benchmark = LiveCodeBench(path="bundled", scenario=scenario)
     example = benchmark.get_test_data()[0]
@@ -157,7 +158,7 @@ def test_a_wrong_prediction_or_label_is_refused() -> None:
             humaneval.evaluate("pass", other)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "split", "reason"),
     [
         (HotPotQA, "test", "its answers are not public"),
@@ -223,7 +224,7 @@ def test_the_hubs_rows_of_hotpotqa_get_the_published_shape(tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize("kind", [HumanEval, MBPP])
+@each_case("kind", [HumanEval, MBPP])
 def test_a_prediction_may_continue_the_prompt_be_a_program_or_be_a_reply(
     kind: type[HumanEval] | type[MBPP],
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from case_checks import each_case
 from rich.console import Console
 
 from harness.benchmarks import definitions
@@ -23,7 +24,7 @@ def list_in(monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [80, 100, 120, 200])
+@each_case("width", [80, 100, 120, 200])
 def test_each_line_fits_and_each_name_is_whole(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     lines = list_in(monkeypatch, width)
     assert max(map(len, lines)) <= width

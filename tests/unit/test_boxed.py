@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.core.scoring.answers import last_boxed
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "held"),
     [
         (r"$\boxed{42}$", "42"),
@@ -42,7 +42,7 @@ def test_last_box(text: str, held: str) -> None:
     assert last_boxed(text) == held
 
 
-@pytest.mark.parametrize("text", ["", "42", r"\boxed", r"\boxed{1", r"\boxedx{1}", "boxed{1}", r"\boxed5"])
+@each_case("text", ["", "42", r"\boxed", r"\boxed{1", r"\boxedx{1}", "boxed{1}", r"\boxed5"])
 def test_text_without_a_complete_box_has_none(text: str) -> None:
     assert last_boxed(text) is None
 
@@ -67,7 +67,7 @@ def test_any_text_is_read(text: str) -> None:
     assert held is None or held in text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "piece", ["\\boxed{", "{", "\\boxed{1}", "\\", "\\boxed ", "\\boxed", "\\boxed \\boxed", "}", "\\{", " "]
 )
 def test_texts_of_megabytes_are_read(piece: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from effort import one_in_four, text_of_length
 
 from harness.audit.run import plan_resumed_audit
@@ -122,7 +123,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "read"), READERS.values(), ids=READERS)
+@each_case(("name", "read"), READERS.values(), ids=READERS)
 def test_broken_file_is_read_or_refused_by_name(
     tmp_path: Path, name: str, read: Callable[[Path], object]
 ) -> None:
@@ -140,8 +141,8 @@ def test_broken_file_is_read_or_refused_by_name(
 DIRECT = {kind: reader for kind, reader in READERS.items() if reader[0] != "file"}
 
 
-@pytest.mark.parametrize("target", ["/dev/zero", None], ids=["device", "named pipe"])
-@pytest.mark.parametrize(("name", "read"), DIRECT.values(), ids=DIRECT)
+@each_case("target", ["/dev/zero", None], ids=["device", "named pipe"])
+@each_case(("name", "read"), DIRECT.values(), ids=DIRECT)
 def test_an_irregular_file_is_refused_without_waiting(
     tmp_path: Path, name: str, read: Callable[[Path], object], target: str | None
 ) -> None:
@@ -302,7 +303,7 @@ def test_all_that_a_summary_knows_of_the_model_is_shown_again(run_folder: Path) 
 PLACES = [(name, place) for name, document in DOCUMENTS.items() for place in places(document)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "place"),
     PLACES,
     ids=lambda part: part if isinstance(part, str) else ".".join(part) or "whole",
@@ -318,7 +319,7 @@ def test_value_of_another_type_is_shown_or_refused(
 # --- files that harness writes
 
 
-@pytest.mark.parametrize(
+@each_case(
     "metric",
     [float("nan"), float("inf"), 10**5000, json.loads("[" * 300 + "]" * 300), {1, 2}, b"bytes"],
     ids=["nan", "infinity", "long integer", "nested", "set", "bytes"],
@@ -350,7 +351,7 @@ def test_attempts_that_are_a_named_pipe_are_refused(tmp_path: Path) -> None:
 OWN = "NAME = 'own'\nMETRIC = 'exact_match'\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "said"),
     [
         ("import sys; sys.exit(0)", "SystemExit"),
@@ -373,7 +374,7 @@ def test_program_that_ends_or_floods_us_is_refused(
         load_benchmark(str(path))
 
 
-@pytest.mark.parametrize("lines", [0, 2])
+@each_case("lines", [0, 2])
 def test_a_summary_that_does_not_fit_the_attempts_is_refused(tmp_path: Path, lines: int) -> None:
     for name, document in DOCUMENTS.items():
         path = tmp_path / name

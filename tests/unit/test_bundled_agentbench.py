@@ -8,24 +8,22 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.quarantine import why_quarantined
-from harness.benchmarks.agentbench.records import Cell, DatabaseRecord, OsRecord, Record, parse
-from harness.benchmarks.agentbench.tasks import database_prompt, shell_prompt
-from harness.benchmarks.agentbench.worlds import worlds
 from harness.benchmarks.data import source
+from harness.environments.db import category as db
+from harness.environments.db.category import Cell, DatabaseRecord
+from harness.environments.os import category as os
+from harness.environments.os.category import OsRecord
+from harness.environments.os.soundness import why_quarantined
 
 SAMPLE = Path(source.__file__).parent / "bundled" / "agentbench"
 # The categories whose worlds live on the host have tests of their own samples.
-ROWS = [
-    row
-    for row in read_layout(SAMPLE, lambda _line: None)[0]
-    if not any(world.owns(row) for world in worlds().values())
-]
-RECORDS: list[Record] = [parse(row) for row in ROWS]
-SHELL = [record for record in RECORDS if isinstance(record, OsRecord)]
-DATABASE = [record for record in RECORDS if isinstance(record, DatabaseRecord)]
+ROWS = [row for row in read_layout(SAMPLE, lambda _line: None)[0] if os.owns(row) or db.owns(row)]
+SHELL = [os.read_record(row) for row in ROWS if os.owns(row)]
+DATABASE = [db.read_record(row) for row in ROWS if db.owns(row)]
+RECORDS: list[OsRecord | DatabaseRecord] = [*SHELL, *DATABASE]
 QUESTIONS = [record for record in DATABASE if record.kind == "SELECT"]
 CHANGES = [record for record in DATABASE if record.kind != "SELECT"]
 
@@ -93,7 +91,7 @@ def test_no_task_of_ours_is_quarantined() -> None:
     assert [record.task_id for record in RECORDS if why_quarantined(record.task_id)] == []
 
 
-@pytest.mark.parametrize("record", QUESTIONS, ids=name)
+@each_case("record", QUESTIONS, ids=name)
 def test_the_query_of_a_question_gives_its_answer(record: DatabaseRecord) -> None:
     database = opened(record)
     assert record.sql is not None
@@ -108,7 +106,7 @@ def test_the_query_of_a_question_gives_its_answer(record: DatabaseRecord) -> Non
         assert found == list(record.labels)
 
 
-@pytest.mark.parametrize("record", CHANGES, ids=name)
+@each_case("record", CHANGES, ids=name)
 def test_the_statement_of_a_change_leaves_the_published_hash(record: DatabaseRecord) -> None:
     database = opened(record)
     before = hashed(database, record.table)
@@ -122,12 +120,12 @@ def test_the_statement_of_a_change_leaves_the_published_hash(record: DatabaseRec
 
 def test_prompts_hold_the_task_and_neither_gold_nor_a_limit_that_the_run_decides() -> None:
     for record in SHELL:
-        prompt = shell_prompt(record)
+        prompt = os.show_prompt(record)
         assert record.description in prompt
         assert "rounds" not in prompt
         assert record.example is None or record.example.code not in prompt
     for kept in DATABASE:
-        prompt = database_prompt(kept)
+        prompt = db.show_prompt(kept)
         assert kept.description in prompt
         assert "rounds" not in prompt
         assert "SQLite" in prompt

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 import harness.benchmarks.data
 from harness.benchmarks.data.local import read_rows
@@ -53,7 +54,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@each_case("name", FIELDS)
 def test_sample_has_the_original_fields_and_at_least_twelve_rows(name: str) -> None:
     read = rows(name)
     assert len(read) >= 12
@@ -140,7 +141,7 @@ class TestHotpotqa:
         assert all(exact_match(gold, [gold]) and f1(gold, [gold]) == 1 for gold in golds)
         assert not any(f1(b, [a]) for a, b in itertools.pairwise(golds))
 
-    @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text("_id"))
+    @each_case("row", ROWS, ids=lambda row: row.text("_id"))
     def test_ten_paragraphs_hold_the_supporting_facts(self, row: Row) -> None:
         context = dict(row.values["context"])
         assert len(row.values["context"]) == len(context) == 10
@@ -194,7 +195,7 @@ class TestLiveCodeBench:
         assert len({problem.platform for problem in PROBLEMS}) == 3
         assert len({problem.date for problem in PROBLEMS}) == len(PROBLEMS)
 
-    @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
+    @each_case("problem", PROBLEMS, ids=lambda problem: problem.id)
     def test_solution_passes_and_no_constant_does(self, problem: Problem) -> None:
         assert len(problem.tests.public) >= 2
         assert len(problem.tests.unpack_hidden()) >= 3

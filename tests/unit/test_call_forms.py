@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
+from case_checks import each_case
 from contexts import no_context
 from pydantic import Field
 
@@ -173,14 +173,14 @@ def summarize(found: list[Action | FormatError]) -> list[Any]:
     return [(each.tool, each.arguments) if isinstance(each, Action) else each.name for each in found]
 
 
-@pytest.mark.parametrize("actions", [NativeCalls(), TextCalls()])
+@each_case("actions", [NativeCalls(), TextCalls()])
 def test_a_call_is_read_in_every_form_whichever_way_the_run_calls_tools(actions: ActionFormat) -> None:
     wanted = [("bash", {"command": "ls"})]
     found = {text: summarize(read(actions, Message(Role.ASSISTANT, text))) for text in FORMS}
     assert {text: each for text, each in found.items() if each != wanted} == {}
 
 
-@pytest.mark.parametrize("actions", [NativeCalls(), TextCalls()])
+@each_case("actions", [NativeCalls(), TextCalls()])
 def test_a_quoted_incomplete_or_other_text_is_no_call(actions: ActionFormat) -> None:
     found = {text: read(actions, Message(Role.ASSISTANT, text)) for text in OTHERS}
     assert [text for text, each in found.items() if any(isinstance(one, Action) for one in each)] == []

@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.scores import Outcome, scores
+from harness.benchmarks.agentbench.scores import scores
 from harness.benchmarks.benchmark import TaskResult
+from harness.benchmarks.category import Outcome
 from harness.core.errors import DataError, UsageError
 from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.environments import environment_spec
 from harness.environments.card.duel import CardGame
 from harness.environments.card.environment import ACT, GUESS, LOOK
-from harness.environments.card.text_protocol import CardProtocol
+from harness.environments.card.environment import TEXT_FORM as CARD_FORM
 from harness.environments.text_protocol import ONLY_FIRST
 
 GAME = {"split": "mine", "baseline": "baseline2", "agent": "second", "game": 7}
-PROTOCOL = CardProtocol({tool.name: tool for tool in (LOOK, GUESS, ACT, SUBMIT)})
+PROTOCOL = CARD_FORM({tool.name: tool for tool in (LOOK, GUESS, ACT, SUBMIT)})
 
 
 def ids_of(path: Path) -> list[str]:
@@ -61,7 +63,7 @@ def test_a_single_file_of_games_is_loaded(tmp_path: Path) -> None:
     assert benchmark.references[task.id].target == CardGame("baseline2", 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "field"),
     [
         ({"baseline": "baseline3"}, "baseline"),
@@ -132,7 +134,7 @@ def call_of(reply: str) -> TextCall:
     return read
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "tool", "arguments"),
     [
         (
@@ -187,9 +189,7 @@ def test_moves_in_thoughts_are_ignored() -> None:
     assert call_of(reply).tool == "act"
 
 
-@pytest.mark.parametrize(
-    "reply", ["", "I pass.", "{}", "{" * 100_000, "{[" * 100_000 + "}", "{" * 99 + "}" * 99]
-)
+@each_case("reply", ["", "I pass.", "{}", "{" * 100_000, "{[" * 100_000 + "}", "{" * 99 + "}" * 99])
 def test_a_reply_without_a_move_gets_advice(reply: str) -> None:
     read = PROTOCOL.read(reply)
     assert isinstance(read, TextFault)
@@ -200,4 +200,4 @@ def test_the_instructions_show_both_objects_and_the_spec_has_the_protocol() -> N
     text = PROTOCOL.instructions()
     for words in ('{"guess_type"', '{"pick_fish"', "Act: look", GUESS.description, ACT.description):
         assert words in text
-    assert environment_spec("card").text_protocol is CardProtocol
+    assert environment_spec("card").text_protocol is CARD_FORM

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from case_checks import each_case
 from effort import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +71,7 @@ def test_eel_deals_a_share_of_its_attack_rounded_down() -> None:
     assert health(game, 1) == [400 - 118] * 4
 
 
-@pytest.mark.parametrize("position", [1, 3])
+@each_case("position", [1, 3])
 def test_a_sacrifice_hurts_a_teammate_and_raises_the_own_attack(position: int) -> None:
     game = game_of()
     assert act(game, position, ACTIVE, 2) == [Event("hit", 0, 2, 75, False)]
@@ -120,7 +121,7 @@ def test_each_living_countering_teammate_avenges_a_fish_that_a_hit_leaves_weak()
     assert health(game, 0) == [340, 400, 400, 400]
 
 
-@pytest.mark.parametrize(("before", "counters"), [(220, 0), (219, 1)])
+@each_case(("before", "counters"), [(220, 0), (219, 1)])
 def test_a_fish_is_weak_below_120_and_does_not_avenge_itself(before: int, counters: int) -> None:
     game = game_of(second="spray eel eel eel")
     game.teams[1][0].health = before
@@ -180,7 +181,7 @@ def test_the_side_that_moves_wins_if_both_die() -> None:
     assert game.winner == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("first", "second", "winner"),
     [
         ([100, 100], [400, 0], 0),
@@ -247,7 +248,7 @@ def test_a_dodged_hit_does_nothing_but_is_a_hit() -> None:
     assert act(game, 0, ACTIVE, 2) == [Event("reduce", 1, 2, 0), Event("hit", 1, 2, 0, True)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("move", "words"),
     [
         (Move(0, ATTACK, 4), "0 to 3"),

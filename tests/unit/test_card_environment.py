@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 
 from harness.api import run
@@ -97,7 +98,7 @@ async def test_an_agent_that_acts_at_once_leaves_out_its_guess() -> None:
         assert "You guess" in observation.text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments"),
     [
         ("guess", {"position": True, "fish": "flame"}),
@@ -203,9 +204,9 @@ async def test_looking_uses_up_the_turns() -> None:
         assert (await judge(environment)).score == 0.0
 
 
-@pytest.mark.parametrize("opponent", ["baseline1", "baseline2"])
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("shuffle", [False, True])
+@each_case("opponent", ["baseline1", "baseline2"])
+@each_case("side", [0, 1])
+@each_case("shuffle", [False, True])
 async def test_the_oracle_wins_through_the_tools(opponent: str, side: int, shuffle: bool) -> None:
     target = CardGame(opponent, side, shuffle)
     for seed in range(4):

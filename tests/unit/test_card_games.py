@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from world_replays import GameReplay, main, replay_games
 
 
@@ -53,7 +54,7 @@ def test_a_last_step_against_the_rules_gives_the_game_to_the_other_side() -> Non
     assert list(GameReplay(lost).differences()) == ["winner 0 instead of 1"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("action", "message"),
     [
         ({"pos": 0, "skill": 1, "theirs": [0, 1]}, "not all living enemies"),

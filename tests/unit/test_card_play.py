@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from case_checks import each_case
 
 from harness.environments.card.duel import BASELINES, Baseline
 from harness.environments.card.engine import FIELDED, KINDS, Game, Kind, Move
@@ -68,13 +69,13 @@ def win_rate(player: Baseline, opponent: str, side: int, games: int, *, shuffled
     return sum(won) / games
 
 
-@pytest.mark.parametrize(("opponent", "side"), PAIRINGS)
+@each_case(("opponent", "side"), PAIRINGS)
 def test_the_oracle_wins_every_game(opponent: str, side: int) -> None:
     assert win_rate(ORACLE, opponent, side, 20) == 1.0
     assert win_rate(ORACLE, opponent, side, 10, shuffled=True) == 1.0
 
 
-@pytest.mark.parametrize(("opponent", "side"), PAIRINGS)
+@each_case(("opponent", "side"), PAIRINGS)
 def test_random_attacks_win_too_few_games(opponent: str, side: int) -> None:
     assert win_rate(RANDOM, opponent, side, 100) < 0.75 + 0.1  # the noise of 100 games
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
 from harness.environments.os.checks import shell_tools
 from harness.environments.os.checks.judgement import judge_check
@@ -346,7 +346,7 @@ time ls
     assert [code for code in lines(table) if not is_refused(code)] == []
 
 
-@pytest.mark.parametrize("code", ["((" * 5000, "$(" * 5000, "a" * 100_000, "if " * 5000])
+@each_case("code", ["((" * 5000, "$(" * 5000, "a" * 100_000, "if " * 5000])
 def test_enormous_scripts_are_refused(code: str) -> None:
     assert judge_check(Script("bash", code)).kind == "trusting"
 

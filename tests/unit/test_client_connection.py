@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from case_checks import each_case
 
 from harness import SandboxClosed, SandboxError, SandboxOutOfDisk, UsageError
 from harness.client import ServiceBusyError, ServiceUnreachableError, connect
@@ -16,7 +17,7 @@ from harness.core.errors import HarnessError
 TOKEN = "a-token-of-the-tests"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "token", "expected"),
     [
         (f"http://127.0.0.1:8600/{TOKEN}", None, "http://127.0.0.1:8600"),
@@ -33,7 +34,7 @@ def test_the_token_is_the_last_part_of_the_url_or_an_argument(
     assert (address.url, address.token.get_secret_value()) == (expected, TOKEN)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "expected"),
     [
         ("http://127.0.0.1:8600/", "a-token-of-the-environment"),
@@ -47,7 +48,7 @@ def test_a_url_without_a_path_has_the_token_of_the_environment(
     assert read_address(url).token.get_secret_value() == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         "http://127.0.0.1:8600",
@@ -67,13 +68,13 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_token(url: str) -> Non
     assert TOKEN not in raised.value.message
 
 
-@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+@each_case("seconds", [-1.0, float("inf"), float("nan")])
 def test_a_wait_that_cannot_be_used_is_refused(seconds: float) -> None:
     with pytest.raises(UsageError, match="wait_seconds"):
         connect(f"http://host/{TOKEN}", wait_seconds=seconds)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "code", "expected"),
     [
         (410, "sandbox_out_of_disk", SandboxOutOfDisk),
@@ -117,7 +118,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_connection, "_FIRST_PAUSE_SECONDS", 0.0001)
 
 
-@pytest.mark.parametrize(("status", "code"), [(504, "busy"), (429, "too_many_requests"), (503, "draining")])
+@each_case(("status", "code"), [(504, "busy"), (429, "too_many_requests"), (503, "draining")])
 async def test_a_request_that_was_refused_before_it_began_is_sent_again(status: int, code: str) -> None:
     def answer(tried: int) -> httpx.Response:
         return httpx.Response(200, content=b"done") if tried == 3 else refuse(status, code)
@@ -125,7 +126,7 @@ async def test_a_request_that_was_refused_before_it_began_is_sent_again(status: 
     assert await send(answer, wait_seconds=5) == (b"done", 3)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "response",
     [
         refuse(500, "internal_error"),

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
-import pytest
 import yaml
+from case_checks import each_case
 
 CLUSTERS = Path(__file__).parents[2] / "examples/clusters"
 MANIFESTS = sorted((CLUSTERS / "kubernetes").glob("*.yaml"))
@@ -23,13 +23,13 @@ def pod(name: str) -> dict[str, Any]:
     return spec
 
 
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
-@pytest.mark.parametrize("version", ["1.33", "1.37"])
+@each_case("path", MANIFESTS, ids=lambda path: path.name)
+@each_case("version", ["1.33", "1.37"])
 def test_every_manifest_has_the_published_schema(path: Path, version: str) -> None:
     kubernetes_validate.validate(yaml.safe_load(path.read_text()), version, strict=True)
 
 
-@pytest.mark.parametrize("name", ["shards.yaml", "merge.yaml"])
+@each_case("name", ["shards.yaml", "merge.yaml"])
 def test_every_mounted_volume_exists(name: str) -> None:
     spec = pod(name)
     volumes = {volume["name"] for volume in spec["volumes"]}

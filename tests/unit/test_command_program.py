@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
@@ -42,7 +43,7 @@ def test_a_variable_of_a_shell_or_of_another_program_is_no_placeholder() -> None
     assert fill_arguments(argv, {"model": "m"}) == ["agent", "${HOME}/m", "${prompt}"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "complaint"),
     [
         ("bash -c 'agent {prompt}'", "only a part of the argument"),
@@ -56,13 +57,13 @@ def test_a_command_that_cannot_be_used_is_refused(command: str, complaint: str) 
         split_command(command)
 
 
-@pytest.mark.parametrize("prompt", ["x" * (MAX_ARGUMENT_BYTES + 1), "a\0b"], ids=["long", "NUL"])
+@each_case("prompt", ["x" * (MAX_ARGUMENT_BYTES + 1), "a\0b"], ids=["long", "NUL"])
 def test_a_prompt_that_cannot_be_an_argument_is_an_error_that_names_the_remedy(prompt: str) -> None:
     with pytest.raises(AgentError, match=r"use \{prompt_file\}"):
         fill_arguments(("agent", "{prompt}"), {"prompt": prompt})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "complaint"),
     [
         ({"cmd": "x", "pass_env": ["HOME"]}, "no variable of the harness enters a sandbox"),
@@ -80,7 +81,7 @@ def test_settings_that_contradict_each_other_are_refused(command: dict[str, Any]
         load_config(None, {"benchmark": "mbpp", "command": command})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [{"cmd": "x", "where": "host"}, {"cmd": "x", "submission_file": "y"}, {"cmd": "x", "machine": "own"}],
 )
@@ -238,7 +239,7 @@ async def test_a_program_that_cannot_start_ends_with_127() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "complaint"),
     [
         ("no-such-program", "is not on this machine"),
@@ -253,7 +254,7 @@ def test_a_program_on_the_host_that_cannot_start_is_refused(program: str, compla
         CommandAgent(settings)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         CommandSettings(cmd="sh {task_file}", where="host"),
@@ -266,7 +267,7 @@ def test_a_program_that_may_be_there_is_accepted(command: CommandSettings) -> No
     CommandAgent(settings_for(load_benchmark("humaneval", data="bundled"), command=command))
 
 
-@pytest.mark.parametrize("text", ["#!/usr/bin/python3\nimport os\n", "", "# FROM\n"])
+@each_case("text", ["#!/usr/bin/python3\nimport os\n", "", "# FROM\n"])
 def test_a_file_that_is_no_dockerfile_is_no_source_of_an_agent(tmp_path: Path, text: str) -> None:
     file = tmp_path / "agent.py"
     file.write_text(text)
@@ -276,7 +277,7 @@ def test_a_file_that_is_no_dockerfile_is_no_source_of_an_agent(tmp_path: Path, t
     assert read_agent_source("mine", file).dockerfile == file
 
 
-@pytest.mark.parametrize(
+@each_case(
     "settings",
     [
         {"cmd": "x", "where": "host", "pass_env": ["A"]},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 import harness
 from harness.core.errors import UsageError
@@ -263,7 +264,7 @@ def test_a_difference_above_the_noise_exceeds_it(tmp_path: Path) -> None:
 
 
 # As floats, 0.8 - 0.7 is more than 0.1, and 0.3 - 0.1 less than 0.2.
-@pytest.mark.parametrize(
+@each_case(
     ("passed", "threshold", "is_regression"),
     [
         ((8, 7), 0.1, False),
@@ -349,7 +350,7 @@ BROKEN: Mapping[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BROKEN)
+@each_case("case", BROKEN)
 def test_a_manifest_that_cannot_be_used_is_refused(tmp_path: Path, case: str) -> None:
     fields, reason = BROKEN[case]
     one = write_run(tmp_path / "a", {"x": "p"})
@@ -371,7 +372,7 @@ def test_a_folder_that_is_no_run_and_a_run_without_attempts_are_refused(tmp_path
     assert caught.value.hint == f"make some: {describe_resume(killed, read_manifest(killed))}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "reason"),
     [
         ({"score": 1e300}, "has the score 1e\\+300"),
@@ -388,7 +389,7 @@ def test_amounts_that_no_run_can_have_are_refused(
         compare_runs([one], [write_run(tmp_path / "b", [wrong])])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "option",
     [{"resamples": 39}, {"resamples": 10**9}, {"seed": -1}, {"regression_threshold": float("nan")}],
     ids=str,

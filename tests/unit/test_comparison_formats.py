@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 from unit.test_comparison import record, write_run
 
 from harness.core.errors import UsageError
@@ -150,7 +151,7 @@ def test_markdown_of_any_comparison_fits_into_a_comment(tmp_path: Path) -> None:
     assert LONGEST_COMMENT / 4 < len(page) < LONGEST_COMMENT
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "quoted"),
     [
         ("a", "`a`"),
@@ -166,7 +167,7 @@ def test_a_code_span_holds_the_text(text: str, quoted: str) -> None:
     assert len(quote_markdown(text * 1000, 50)) <= 54
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("difference", "shown"),
     [(0.0, "0.0 points"), (0.0512, "+5.1 points"), (-0.2, "-20.0 points"), (0.00004, "+0.004 points")],
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
 from harness.environments.os.scripts import Script, is_comparison
 
 HEAD = "from sys import argv\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         HEAD + "if int(argv[1]) == int(argv[2]): exit(0)\nexit(1)",
@@ -23,7 +23,7 @@ def test_a_plain_comparison_is_recognised(code: str) -> None:
     assert is_comparison(Script("python", code))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "exit(open('/root/state').read() != 'right')",

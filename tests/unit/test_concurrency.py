@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.runs.agents import agents
 from harness.runs.faults import (
@@ -17,7 +18,7 @@ from harness.runs.faults import (
 from harness.sandbox.pool import EXTRA, count_gate_places
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("agent", "wanted", "sandboxes", "concurrency"),
     [
         pytest.param({}, None, True, MOST_ATTEMPTS, id="one that waits for a model"),
@@ -40,7 +41,7 @@ def test_a_run_whose_tasks_share_sandboxes_has_one_for_each_core() -> None:
     assert choose_concurrency(7, agent, sandboxes=True, isolation="run") == 7
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("agent", "wanted", "places"),
     [
         pytest.param({}, 500, count_gate_places(), id="by cores however many wait for a model"),

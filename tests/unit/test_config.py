@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
-from harness.models.endpoint import Endpoint
 from harness.models.relay.mcp_servers.settings import McpServer
-from harness.models.settings import GenerationSettings
-from harness.models.spending import Budget
 from harness.runs.config import RunConfig, load_config
+from harness.runs.settings import KEYS
 
 
 def load(tmp_path: Path, text: str, **overrides: Any) -> RunConfig:
@@ -87,55 +86,13 @@ ray_address: head:6379
 isolation: attempt
 replay_from: runs/recorded
 """
-    config = load(tmp_path, text).model_dump()
-    assert config == {
-        "replay_from": "runs/recorded",
-        "limits": {"memory_mb": 256, "cpus": 0.5},
-        "benchmark": "humaneval",
-        "agent": "predictions",
-        "model": "some/model",
-        "sample_size": 7,
-        "task_ids": ["HumanEval/1"],
-        "filter_category": ["sorting", "maths"],
-        "filter_difficulty": ["easy", "5"],
-        "filter_tags": ["platform=leetcode"],
-        "sampling": "stratified",
-        "stratify_by": "difficulty",
-        "durations_from": "latest",
-        "executor": "ray",
-        "ray_address": "head:6379",
-        "include_quarantined": True,
-        "shard": "2/8",
-        "timeout_seconds": 240,
-        "rounds": 6,
-        "max_concurrent": 3,
-        "max_sandboxes": 2,
-        "agent_prompt": "Solve: {problem_statement}",
-        "n_samples": 5,
-        "k": [1, 5],
-        "cluster_by": "difficulty",
-        "seed": 9,
-        "data": "hub",
-        "split": "dev",
-        "options": {"release": "v1"},
-        "samples": "samples.jsonl",
-        "extract": "fenced",
-        "base_url": "http://localhost/v1",
-        "api": "responses",
-        "endpoints": {"fast": Endpoint(model="some/model", base_url="http://localhost:1/v1").model_dump()},
-        "generation": GenerationSettings(temperature=0.5, max_tokens=100).model_dump(),
-        "system_prompt": "Be short.",
-        "mcp_servers": [McpServer(name="files", command="npx").model_dump()],
-        "baseline": True,
-        "command": {"cmd": "agent", "where": "host"},
-        "attempt_budget": Budget(output_tokens=1000).model_dump(),
-        "run_budget": Budget(cost=2.5).model_dump(),
-        "reply_cache": "on",
-        "client_generation": "keep",
-        "output_dir": "out",
-        "runtime": "runsc",
-        "isolation": "attempt",
-    }
+    config = load(tmp_path, text)
+    assert config.model_fields_set == {*KEYS}
+    assert RunConfig.model_validate(config.model_dump(mode="json"), strict=False) == config
+    default = RunConfig(benchmark="mbpp")
+    assert [name for name in KEYS if getattr(config, name) == getattr(default, name)] == []
+    assert (config.filter_difficulty, config.generation.max_tokens) == (["easy", "5"], 100)
+    assert config.mcp_servers == [McpServer(name="files", command="npx")]
 
 
 def test_command_line_wins_over_the_file(tmp_path: Path) -> None:
@@ -208,7 +165,7 @@ def test_variable_becomes_the_type_that_its_key_needs(
     assert (config.model, config.n_samples, config.k, config.limits.cpus) == ("5", 5, [1, 3], 1.5)
 
 
-@pytest.mark.parametrize("value", ["a: b", "[unclosed", "yes", "5", "# no comment", "null", "  spaced  "])
+@each_case("value", ["a: b", "[unclosed", "yes", "5", "# no comment", "null", "  spaced  "])
 def test_text_from_a_variable_is_used_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
@@ -232,7 +189,7 @@ def test_a_variable_that_is_not_a_number_is_refused_with_its_key(
 # --- refusals
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "said", "hint"),
     [
         ("bench: mbpp", "unknown key 'bench'", "did you mean 'benchmark'?"),
@@ -261,7 +218,7 @@ def test_a_filter_takes_a_single_name_for_a_list_of_one(tmp_path: Path) -> None:
     assert load_config(path, {}).filter_category == ["os"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         *("sample_size: 0", "sample_size: '5'", "sample_size: 2.0", "sample_size: true", "sample_size: -1"),
@@ -279,13 +236,13 @@ def test_value_of_a_wrong_type_or_size_is_refused_with_its_key(tmp_path: Path, v
     assert message.startswith(f"{tmp_path / 'config.yaml'}:2: '{key}")
 
 
-@pytest.mark.parametrize("seconds", [179, 601, 0, -5, 180.0, "200", True])
+@each_case("seconds", [179, 601, 0, -5, 180.0, "200", True])
 def test_time_limit_outside_180_to_600_whole_seconds_is_refused(seconds: Any) -> None:
     with pytest.raises(UsageError, match="--timeout-seconds must be 180 to 600 whole seconds, not "):
         load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "said"),
     [
         ("sample_size: 0", "'sample_size' must be at least 1, not 0"),
@@ -314,7 +271,7 @@ def test_a_long_value_is_quoted_with_its_length(tmp_path: Path) -> None:
     assert len(message) < 500
 
 
-@pytest.mark.parametrize("seconds", [180, 600])
+@each_case("seconds", [180, 600])
 def test_time_limits_at_both_ends_are_taken(seconds: int) -> None:
     assert load_config(None, {"benchmark": "mbpp", "timeout_seconds": seconds}).timeout_seconds == seconds
 
@@ -324,7 +281,7 @@ def test_command_line_is_blamed_for_its_own_values(tmp_path: Path) -> None:
     assert error.message == "--sample-size must be at least 1, not 0"
 
 
-@pytest.mark.parametrize("text", ["", "- mbpp\n", "mbpp\n", "# nothing\n"])
+@each_case("text", ["", "- mbpp\n", "mbpp\n", "# nothing\n"])
 def test_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
     assert "must contain keys and values" in refusal(tmp_path, text).message
 
@@ -350,7 +307,7 @@ def test_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         load_config(path, {})
 
 
-@pytest.mark.parametrize("name", ["missing.yaml", "."])
+@each_case("name", ["missing.yaml", "."])
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_config(tmp_path / name, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.runs.config_check import CheckedConfig, check_config
 
@@ -21,7 +22,7 @@ def messages(tmp_path: Path, text: str) -> list[str]:
     return [problem.message.replace(prefix, "") for problem in checked(tmp_path, text).problems]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "benchmark: mbpp\ndata: bundled\n",
@@ -61,7 +62,7 @@ def test_each_filter_that_no_task_passes_is_reported(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("benchmark: mbpb\n", "config.yaml:1: unknown benchmark 'mbpb'"),
@@ -111,7 +112,7 @@ mcp_servers:
 """
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "warning"),
     [
         (HOST, '6: the program "no-such-program" is not on this machine, or is not executable'),

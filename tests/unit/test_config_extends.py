@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.runs.config import RunConfig, load_config, read_config, read_section
@@ -94,7 +95,7 @@ def test_too_many_files_are_refused(write: Write) -> None:
     assert f"leads to more than {MAX_FILES} files" in refusal(write("run.yaml", "extends: 11.yaml\n")).message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("extends", "message"),
     [
         ("no.yaml", "no.yaml is not a file"),

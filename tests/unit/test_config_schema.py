@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.runs.config import RunConfig
 from harness.runs.config_schema import build_config_schema
@@ -29,7 +30,7 @@ def test_every_key_has_a_description() -> None:
     assert [name for name, key in keys.items() if not key.get("description")] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "values",
     [
         {},
@@ -45,7 +46,7 @@ def test_what_a_run_reads_is_valid(values: dict[str, Any]) -> None:
     assert is_valid(values)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "values",
     [
         {"bench": "mbpp"},

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from docker import APIClient
 
 from harness.environments import environment_specs
@@ -172,7 +173,7 @@ def shown(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_the_configuration_of_a_container_is_exactly_this(offline: APIClient, kind: str) -> None:
     arguments, differences = KINDS[kind]
     sockets = arguments.get("sockets", "local")

@@ -114,6 +114,17 @@ def defined_names(name: str) -> set[str]:
     return {node.name for node in ast.walk(tree_of(name)) if isinstance(node, kinds)}
 
 
+@cache
+def left_out_names(name: str) -> set[str]:
+    """Return the names of the functions of a file that only a thorough run calls."""
+    return {
+        node.name
+        for node in ast.walk(tree_of(name))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and "pytest.mark.thorough" in map(ast.unparse, node.decorator_list)
+    }
+
+
 def misfit(mutant: Mutant) -> str | None:
     """Return why a mutant does not fit the code, or None."""
     found = (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old)
@@ -125,7 +136,9 @@ def misfit(mutant: Mutant) -> str | None:
     if not names:
         return f"{mutant.test} names a file and no test"
     missing = set(names) - defined_names(path.removeprefix("tests/"))
-    return f"{mutant.test} is not there" if missing else None
+    if missing:
+        return f"{mutant.test} is not there"
+    return f"{mutant.test} is thorough" if left_out_names(path.removeprefix("tests/")) & {*names} else None
 
 
 def test_no_test_asserts_that_something_was_quick() -> None:
@@ -170,6 +183,21 @@ def test_the_table_of_mutants_has_at_least_forty() -> None:
 
 def test_every_mutant_fits_the_code_and_names_a_test() -> None:
     assert [why for mutant in MUTANTS if (why := misfit(mutant)) is not None] == []
+
+
+# The trust boundary. These tests leave no case to a thorough run.
+ALWAYS = (
+    "security/test_grader_forgery.py",
+    "security/test_no_memory.py",
+    "security/test_inherited_memory.py",
+    "security/test_seccomp.py",
+    "security/test_containment.py",
+    "security/test_learning_over_samples.py",
+)
+
+
+def test_no_test_of_the_trust_boundary_is_left_to_a_thorough_run() -> None:
+    assert [name for name in ALWAYS if "thorough" in SOURCES[name].lower()] == []
 
 
 def test_the_scripted_model_server_has_one_fixture() -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.hub_probe import hub_endpoint, offline_switch, why_unreachable
 
@@ -45,12 +46,12 @@ def answering() -> Iterator[http.server.HTTPServer]:
         thread.join()
 
 
-@pytest.mark.parametrize("status", [200, 301, 401, 404, 429, 500])
+@each_case("status", [200, 301, 401, 404, 429, 500])
 def test_any_answer_of_the_hub_counts(answering: http.server.HTTPServer, status: int) -> None:
     assert why_unreachable(f"http://127.0.0.1:{answering.server_port}/{status}") is None
 
 
-@pytest.mark.parametrize("status", [407, 502, 503, 504])
+@each_case("status", [407, 502, 503, 504])
 def test_an_answer_of_a_gateway_does_not_count(answering: http.server.HTTPServer, status: int) -> None:
     reason = why_unreachable(f"http://127.0.0.1:{answering.server_port}/{status}")
     assert reason == f"its gateway answers {status}"
@@ -79,7 +80,7 @@ def test_a_slow_name_lookup_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert reason == "no answer within 0.2 s"
 
 
-@pytest.mark.parametrize("endpoint", ["hub.invalid", "", "http://", "ftp://127.0.0.1:1", "http://[::1"])
+@each_case("endpoint", ["hub.invalid", "", "http://", "ftp://127.0.0.1:1", "http://[::1"])
 def test_an_endpoint_that_is_not_a_url_has_a_reason(endpoint: str) -> None:
     assert why_unreachable(endpoint, within=1)
 

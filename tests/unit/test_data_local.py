@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.local import data_suffix, read_rows
 from harness.core.errors import DataError
@@ -33,7 +34,7 @@ def failure(path: Path, **options: Any) -> DataError:
     return caught.value
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "data"),
     [
         ("d.jsonl", LINES),
@@ -99,7 +100,7 @@ def test_folder_fifo_and_unknown_ending_are_refused(tmp_path: Path) -> None:
     assert "too long" in str(failure(tmp_path / ("x" * 300 + ".json")))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "data"),
     [
         ("d.jsonl", b""),
@@ -115,7 +116,7 @@ def test_no_rows_is_an_error(tmp_path: Path, name: str, data: bytes) -> None:
     assert "holds no rows" in str(failure(write(tmp_path, name, data)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "data", "line", "said"),
     [
         ("d.jsonl", b'{"a": 1}\n\n{"a": }\n', 3, "broken JSON at column 7"),
@@ -151,7 +152,7 @@ def test_a_format_under_the_wrong_suffix_is_recognised(tmp_path: Path) -> None:
     assert ".json" in (failure(write(tmp_path, "b.jsonl", json.dumps(ROWS).encode())).hint or "")
 
 
-@pytest.mark.parametrize("cut", [0, 5, 12, 40, -1])
+@each_case("cut", [0, 5, 12, 40, -1])
 def test_truncated_gzip(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "d.jsonl.gz"
     path.write_bytes(gzip.compress(LINES * 50)[:cut])
@@ -169,7 +170,7 @@ def test_damaged_gzip(tmp_path: Path) -> None:
     assert "broken gzip data" in str(failure(path))
 
 
-@pytest.mark.parametrize("name", ["d.jsonl", "d.jsonl.gz", "d.json", "d.json.gz"])
+@each_case("name", ["d.jsonl", "d.jsonl.gz", "d.json", "d.json.gz"])
 def test_reading_is_bounded_by_unpacked_bytes(tmp_path: Path, name: str) -> None:
     data = LINES if ".jsonl" in name else ARRAY
     path = write(tmp_path, name, data)

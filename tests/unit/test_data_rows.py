@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.rows import Row, describe
 from harness.core.errors import DataError
@@ -64,7 +65,7 @@ def test_own_errors_carry_the_place() -> None:
     assert (str(error), error.hint) == ("f.jsonl:3: field 'name': no such thing", "look again")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "said"),
     [
         (None, "null"),

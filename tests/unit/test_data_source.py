@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.cache import read_cached_rows, write_cached_rows
 from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
@@ -60,7 +61,7 @@ def test_a_file_is_read_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert load("~/mine.jsonl", tmp_path)[1] == source
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("files", "chosen"),
     [
         (["HumanEval.jsonl.gz", "samples_with_verdicts.jsonl", "README.md"], "HumanEval.jsonl.gz"),
@@ -122,7 +123,7 @@ def test_hub_alone_never_falls_back(tmp_path: Path) -> None:
     assert "--data PATH" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("data", ["hub", None])
+@each_case("data", ["hub", None])
 def test_a_stored_copy_needs_no_hub(tmp_path: Path, data: str | None) -> None:
     write_cached_rows(kept_file(tmp_path), ROWS, ORIGIN, revision="abc", endpoint="http://hub")
     rows, source = load(data, tmp_path)
@@ -156,13 +157,13 @@ def test_copies_are_stored_in_the_configured_folder(tmp_path: Path, monkeypatch:
     assert len(load_hub_rows(HUB, notify=pytest.fail)[0]) == 2
 
 
-@pytest.mark.parametrize("split", ["../../../etc", "train[:10%]", "a/b", "..", "x\0y"])
+@each_case("split", ["../../../etc", "train[:10%]", "a/b", "..", "x\0y"])
 def test_no_name_leaves_the_cache_folder(tmp_path: Path, split: str) -> None:
     with pytest.raises(HubUnreachableError):
         load_hub_rows(HubDataset("o/n", None, split), cache_dir=tmp_path, notify=pytest.fail)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "damage",
     [
         lambda rows, note: rows.write_bytes(rows.read_bytes() + b'{"id": 3}\n'),

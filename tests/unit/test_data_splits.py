@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
 from harness.benchmarks.data.cache import write_cached_rows
@@ -86,7 +87,7 @@ def test_a_file_without_the_word_of_a_split_is_the_evaluation_split_alone(tmp_pa
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rule", "wanted", "files", "chosen"),
     [
         (NQ, "test", ["NQ-open.dev.jsonl"], "NQ-open.dev.jsonl"),
@@ -177,7 +178,7 @@ def test_files_that_an_own_benchmark_names_need_no_word(tmp_path: Path) -> None:
         load_benchmark(str(own), data=str(tmp_path / "validation.jsonl"))
 
 
-@pytest.mark.parametrize("place", ["path: rows.jsonl", "hub: owner/name", "url: https://example.org/a.csv"])
+@each_case("place", ["path: rows.jsonl", "hub: owner/name", "url: https://example.org/a.csv"])
 def test_an_own_benchmark_with_one_place_for_two_splits_is_refused(tmp_path: Path, place: str) -> None:
     write(tmp_path / "rows.jsonl", {"q": "1", "a": "1"})
     own = tmp_path / "own.yaml"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.formats import Table, file_suffix, read_file
 from harness.core.errors import DataError
@@ -63,7 +64,7 @@ def test_answers_of_dpr_are_literals_and_nothing_is_evaluated(tmp_path: Path) ->
         assert (caught.value.line, caught.value.field) == (2, "answer")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "line", "said"),
     [
         ("a,b\n1,2\n3\n", 3, "needs 2 fields"),

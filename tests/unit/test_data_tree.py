@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.tree import Tree, read_tree
 from harness.core.errors import DataError
@@ -57,7 +58,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {"folder": folder, "x.tar.gz": tar, 
 MAKERS["x.zip"] = zipped
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@each_case("name", MAKERS)
 def test_the_same_files_are_found_in_a_folder_and_in_every_archive(tmp_path: Path, name: str) -> None:
     tree = read_tree(MAKERS[name](tmp_path / name), lambda name: name.endswith(".json"))
     assert list(tree.names) == sorted(FILES)
@@ -78,14 +79,14 @@ def test_files_of_the_operating_system_in_archives_are_left_out(tmp_path: Path) 
     assert list(read_tree(zipped(tmp_path / "x.zip", files), everything).names) == ["a.json"]
 
 
-@pytest.mark.parametrize("name", ["../a.json", "/etc/a.json", "b/../../a.json", "..\\a.json"])
-@pytest.mark.parametrize("archive", ["x.tar", "x.zip"])
+@each_case("name", ["../a.json", "/etc/a.json", "b/../../a.json", "..\\a.json"])
+@each_case("archive", ["x.tar", "x.zip"])
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, archive: str, name: str) -> None:
     with pytest.raises(DataError, match="leads out of the archive"):
         read_tree(MAKERS[archive](tmp_path / archive, {name: b"[]"}), everything)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+@each_case("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
 def test_a_link_or_device_for_a_wanted_file_is_refused(tmp_path: Path, kind: bytes) -> None:
     path = tar(tmp_path / "x.tar", {}, link("a.json", "/etc/passwd", kind))
     with pytest.raises(DataError, match=r"x\.tar: a\.json: is not a plain file"):
@@ -114,8 +115,8 @@ def test_a_member_given_twice_is_refused(tmp_path: Path) -> None:
         read_tree(tmp_path / "x.tar", everything)
 
 
-@pytest.mark.parametrize("name", ["x.tgz", "x.zip"])
-@pytest.mark.parametrize("wanted", [True, False])
+@each_case("name", ["x.tgz", "x.zip"])
+@each_case("wanted", [True, False])
 def test_a_bomb_is_refused(tmp_path: Path, name: str, wanted: bool) -> None:
     path = MAKERS[name](tmp_path / name, {"a.json": bytes(3_000_000)})  # type: ignore[call-arg]
     assert path.stat().st_size < 10_000
@@ -143,7 +144,7 @@ def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
         read_tree(tar(tmp_path / "x.tar", {}, member), everything)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@each_case("name", MAKERS)
 def test_too_many_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match="more than 2 files"):
         read_tree(MAKERS[name](tmp_path / name), everything, max_files=2)
@@ -154,7 +155,7 @@ def test_a_folder_is_bounded_in_bytes_too(tmp_path: Path) -> None:
         read_tree(folder(tmp_path), everything, max_bytes=5)
 
 
-@pytest.mark.parametrize("name", ["x.tar.gz", "x.tar", "x.zip"])
+@each_case("name", ["x.tar.gz", "x.tar", "x.zip"])
 def test_a_damaged_archive_is_refused(tmp_path: Path, name: str) -> None:
     path = MAKERS[name](tmp_path / name)
     path.write_bytes(path.read_bytes()[: 60 if name != "x.tar" else 700])

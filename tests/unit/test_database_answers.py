@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import Submission
 from harness.environments.db.grader import DatabaseAnswer, answer_values, grade_answer, same_values
@@ -60,7 +61,7 @@ def test_other_values_are_different(given: list[str], expected: list[str]) -> No
     assert not same_values(given, expected)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "values"),
     [
         ('["a", "b"]', ("a", "b")),
@@ -78,17 +79,17 @@ def test_an_answer_is_read_as_a_list_or_as_one_value(text: str, values: tuple[st
     assert answer_values(text) == values
 
 
-@pytest.mark.parametrize("text", ["", "  ", "[]", "()", "[[1, 2]]", '[{"a": 1}]', "a" * 100_001])
+@each_case("text", ["", "  ", "[]", "()", "[[1, 2]]", '[{"a": 1}]', "a" * 100_001])
 def test_an_answer_without_values_is_no_answer(text: str) -> None:
     assert answer_values(text) is None
 
 
-@pytest.mark.parametrize("text", ["[" * 50_000, "-" * 50_000, "[" + "9" * 50_000 + "]", "[__import__('os')]"])
+@each_case("text", ["[" * 50_000, "-" * 50_000, "[" + "9" * 50_000 + "]", "[__import__('os')]"])
 async def test_hostile_texts_are_wrong_and_raise_nothing(text: str) -> None:
     assert not (await grade_answer(DatabaseAnswer(("1",)), Submission(text, ""))).resolved
 
 
-@pytest.mark.parametrize("label", ["[18]", "a, b", '"quoted"', "none", "1–0", "x'00'"])
+@each_case("label", ["[18]", "a, b", '"quoted"', "none", "1–0", "x'00'"])
 async def test_the_published_value_is_right_by_itself_and_in_a_list(label: str) -> None:
     for text in (label, json.dumps([label])):
         assert (await grade_answer(DatabaseAnswer((label,)), Submission(text, ""))).resolved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import Verdict
 from harness.environments.db.client import Table
@@ -28,7 +29,7 @@ def test_the_expected_rows_pass_in_any_order_and_without_an_answer() -> None:
     assert judge(rows(("2", "z"), ("1", "x")), answered=False).resolved
 
 
-@pytest.mark.parametrize(
+@each_case(
     "left",
     [
         BEFORE,
@@ -86,7 +87,7 @@ def test_every_column_gets_a_distinct_name() -> None:
     assert len({name.lower() for name in names}) == len(names)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "columns", "cells", "complaint"),
     [
         ("", ["a"], [], "cannot have the name"),

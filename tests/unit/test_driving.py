@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from unit.test_guest_trusted_tests import FUNCTION, LOADED, message, say
 
 from harness.environments.python.guest import asserts, beginnings, call_tests, channel, judging, trusted_tests
@@ -89,7 +90,7 @@ def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Count
         return counted(trusted_tests.run, ours, request)
 
 
-@pytest.mark.parametrize(("statement", "right", "wrong", "calls"), SHAPES)
+@each_case(("statement", "right", "wrong", "calls"), SHAPES)
 def test_wrong_and_right_answers_cost_the_same_calls(
     statement: str, right: object, wrong: object, calls: int
 ) -> None:
@@ -102,7 +103,7 @@ def test_wrong_and_right_answers_cost_the_same_calls(
     assert after_wrong == after_right
 
 
-@pytest.mark.parametrize("answer", [7, "seven", None, [7], {"a": 7}, 7.0])
+@each_case("answer", [7, "seven", None, [7], {"a": 7}, 7.0])
 def test_no_operator_of_an_answer_runs_while_the_program_lives(answer: object) -> None:
     """A comparison or a subtraction raises its errors only after the program's end."""
     statement = "assert f(1) - 7 < f(2)\nassert f(3) == 7"
@@ -172,9 +173,7 @@ def test_wrong_and_right_results_of_a_hidden_call_cost_the_same() -> None:
     assert not any("difference" in name or "show" in name for name in after_wrong)
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"), [({1}, b"[1]"), (1 + 2j, b"1"), (b"a", b'"a"'), (range(2), b"[0, 1]")]
-)
+@each_case(("answer", "expected"), [({1}, b"[1]"), (1 + 2j, b"1"), (b"a", b'"a"'), (range(2), b"[0, 1]")])
 def test_a_result_of_a_type_that_json_lacks_is_refused(answer: object, expected: bytes) -> None:
     report, _ = hidden_calls(answer, expected=expected)
     assert report["results"] == ["failed"]

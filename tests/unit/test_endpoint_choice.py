@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.models.endpoint import ANTHROPIC_URL, OPENAI_URL, Api, Endpoint, read_key
@@ -42,7 +43,7 @@ def test_an_endpoint_of_a_config_has_the_same_defaults() -> None:
     assert own.api_key_env == "MY_KEY"
 
 
-@pytest.mark.parametrize("value", ["http://gateway:1/anthropic", "http://gateway:1/anthropic/v1/"])
+@each_case("value", ["http://gateway:1/anthropic", "http://gateway:1/anthropic/v1/"])
 def test_the_variable_of_anthropics_library_names_the_server_of_its_api_alone(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
@@ -63,7 +64,7 @@ def test_anthropics_own_server_needs_a_key() -> None:
     assert "ANTHROPIC_BASE_URL" in (raised.value.hint or "")
 
 
-@pytest.mark.parametrize(("url", "api", "option"), [(LOCAL, None, "--base-url"), (None, "chat", "--api")])
+@each_case(("url", "api", "option"), [(LOCAL, None, "--base-url"), (None, "chat", "--api")])
 def test_an_endpoint_of_the_config_keeps_its_own_settings(
     url: str | None, api: Api | None, option: str
 ) -> None:
@@ -71,7 +72,7 @@ def test_an_endpoint_of_the_config_keeps_its_own_settings(
         choose_endpoint("fast", url, {"fast": Endpoint(model="m", base_url=LOCAL)}, api)
 
 
-@pytest.mark.parametrize("name", ["system", "prefill", "mcp_servers"])
+@each_case("name", ["system", "prefill", "mcp_servers"])
 def test_a_field_that_would_change_the_conversation_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Endpoint(model="m", api="messages", extra_body={name: "x"})

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import ListTranscript, no_context
 
 from harness.core.tools import Arguments, Tool, TurnLimitReached
@@ -48,7 +49,7 @@ async def test_a_tool_returns_the_text_of_its_handler() -> None:
     assert (observation.text, observation.refused) == ("8", False)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"number": "4"}, {"number": 4, "more": 1}])
+@each_case("arguments", [{}, {"number": "4"}, {"number": 4, "more": 1}])
 async def test_wrong_arguments_are_reported_and_reach_no_handler(arguments: dict[str, Any]) -> None:
     observation = await Ground().environment.call("double", arguments)
     assert observation.refused
@@ -116,7 +117,7 @@ def test_a_tool_describes_its_arguments_as_a_json_schema() -> None:
     assert DOUBLE.parameters["properties"] == {"number": {"title": "Number", "type": "integer"}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "arguments", "acted"),
     [
         ("double", {"number": 1}, True),

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from case_checks import each_case
 
 from harness.environments import EnvironmentSpec, environment_specs
-from harness.runs.config import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, load_config
+from harness.runs.config import load_config
 from harness.runs.selection import select
+from harness.runs.settings.attempts import MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS
 from harness.sandbox.limits import Limits
 
 
-@pytest.mark.parametrize(
-    "environment", environment_specs().values(), ids=lambda environment: environment.name
-)
+@each_case("environment", environment_specs().values(), ids=lambda environment: environment.name)
 def test_default_time_limit_is_valid_in_a_config(environment: EnvironmentSpec) -> None:
     assert MIN_TIMEOUT_SECONDS <= environment.timeout_seconds <= MAX_TIMEOUT_SECONDS
 

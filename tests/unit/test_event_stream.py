@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.models import streamed_replies
 from harness.models.streamed_replies import Event, EventReader, RawEvent, ReplyTooLongError, decode_event
@@ -22,7 +23,7 @@ def read_all(content: bytes, *, size: int = 1000) -> list[Event]:
     return [event.decode(hide) for event in (*raw, *reader.end())]
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
+@each_case("size", [1, 3, 1000])
 def test_events_are_the_same_however_the_stream_is_cut(size: int) -> None:
     content = b'event: a\r\ndata: {"x": "secret"}\r\n\r\n: pause\n\ndata: [DONE]'
     assert read_all(content, size=size) == [

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import definitions
 from harness.core.errors import UsageError
@@ -33,8 +34,8 @@ def uncomment(text: str) -> str:
     return re.sub(r"^#(?! )|^#(?=  )(?!  \w+ \w)", "", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.parametrize("benchmark", ["mbpp", "agentbench", "gsm8k", "livecodebench"])
+@each_case("agent", AGENTS)
+@each_case("benchmark", ["mbpp", "agentbench", "gsm8k", "livecodebench"])
 def test_an_example_sets_nothing_that_is_refused(tmp_path: Path, benchmark: str, agent: str) -> None:
     definition = definitions()[benchmark]
     text = write_example_config(definition, agent, benchmark=benchmark)
@@ -44,7 +45,7 @@ def test_an_example_sets_nothing_that_is_refused(tmp_path: Path, benchmark: str,
         config = read(tmp_path, each)
         assert (config.benchmark, config.agent) == (benchmark, agent)
         unread = list_unread(config, agents()[agent], definition, specs, [], needs_image=needs_image)
-        assert [setting.keys for setting in unread] == []
+        assert [setting.key for setting in unread] == []
 
 
 def test_the_comments_show_further_keys() -> None:
@@ -60,7 +61,7 @@ def test_the_comments_show_further_keys() -> None:
     } <= whole.keys() - active.keys()
 
 
-@pytest.mark.parametrize("benchmark", sorted(definitions()))
+@each_case("benchmark", sorted(definitions()))
 def test_options_of_an_example_are_taken_by_the_benchmark(benchmark: str) -> None:
     definition = definitions()[benchmark]
     whole = parse_yaml(uncomment(write_example_config(definition, "oracle", benchmark=benchmark)))

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 
 from harness.benchmarks import load_benchmark
@@ -24,10 +25,10 @@ from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.host import retries
+from harness.host.blame import LOST_SANDBOX
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
 from harness.runs.agents import AgentError, AttemptContext
-from harness.runs.attempt_ends import LOST_SANDBOX
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.execute import execute
 from harness.runs.faults import Faults
@@ -67,7 +68,7 @@ def task_in_environment(
 
     nowhere = EnvironmentSpec("nowhere", None, "no place", open_environment=open_environment)
     monkeypatch.setitem(environment_specs(), "nowhere", nowhere)
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     return replace(BENCHMARK.tasks[0], environment="nowhere")
 
 
@@ -180,7 +181,7 @@ async def test_a_silent_guest_after_the_agent_acted_is_a_timeout_at_once(
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("acted", "error"),
     [
         pytest.param(True, SandboxError("the engine restarted", outside=True), id="ended from outside"),
@@ -284,7 +285,7 @@ async def test_grading_that_begins_too_late_is_a_fault_of_ours(monkeypatch: pyte
     sandbox: Any = SimpleNamespace(agent_acted=True, clean=True)
     environment = SandboxEnvironment(sandbox, {}, no_context(), end=nothing_to_do)
     monkeypatch.setattr(grading, "grader_of", lambda _target: StateGrader(int, never_end))
-    context = GradingContext(SandboxPool(), 5.0, environment=environment, begin_by=0.0)
+    context = GradingContext(SandboxPool(), 5.0, environment=environment)
     with pytest.raises(SandboxError, match="waited too long") as raised:
         await grade_submission(0, Submission("", agent_output=""), context)
     assert raised.value.outside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import Status, Submission
 from harness.environments.text.expected_text import ExpectedText, holds, holds_strictly, judge
@@ -31,32 +32,32 @@ STRICT_ONLY = [("1000", "1,000"), ("it is 1,000", "1000"), ("+7", "7.0"), ("hell
 NEITHER = [("", "7"), ("eight", "7"), ("70.1", "7.01")]
 
 
-@pytest.mark.parametrize(("answer", "expected"), BOTH)
+@each_case(("answer", "expected"), BOTH)
 def test_a_plain_answer_passes_both(answer: str, expected: str) -> None:
     assert holds(answer, expected)
     assert holds_strictly(answer, expected)
 
 
-@pytest.mark.parametrize(("answer", "expected"), LOOSE_ONLY)
+@each_case(("answer", "expected"), LOOSE_ONLY)
 def test_a_text_inside_another_passes_only_the_published_rule(answer: str, expected: str) -> None:
     assert holds(answer, expected)
     assert not holds_strictly(answer, expected)
 
 
-@pytest.mark.parametrize(("answer", "expected"), STRICT_ONLY)
+@each_case(("answer", "expected"), STRICT_ONLY)
 def test_the_same_value_in_another_spelling_passes_only_the_strict_one(answer: str, expected: str) -> None:
     assert not holds(answer, expected)
     assert holds_strictly(answer, expected)
 
 
-@pytest.mark.parametrize(("answer", "expected"), NEITHER)
+@each_case(("answer", "expected"), NEITHER)
 def test_another_answer_passes_neither(answer: str, expected: str) -> None:
     assert not holds(answer, expected)
     assert not holds_strictly(answer, expected)
 
 
-@pytest.mark.parametrize("expected", ["", " \n"])
-@pytest.mark.parametrize("answer", ["", "anything"])
+@each_case("expected", ["", " \n"])
+@each_case("answer", ["", "anything"])
 def test_an_empty_expectation_matches_nothing(answer: str, expected: str) -> None:
     verdict = judge(ExpectedText(expected), Submission(answer, answer))
     assert verdict.status is Status.FAILED
@@ -73,6 +74,6 @@ def test_the_published_rule_gives_the_status_and_the_strict_one_a_metric() -> No
 
 # Linear time is a tenth of a second here, and quadratic time would be hours.
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("unit", ["9", "1,", "1.", "-", "$", "1,000", "7 "])
+@each_case("unit", ["9", "1,", "1.", "-", "$", "1,000", "7 "])
 def test_a_long_text_of_one_piece_is_read(unit: str) -> None:
     assert not holds_strictly(unit * (400_000 // len(unit)), "42")

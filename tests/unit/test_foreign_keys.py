@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 from harness.runs.config import RunConfig, load_config, read_config
 from harness.runs.config_check import check_config
@@ -32,7 +32,7 @@ agent_prompt: |
 OWN = ("mcp_server", "provider", "agent_harness", "max_iterations", "budget", "comparison_mode")
 
 
-@pytest.mark.parametrize("text", [QUICK_START, PROMPT])
+@each_case("text", [QUICK_START, PROMPT])
 def test_the_quick_start_of_mcpbr_is_valid(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,7 +83,7 @@ def test_a_body_is_bytes_that_later_data_cannot_change() -> None:
     assert body == b"first"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "prefix",
     [
         PREFIX.pack(MAX_HEADER_BYTES + 1, 0),
@@ -110,7 +111,7 @@ def test_a_body_over_its_bound_is_not_sent() -> None:
         encode_frame({}, bytes(MAX_BODY_BYTES + 1))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "header",
     [
         pytest.param(b"", id="empty"),
@@ -131,7 +132,7 @@ def test_a_header_that_is_not_json_is_refused(header: bytes) -> None:
         FrameDecoder().feed(raw_frame(header))
 
 
-@pytest.mark.parametrize("header", [b"[]", b"null", b"1", b'"id"', b"true", b"NaN"])
+@each_case("header", [b"[]", b"null", b"1", b'"id"', b"true", b"NaN"])
 def test_a_header_that_is_not_an_object_is_refused(header: bytes) -> None:
     with pytest.raises(FrameError, match="not a JSON object"):
         FrameDecoder().feed(raw_frame(header))

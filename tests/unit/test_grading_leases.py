@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Status, Submission
 from harness.environments.python import programs
 from harness.environments.python.client import TestReport
+from harness.host import retries
 from harness.reports.progress import NotesOnly
-from harness.runs import faults
 from harness.runs.agents import AttemptContext
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.execute import execute
@@ -26,7 +27,8 @@ from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxOutOfMemory, SandboxUnresponsive
-from harness.sandbox.pool import Isolation, SandboxPool
+from harness.sandbox.limits import Isolation
+from harness.sandbox.pool import SandboxPool
 from harness.sandbox.results import Stream
 from harness.sandbox.sandbox import Sandbox
 
@@ -137,7 +139,7 @@ async def run_out_of_memory(sandbox: Scripted) -> TestReport:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
-    monkeypatch.setattr(faults, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     with closing(RunStore(tmp_path)) as store:
         yield store
 
@@ -218,7 +220,7 @@ async def test_no_sandbox_outlives_an_attempt_with_isolation_by_attempt(store: R
     assert (sandboxes.used, sandboxes.open) == ([1, 2], set())
 
 
-@pytest.mark.parametrize(("isolation", "keys"), [("task", 2), ("attempt", 4)])
+@each_case(("isolation", "keys"), [("task", 2), ("attempt", 4)])
 def test_tasks_share_no_key_and_isolated_attempts_share_none(
     store: RunStore, isolation: Isolation, keys: int
 ) -> None:

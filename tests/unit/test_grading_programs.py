@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import Status
 from harness.environments.python.client import TestReport, read_report
@@ -34,7 +35,7 @@ def report(**facts: Any) -> TestReport:
     return TestReport(**{**usual, **facts})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("facts", "sign"),
     [
         pytest.param({"breach": "an unknown answer"}, BROKE_PROTOCOL, id="breach"),
@@ -46,7 +47,7 @@ def test_a_sign_of_tampering_is_named(facts: dict[str, Any], sign: str) -> None:
     assert grade_report(report(**facts)).tampering == sign
 
 
-@pytest.mark.parametrize(
+@each_case(
     "facts",
     [
         pytest.param({}, id="wrong"),
@@ -81,7 +82,7 @@ def test_evidence_is_escaped() -> None:
     assert shown == "test 1: \\x1b]0;x\\x07 \\u202e\\nnext"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "ended",
     ["exited", "killed", "signal", "an end of a kind to come", *LIMIT_NAMES.values()],
 )
@@ -121,7 +122,7 @@ HEADER: Any = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("results", "read"),
     [
         (["passed", "passed"], (True, True)),
@@ -139,6 +140,15 @@ def test_a_test_counts_as_passed_only_if_the_report_says_so(
     said = {"results": results, "evidence": None, "error": None, "breach": None}
     header: Any = {**HEADER, "report": said}
     assert read_report(header, b"", expected=2, cpu_limit=10.0).results == read
+
+
+def test_a_verdict_names_the_kinds_of_objects_that_crossed_and_nothing_else_of_the_report() -> None:
+    said = {"results": ["passed"], "evidence": None, "error": None, "breach": None}
+    header: Any = {**HEADER, "report": {**said, "objects": ["iterator", "<b>", "coroutine", 7, "iterator"]}}
+    verdict = grade_report(read_report(header, b"", expected=1, cpu_limit=10.0))
+    assert verdict.metrics["objects"] == ["coroutine", "iterator"]
+    header["report"] = said
+    assert "objects" not in grade_report(read_report(header, b"", expected=1, cpu_limit=10.0)).metrics
 
 
 def test_a_missing_report_fails_every_test() -> None:

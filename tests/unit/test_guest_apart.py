@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 from harness.sandbox.guest.apart import CALLS, EFFECTIVE, REAL, RESERVED, SAVED, _instructions
 from harness.sandbox.guest.confinement import (
@@ -40,7 +40,7 @@ def outcome(calls: tuple[tuple[int, ...], ...], number: int, *arguments: int) ->
             position += yes if {EQUAL: value == operand, AT_LEAST: value >= operand}[code] else no
 
 
-@pytest.mark.parametrize("machine", CALLS)
+@each_case("machine", CALLS)
 def test_a_reserved_user_is_refused_as_every_argument_of_every_call(machine: str) -> None:
     calls = CALLS[machine]
     for count, numbers in enumerate(calls, start=1):
@@ -52,7 +52,7 @@ def test_a_reserved_user_is_refused_as_every_argument_of_every_call(machine: str
             assert outcome(calls, number, *arguments) == EINVAL
 
 
-@pytest.mark.parametrize("machine", CALLS)
+@each_case("machine", CALLS)
 def test_every_other_user_is_allowed_for_any_arguments_that_a_call_ignores(
     machine: str,
 ) -> None:

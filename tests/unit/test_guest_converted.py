@@ -10,6 +10,7 @@ from collections import UserDict, UserList, UserString, defaultdict, deque
 from typing import Any, cast
 
 import pytest
+from case_checks import each_case
 
 from harness.environments.python.guest import call_tests, changes, channel, converted, display, weights
 from harness.environments.python.guest.converted import LOOKALIKE, SUBCLASS, Lookalike, base_of, convert
@@ -45,7 +46,7 @@ def crossed(value: object) -> Any:
     return Decoder(no_handle).decode(encoded(value))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [Int(5), List([1]), List(range(99)), Queue([1], 3), UserList([1]), UserString("ab"), UserDict(a=1)],
     ids=lambda value: type(value).__name__,
@@ -84,7 +85,7 @@ def test_changes_reach_the_container_in_a_lookalike() -> None:
     assert changes.snapshot(decoder.containers) == ((1, 2), (1, 2))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         pytest.param(b"x", id="nothing behind it"),
@@ -134,8 +135,8 @@ def test_a_lookalike_shows_as_its_data() -> None:
     assert display.show(values) == "[{'a': 1}, 5, (1,), 'x']"
 
 
-@pytest.mark.parametrize("mark", [SUBCLASS, LOOKALIKE])
-@pytest.mark.parametrize("lazy", [False, True])
+@each_case("mark", [SUBCLASS, LOOKALIKE])
+@each_case("lazy", [False, True])
 def test_no_class_of_a_result_switches_the_deferral_off(mark: bytes, lazy: bool) -> None:
     class Peer:
         has_lazy_objects = lazy
@@ -153,7 +154,7 @@ def test_no_class_of_a_result_switches_the_deferral_off(mark: bytes, lazy: bool)
         assert apply(items.append, 3) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "result",
     [
         convert(SUBCLASS, (1, 2)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.sandbox.guest import cgroup
 from harness.sandbox.guest.cgroup import Counter, Counters
@@ -88,7 +89,7 @@ def test_a_refusal_counts_once_the_container_has_had_all_its_processes(files: Fi
     assert read(counters) == (0, 2, None)
 
 
-@pytest.mark.parametrize("content", ["max\n", "", "0\n"])
+@each_case("content", ["max\n", "", "0\n"])
 def test_a_container_without_a_limit_never_fills_it(files: Files, content: str) -> None:
     files["most"] = content
     assert not cgroup.has_filled_memory()

@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, cast
 
-import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +58,7 @@ def test_plain_data_is_shown_as_python_shows_it(value: Any) -> None:
     assert show(value, 100_000) == repr(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         ...,
@@ -90,7 +90,7 @@ def test_values_of_the_standard_library_are_shown_as_python_shows_them(value: ob
     assert show(value) == repr(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [
         (Counter("aab"), "Counter({'a': 2, 'b': 1})"),
@@ -146,7 +146,7 @@ class HostileInt(Hostile, int): ...
 class HostileError(Hostile, Exception): ...
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("make", "text"),
     [
         (Hostile, "<Hostile object>"),
@@ -163,7 +163,7 @@ def test_no_method_of_an_objects_class_is_called(make: Any, text: str) -> None:
     assert show([make()]) == f"[{text}]"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         shared(30),

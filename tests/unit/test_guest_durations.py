@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.environments.python.guest.clock import Clock
@@ -56,13 +57,13 @@ def run_to_its_end(loop: Loop) -> None:
         os.close(write)
 
 
-@pytest.mark.parametrize("seconds", ENORMOUS, ids=NAMES)
+@each_case("seconds", ENORMOUS, ids=NAMES)
 def test_a_loop_waits_despite_a_timer_beyond_any_wait(loop: Loop, seconds: float) -> None:
     loop.after(seconds, lambda: pytest.fail("it was due at once"))
     run_to_its_end(loop)
 
 
-@pytest.mark.parametrize("seconds", ENORMOUS, ids=NAMES)
+@each_case("seconds", ENORMOUS, ids=NAMES)
 def test_an_enormous_timer_does_not_delay_the_next_one(loop: Loop, seconds: float) -> None:
     def end() -> None:
         raise Ended
@@ -79,9 +80,7 @@ def test_a_timer_that_is_not_a_number_is_refused(loop: Loop) -> None:
     run_to_its_end(loop)
 
 
-@pytest.mark.parametrize(
-    "seconds", [-math.inf, -1, 0, 1e-9, *ENORMOUS], ids=["-inf", "-1", "0", "1e-9", *NAMES]
-)
+@each_case("seconds", [-math.inf, -1, 0, 1e-9, *ENORMOUS], ids=["-inf", "-1", "0", "1e-9", *NAMES])
 def test_every_bounded_wait_is_one_that_poll_takes(seconds: float) -> None:
     read, write = os.pipe()
     os.write(write, b".")
@@ -102,7 +101,7 @@ def test_a_wait_that_is_not_a_number_is_refused() -> None:
 
 
 # The host cuts integers down to a year before the guest gets them.
-@pytest.mark.parametrize("seconds", ENORMOUS[:-1], ids=NAMES[:-1])
+@each_case("seconds", ENORMOUS[:-1], ids=NAMES[:-1])
 def test_the_clock_of_a_candidate_takes_enormous_limits(seconds: float) -> None:
     handler = signal.getsignal(signal.SIGALRM)
     clock = Clock(os.getuid(), seconds, seconds)
@@ -114,7 +113,7 @@ def test_the_clock_of_a_candidate_takes_enormous_limits(seconds: float) -> None:
         signal.signal(signal.SIGALRM, handler)
 
 
-@pytest.mark.parametrize("seconds", ENORMOUS, ids=NAMES)
+@each_case("seconds", ENORMOUS, ids=NAMES)
 def test_every_backstop_is_one_that_the_kernel_takes(seconds: float) -> None:
     assert 0 < processes.compute_backstop(seconds) <= MOST_PROCESSOR_SECONDS
 
@@ -135,7 +134,7 @@ def test_processor_seconds_are_rounded_up() -> None:
     assert [bound_processor_seconds(seconds) for seconds in (0.1, 1.0, 1.1)] == [1, 1, 2]
 
 
-@pytest.mark.parametrize("seconds", [10**400, math.inf, 1e308], ids=["10**400", "inf", "1e308"])
+@each_case("seconds", [10**400, math.inf, 1e308], ids=["10**400", "inf", "1e308"])
 def test_a_moment_that_no_clock_reaches_is_after_every_other(seconds: float) -> None:
     assert moment_after(1e9, seconds) > 1e300
 
@@ -148,13 +147,13 @@ def test_the_guest_takes_every_time_that_the_host_sends() -> None:
     assert durations.bound_processor_seconds(MOST_SECONDS) == MOST_SECONDS
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, math.inf, -math.inf, math.nan])
+@each_case("seconds", [0, -1.0, math.inf, -math.inf, math.nan])
 def test_an_invalid_time_is_refused_by_its_name(seconds: float) -> None:
     with pytest.raises(UsageError, match="timeout must be a positive and finite number of seconds"):
         bound_seconds("timeout", seconds)
 
 
-@pytest.mark.parametrize("seconds", [1e9, 1e300, 10**400], ids=["1e9", "1e300", "10**400"])
+@each_case("seconds", [1e9, 1e300, 10**400], ids=["1e9", "1e300", "10**400"])
 def test_a_finite_time_is_cut_down_to_a_year(seconds: float) -> None:
     assert bound_seconds("timeout", seconds) == MOST_SECONDS
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.environments.python.guest import (
     decoding,
@@ -23,7 +24,7 @@ def described(
     return classes, args, text, {}, cause, None, False, members
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "args"),
     [
         ("UnicodeDecodeError", ("utf-8", b"abc", -64, -63, "")),
@@ -31,7 +32,7 @@ def described(
         ("UnicodeTranslateError", ("abc", -64, -63, "")),
     ],
 )
-@pytest.mark.parametrize("own", [(), (("Own", (0,), 1, None),)], ids=["built in", "derived"])
+@each_case("own", [(), (("Own", (0,), 1, None),)], ids=["built in", "derived"])
 def test_no_place_before_the_text_of_a_unicode_error_is_read(
     name: str, args: tuple[object, ...], own: tuple[object, ...]
 ) -> None:
@@ -65,13 +66,13 @@ def test_the_ancestors_of_a_class_are_limited_over_all_messages() -> None:
         exception_classes.build_class(("Exception", last, *longer), known)
 
 
-@pytest.mark.parametrize("number", [-1, 1 << 32, 1 << 4000])
+@each_case("number", [-1, 1 << 32, 1 << 4000])
 def test_a_class_has_the_number_of_an_object(number: int) -> None:
     with pytest.raises(values.ValueRefused, match="number"):
         exception_classes.build_class(("Exception", ("Own", (0,), number, None)), {})
 
 
-@pytest.mark.parametrize("classes", [("ValueError",), ("Exception", ("Own", (0,), None, None))])
+@each_case("classes", [("ValueError",), ("Exception", ("Own", (0,), None, None))])
 def test_a_class_is_made_once_for_all_exceptions_with_other_texts(classes: tuple[object, ...]) -> None:
     known: Any = {}
     errors = [exceptions.rebuild(described(*classes, text=text), known) for text in ("a", "b")]
@@ -113,7 +114,7 @@ class Shown:
         raise AssertionError("it was asked for its text")
 
 
-@pytest.mark.parametrize("holder", [defaultdict(Shown()), slice(Shown()), [slice(None, Shown())]])
+@each_case("holder", [defaultdict(Shown()), slice(Shown()), [slice(None, Shown())]])
 def test_no_argument_of_an_exception_holds_an_object_of_the_program(holder: object) -> None:
     error = exceptions.rebuild(described("ValueError", args=(holder,), text="its text"), {})
     assert error.args == ("its text",)

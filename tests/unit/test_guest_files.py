@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.sandbox.guest import files
 from harness.sandbox.guest.files import FileRefused
@@ -28,7 +29,7 @@ def test_a_longer_file_is_replaced_whole(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"short"
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o755, 0o444])
+@each_case("mode", [0o600, 0o755, 0o444])
 def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path, mode: int) -> None:
     previous = os.umask(0o077)
     try:
@@ -76,7 +77,7 @@ def test_a_pipe_with_a_reader_is_not_written_to(tmp_path: Path) -> None:
         os.close(reader)
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/", "/dev/null"])
+@each_case("path", ["/dev/zero", "/", "/dev/null"])
 def test_an_irregular_file_is_not_read(path: str) -> None:
     with pytest.raises(FileRefused, match="not a regular file"):
         files.read(path, 100)

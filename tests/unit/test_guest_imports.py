@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 ROOT = Path(__file__).parents[2]
 KERNEL = "harness.sandbox.guest"
@@ -46,13 +46,13 @@ def test_the_kernel_imports_the_standard_library_and_itself() -> None:
     assert strangers(ROOT / "harness/sandbox/guest", KERNEL) == set()
 
 
-@pytest.mark.parametrize("folder", HALVES, ids=lambda folder: folder.parent.name)
+@each_case("folder", HALVES, ids=lambda folder: folder.parent.name)
 def test_an_environments_half_imports_the_kernel_and_itself(folder: Path) -> None:
     own = ".".join(folder.relative_to(ROOT).parts)
     assert strangers(folder, KERNEL, own, libraries=LIBRARIES.get(folder.parent.name)) == set()
 
 
-@pytest.mark.parametrize("folder", HALVES, ids=lambda folder: folder.parent.name)
+@each_case("folder", HALVES, ids=lambda folder: folder.parent.name)
 def test_messages_are_imported_for_type_checks_only(folder: Path) -> None:
     for file in [*folder.glob("*.py"), *(ROOT / "harness/sandbox/guest").glob("*.py")]:
         tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -11,12 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.environments.maths.guest.service import Service
 from harness.environments.python.guest import input_jobs, testing_job
 from harness.environments.python.guest.input_jobs import InputsJob
 from harness.environments.python.guest.testing_job import Spawners, TestJob
-from harness.runs.config import MIN_TIMEOUT_SECONDS
+from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.sandbox.guest import jobs, processes
 from harness.sandbox.guest.jobs import Job
 from harness.sandbox.guest.loop import Timer
@@ -291,9 +292,7 @@ def test_the_machine_is_to_blame_for_calls_that_all_together_reach_their_wall_li
     job.account.close()
 
 
-@pytest.mark.parametrize(
-    ("of_each", "in_all", "reason"), [(WALL_SECONDS, 500.0, "wall"), (500.0, WALL_SECONDS, "machine")]
-)
+@each_case(("of_each", "in_all", "reason"), [(WALL_SECONDS, 500.0, "wall"), (500.0, WALL_SECONDS, "machine")])
 def test_a_run_on_an_input_is_ended_at_the_first_wall_limit(
     bench: Bench, of_each: float, in_all: float, reason: str
 ) -> None:

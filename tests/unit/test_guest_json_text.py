@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,13 +32,13 @@ def test_decoding_gives_the_value_of_json(value: object) -> None:
     assert repr(json_text.decode(text)) == repr(json.loads(text))
 
 
-@pytest.mark.parametrize("text", BROKEN, ids=lambda text: text[:8])
+@each_case("text", BROKEN, ids=lambda text: text[:8])
 def test_a_text_that_is_no_value_is_refused(text: str) -> None:
     with pytest.raises((ValueError, RecursionError)):
         json_text.decode(text)
 
 
-@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+@each_case("name", ["NaN", "Infinity", "-Infinity"])
 def test_constants_that_are_no_numbers_are_read_as_json_reads_them(name: str) -> None:
     assert not math.isfinite(json_text.decode(name))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.environments.python.guest import values
 from harness.environments.python.guest.peer import Candidate, UnsupportedTestError
@@ -75,13 +76,13 @@ def test_every_other_builtin_is_refused(candidate: Candidate) -> None:
     assert {"eval", "open", "__import__"} <= set(refused)
 
 
-@pytest.mark.parametrize("name", REACHING)
+@each_case("name", REACHING)
 def test_a_function_that_reaches_further_is_not_lent(candidate: Candidate, name: str) -> None:
     with pytest.raises(UnsupportedTestError, match="not plain data"):
         candidate._handle(REACHING[name])
 
 
-@pytest.mark.parametrize("function", [math.sqrt, operator.add, str.upper, list.append, lambda: 1])
+@each_case("function", [math.sqrt, operator.add, str.upper, list.append, lambda: 1])
 def test_a_function_that_only_computes_is_lent(candidate: Candidate, function: Callable[..., Any]) -> None:
     assert candidate._handle(function)[0] == values.CALLBACK
 
@@ -94,7 +95,7 @@ def test_an_object_with_only_the_name_of_a_lent_builtin_is_not_sent_as_it(candid
         candidate._handle(len)
 
 
-@pytest.mark.parametrize("name", ["abs", "print", "sorted", "format", "iter"])
+@each_case("name", ["abs", "print", "sorted", "format", "iter"])
 def test_a_program_cannot_name_a_builtin_function_as_a_value(candidate: Candidate, name: str) -> None:
     with pytest.raises(values.ValueRefused, match="built-in function"):
         candidate._remote(values.BUILTIN, values.BUILTIN_NAMES.index(name))

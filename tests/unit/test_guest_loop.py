@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.environments.python.guest import spawner
 from harness.sandbox.guest import kernel as kernel_module
@@ -213,7 +214,7 @@ def answers(loop: Loop) -> Answers:
     return Answers(loop)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@each_case("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_any_error_of_a_procedure_is_answered_in_few_words(answers: Answers, error: Exception) -> None:
     (answer,) = answers.to(fail_with(error))
     assert (answer["id"], answer["error"].startswith(type(error).__name__)) == (3, True)
@@ -231,7 +232,7 @@ def test_an_unknown_procedure_is_an_error_that_names_those_of_the_image(answers:
     assert answer["error"] == "ValueError: this image has no procedure 'sing', only: play"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "body"),
     [({"x": "\udcff" * 3_000_000}, b""), ({}, bytes((64 << 20) + 1))],
     ids=["header", "body"],

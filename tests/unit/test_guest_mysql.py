@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ def split(text: str, *, escapes: bool = False) -> list[str]:
     return [mysql.text_of(tokens) for _, tokens in mysql.statements(text, escapes=escapes)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "parts"),
     [
         ("SELECT 1; SELECT 2", ["SELECT 1", "SELECT 2"]),
@@ -36,7 +37,7 @@ def test_with_escapes_a_backslash_escapes_a_quote() -> None:
     assert split("SELECT 'a\\'; b'; SELECT 2 # ; no", escapes=True) == ["SELECT 'a\\'; b'", "SELECT 2"]
 
 
-@pytest.mark.parametrize("text", ["SELECT 'a", 'SELECT "a', "SELECT `a"])
+@each_case("text", ["SELECT 'a", 'SELECT "a', "SELECT `a"])
 def test_an_unclosed_quote_is_an_error(text: str) -> None:
     with pytest.raises(mysql.Unreadable, match="at character 8 is not closed"):
         split(text)
@@ -55,7 +56,7 @@ def test_no_text_breaks_the_reader(text: str, escapes: bool) -> None:
 
 # Linear time is half a second here, and quadratic time would be minutes.
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("text", [part * 100_000 for part in ("(", "'\\", "/*", "a,", "1.")])
+@each_case("text", [part * 100_000 for part in ("(", "'\\", "/*", "a,", "1.")])
 def test_reading_takes_time_in_proportion_to_the_text(text: str) -> None:
     with contextlib.suppress(mysql.Unreadable):
         for _, tokens in mysql.statements(text, escapes=True):
@@ -63,13 +64,11 @@ def test_reading_takes_time_in_proportion_to_the_text(text: str) -> None:
             mysql.prepare_for_parser(tokens, quotes_are_strings=False)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("a", "A"), ("é", "E"), ("ß", "SS"), ("ﬁ", "fi"), ("İ", "i"), ("", "")]
-)
+@each_case(("one", "other"), [("a", "A"), ("é", "E"), ("ß", "SS"), ("ﬁ", "fi"), ("İ", "i"), ("", "")])
 def test_case_and_accents_do_not_matter(one: str, other: str) -> None:
     assert mysql_values.compare(one, other) == 0
 
 
-@pytest.mark.parametrize(("one", "other"), [("a", "b"), ("a", "a "), ("–", "-"), ("", " ")])
+@each_case(("one", "other"), [("a", "b"), ("a", "a "), ("–", "-"), ("", " ")])
 def test_other_texts_are_ordered(one: str, other: str) -> None:
     assert mysql_values.compare(one, other) == -mysql_values.compare(other, one) != 0

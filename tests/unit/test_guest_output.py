@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
+from case_checks import each_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -148,7 +149,7 @@ def test_the_kept_output_is_the_start_and_the_end(keep: int, writes: list[int]) 
     assert len(stream.head) + len(stream.tail) == min(len(data), keep // 2 * 2)
 
 
-@pytest.mark.parametrize("keep", [0, 1])
+@each_case("keep", [0, 1])
 def test_no_output_is_kept_if_none_is_requested(keep: int) -> None:
     pipe = Pipe(keep)
     pipe.write(b"x" * 10)

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import pytest
+from case_checks import each_case
 
 from harness.environments.python.guest import peer, plain
 
@@ -79,7 +79,7 @@ def subclass(kind: type) -> Any:
     return type(f"Own{kind.__name__}", (kind,), {})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         UserList([1, [2]]),
@@ -111,7 +111,7 @@ def test_an_object_that_equals_plain_data_has_that_data_inside(value: Any) -> No
     assert data == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [Row(), Strict((1,)), Unequal(a=1), object(), types.SimpleNamespace(a=1), {1: 2}.__iter__()],
     ids=lambda value: type(value).__name__,
@@ -141,7 +141,7 @@ def test_a_callable_that_would_cross_as_data_crosses_as_its_method() -> None:
     assert type(plain.as_function(CallableTable())) is types.MethodType
 
 
-@pytest.mark.parametrize("value", [len, int, lambda: 1, None, "".join, Row])
+@each_case("value", [len, int, lambda: 1, None, "".join, Row])
 def test_any_other_callable_crosses_as_itself(value: Any) -> None:
     assert plain.as_function(value) is value
 

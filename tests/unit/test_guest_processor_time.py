@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from case_checks import each_case
 
 from harness.sandbox.guest import processor_time, waiting
 from harness.sandbox.guest.cgroup import ProcessorCounter, count_processors
@@ -63,7 +64,7 @@ def file_of(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "key", "units", "seconds"),
     [
         ("usage_usec 2500000\nuser_usec 1\nsystem_usec 1\n", b"usage_usec", 10**6, 2.5),
@@ -89,7 +90,7 @@ def test_a_container_without_a_counter_has_no_processor_time() -> None:
     assert ProcessorCounter((("/nonexistent", b"", 1),)).seconds() is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("texts", "processors"),
     [
         (["50000 100000\n"], 0.5),

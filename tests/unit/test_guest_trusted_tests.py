@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from harness.environments.python.guest import (
     encoding,
     exception_classes,
     judging,
+    peer,
     trusted_tests,
     values,
 )
@@ -113,8 +115,23 @@ def answering(*replies: bytes, statements: Sequence[str] = (EXPECTED,)) -> dict[
 
 def test_the_right_answer_passes() -> None:
     report = answering(message(channel.VALUE, SECRET))
-    nothing = dict.fromkeys(("evidence", "error", "breach", "lost", "broken")) | {"large": False}
+    nothing = dict.fromkeys(("evidence", "error", "breach", "lost", "broken")) | {
+        "large": False,
+        "objects": [],
+    }
     assert report == {"results": ["passed"], **nothing}
+
+
+def test_a_report_names_the_kinds_of_objects_that_crossed() -> None:
+    answers = [(Handle(values.ITERATOR, 5), [Handle(values.OPAQUE, 6)]), Handle(values.CALLABLE, 0), "plain"]
+    report = answering(*(message(channel.VALUE, answer) for answer in answers), statements=[EXPECTED] * 3)
+    assert report["results"] == ["failed"] * 3
+    assert report["objects"] == ["object", "iterator"]
+
+
+def test_every_kind_of_object_has_one_of_the_names() -> None:
+    kinds = {*peer.STAND_INS.values(), *peer.STAND_INS_WITH_ATTRIBUTES.values()}
+    assert {peer.KIND_NAMES[kind] for kind in kinds} < set(values.OBJECT_KINDS)
 
 
 def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
@@ -139,7 +156,7 @@ def test_a_test_goes_on_after_an_assert_that_failed() -> None:
     assert report["results"] == ["failed", "failed"]
 
 
-@pytest.mark.parametrize("right", [0, 1, 2])
+@each_case("right", [0, 1, 2])
 def test_one_failed_assert_of_several_fails_the_test(right: int) -> None:
     replies = [message(channel.VALUE, SECRET if place != right else "no") for place in range(3)]
     report = answering(*replies, statements=["\n".join([EXPECTED] * 3)])
@@ -154,7 +171,7 @@ def test_the_evidence_is_of_the_first_assert_that_failed() -> None:
     )
 
 
-@pytest.mark.parametrize("comparison", ["==", "is", "==  1 =="])
+@each_case("comparison", ["==", "is", "==  1 =="])
 def test_a_message_is_evaluated_only_if_its_assert_fails(comparison: str) -> None:
     statement = f"def told(): raise KeyError('asked')\nassert f(1) {comparison} 1, told()"
     assert answering(message(channel.VALUE, 1), statements=[statement])["results"] == ["passed"]
@@ -163,7 +180,7 @@ def test_a_message_is_evaluated_only_if_its_assert_fails(comparison: str) -> Non
     assert "(its message raised KeyError)" in report["evidence"]
 
 
-@pytest.mark.parametrize("claim", ["f(1) == 0", "f(1) != 2", "f(1) < 2", "f(1) == 2 == 3", "not f(1)"])
+@each_case("claim", ["f(1) == 0", "f(1) != 2", "f(1) < 2", "f(1) == 2 == 3", "not f(1)"])
 def test_the_evidence_gives_line_and_message_of_any_kind_of_assert(claim: str) -> None:
     statement = f"x = 1\nassert {claim}, 'said'\nx = 3"
     report = answering(message(channel.VALUE, 2), statements=[statement])
@@ -297,14 +314,14 @@ def test_a_forged_exception_never_passes(
     assert "passed" not in answering(raised)["results"]
 
 
-@pytest.mark.parametrize("base", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "StopIteration"])
+@each_case("base", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "StopIteration"])
 def test_an_exception_that_ends_programs_ends_one_test_only(base: str) -> None:
     raised = message(channel.RAISED, described(base, args=(0,), text="0"))
     report = answering(raised, message(channel.VALUE, SECRET), statements=[EXPECTED, EXPECTED])
     assert report["results"] == ["failed", "passed"]
 
 
-@pytest.mark.parametrize("name", ["object", "type", "eval", "__import__", "CandidateLost", "int", ""])
+@each_case("name", ["object", "type", "eval", "__import__", "CandidateLost", "int", ""])
 def test_a_base_that_is_no_builtin_exception_becomes_a_plain_exception(name: str) -> None:
     statement = "try:\n    f(1)\nexcept Exception as error:\n    assert type(error).__bases__ == (Exception,)"
     report = answering(message(channel.RAISED, described(name, ("Own", None))), statements=[statement])
@@ -330,7 +347,7 @@ ABOUT_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "kind",
     [values.OPAQUE, values.ITERATOR, values.CALLABLE, values.COROUTINE],
     ids=["opaque", "iterator", "callable", "coroutine"],
@@ -341,7 +358,7 @@ def test_a_handle_has_no_property_that_a_test_could_take_for_a_value(kind: int) 
     assert {test: results for test, results in found.items() if results != ["failed"]} == {}
 
 
-@pytest.mark.parametrize("forged", [1, "True", [1], None, Handle(values.OPAQUE, 9)], ids=repr)
+@each_case("forged", [1, "True", [1], None, Handle(values.OPAQUE, 9)], ids=repr)
 def test_only_a_boolean_is_the_truth_of_an_object(forged: object) -> None:
     object_ = message(channel.VALUE, Handle(values.OPAQUE, 5))
     report = answering(object_, message(channel.VALUE, forged), statements=["assert f(1)"])
@@ -354,7 +371,7 @@ def test_an_oversized_length_is_a_breach_before_anything_of_it_is_read() -> None
     assert "announced" in report["breach"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("letter", "value"),
     [
         (b"?", 1),
@@ -397,7 +414,7 @@ def test_a_set_refuses_an_unhashable_element() -> None:
     assert answering(forged, statements=["f({1})"])["breach"] is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     ["x" * 1_000_000, 7**100_000, "\ud800\x1b[2J" * 1000, [0] * 100_000],
     ids=["text", "integer", "escapes", "list"],
@@ -514,7 +531,7 @@ CLASSES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("classes", [pytest.param(value, id=name) for name, value in CLASSES.items()])
+@each_case("classes", [pytest.param(value, id=name) for name, value in CLASSES.items()])
 def test_a_forged_exception_class_passes_nothing(classes: object) -> None:
     report = run(LOADED + message(channel.VALUE, (Handle(values.CLASS, 1), classes)), ["pass"])
     assert report["results"] == ["failed"]
@@ -530,7 +547,7 @@ def test_a_class_whose_bases_have_no_order_gets_its_first_base() -> None:
     assert report["results"] == ["passed"]
 
 
-@pytest.mark.parametrize("module", ["unittest.case", "harness.environments.python.guest.peer", "tests"])
+@each_case("module", ["unittest.case", "harness.environments.python.guest.peer", "tests"])
 def test_a_class_of_another_module_is_never_the_one_that_this_module_has(module: str) -> None:
     raised = message(channel.RAISED, (("Exception", ("SkipTest", (0,), None, module)), *described("")[1:]))
     test = "import unittest\ntry: f(1)\nexcept unittest.SkipTest: pass"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import SandboxError
 from harness.sandbox.machine.gvisor import DEFAULT_CONFIG_FILE, add_runtime, config_file_of, read_config
@@ -32,7 +33,7 @@ def test_a_missing_file_is_created(tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == {"runtimes": {"runsc": ENTRY}}
 
 
-@pytest.mark.parametrize("text", ["", " \n", "{}"])
+@each_case("text", ["", " \n", "{}"])
 def test_an_empty_file_is_an_empty_configuration(file: Path, text: str) -> None:
     file.write_text(text)
     assert read_config(file) == {}
@@ -60,7 +61,7 @@ def test_nothing_else_is_left_in_its_folder(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "word"),
     [
         ("{'a': 1}", "not JSON"),

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness import build_assert_tests, build_call_tests, build_stdin_tests, read_hidden_tests
 from harness.benchmarks.hidden_tests import MAX_SOURCE_BYTES, MAX_TEST_BYTES, MAX_TESTS
@@ -49,7 +50,7 @@ def test_asserts_take_the_classes_of_a_solution() -> None:
     assert target.classes == {"Stack": ("__init__", "items", "push")}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "names"),
     [
         ("assert f(x) == [x for x in g()]", ["f", "x", "g"]),
@@ -71,7 +72,7 @@ FROM_CALL: Any = build_call_tests
 FROM_ASSERT: Any = build_assert_tests
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("build", "message"),
     [
         (lambda: FROM_STDIN([]), "there are no tests, so any program would pass"),
@@ -113,7 +114,7 @@ def test_tests_that_cannot_judge_are_refused(build: Any, message: str) -> None:
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("values", "kind"),
     [
         ({"kind": "stdin", "tests": [{"input": "1", "output": "1"}], "seconds": 1.5}, StdinTests),
@@ -125,7 +126,7 @@ def test_tests_in_json_are_read_by_their_kind(values: dict[str, Any], kind: type
     assert type(read_hidden_tests(values)) is kind
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("values", "message"),
     [
         ({"kind": "stdin", "tests": [{"input": "1"}]}, "'stdin.tests.0.output' is missing"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 from pydantic import Field
 
@@ -79,7 +80,7 @@ class Notes:
         self.entries.append(entry)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         {"direction": "north", "x" * 1_000_000: 1},
@@ -138,7 +139,7 @@ class Move(Arguments):
     note: str
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "arguments"),
     [
         ("eel 2 with a note", {"piece": "eel", "place": 2, "note": "with a note"}),
@@ -162,7 +163,7 @@ class Attack(Arguments):
     target: int | None = None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "arguments"),
     [
         ("eel hit 2", {"piece": "eel", "kind": "hit", "target": 2}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from answer_collection import Case
+from case_checks import each_case
 from effort import QUICK_CHARACTERS, THOROUGH
 
 from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
@@ -38,15 +39,15 @@ async def fails(benchmark: str, reply: str) -> bool:
     return not (await grader.grade(reference.target, submission)).resolved
 
 
-@pytest.mark.parametrize("benchmark", GOLDS)
-@pytest.mark.parametrize("characters", LENGTHS)
+@each_case("benchmark", GOLDS)
+@each_case("characters", LENGTHS)
 async def test_long_replies_of_one_piece_fail(benchmark: str, characters: int) -> None:
     for piece in PIECES:
         assert await fails(benchmark, piece * (characters // len(piece)))
 
 
-@pytest.mark.parametrize("benchmark", GOLDS)
-@pytest.mark.parametrize(
+@each_case("benchmark", GOLDS)
+@each_case(
     ("opening", "closing"),
     [
         ("[", "]"),
@@ -65,7 +66,7 @@ async def test_deep_replies_fail(benchmark: str, opening: str, closing: str) -> 
         assert await fails(benchmark, reply)
 
 
-@pytest.mark.parametrize("benchmark", GOLDS)
+@each_case("benchmark", GOLDS)
 async def test_reply_above_the_limit_is_an_empty_submission(benchmark: str) -> None:
     _, submission = Case(benchmark, GOLDS[benchmark], "x" * (MAX_REPLY_CHARACTERS + 1)).attempt()
     assert submission.text == ""

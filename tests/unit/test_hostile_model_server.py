@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from case_checks import each_case
 from model_fixtures import MODEL_KEY
 from model_server import (
     ModelServer,
@@ -43,7 +44,7 @@ async def converse(server: ModelServer, requests: int = 2, **settings: str) -> M
     return reply
 
 
-@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+@each_case("number", ["NaN", "-Infinity", "1e999"])
 async def test_a_number_that_no_request_can_carry_does_not_end_the_conversation(
     server: ModelServer, number: str
 ) -> None:
@@ -53,7 +54,7 @@ async def test_a_number_that_no_request_can_carry_does_not_end_the_conversation(
     assert server.asked[1].messages[1]["reasoning_details"] == [{"text": "so", "score": None}]
 
 
-@pytest.mark.parametrize("tokens", [10**12 + 1, 10**400, -1])
+@each_case("tokens", [10**12 + 1, 10**400, -1])
 async def test_a_count_that_no_request_can_have_is_unknown(server: ModelServer, tokens: int) -> None:
     reply = completion("hi")
     reply["usage"]["completion_tokens"] = tokens
@@ -86,7 +87,7 @@ async def test_calls_with_one_id_are_told_apart_in_messages(server: ModelServer)
     assert (sent[0], len(set(sent))) == ("same", 2)
 
 
-@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+@each_case("api", ["chat", "responses", "messages"])
 async def test_the_calls_of_one_reply_are_bounded(server: ModelServer, api: str) -> None:
     calls: list[tuple[str, dict[str, str]]] = [("look", {})] * (MOST_CALLS + 10)
     items = [call_item("look", {}, f"call_{number}") for number in range(len(calls))]
@@ -126,7 +127,7 @@ def list_forms() -> list[str]:
     return [key, key.upper(), key.swapcase(), key.encode().hex(), *shifted, *encoded]
 
 
-@pytest.mark.parametrize("form", list_forms())
+@each_case("form", list_forms())
 async def test_the_key_is_hidden_in_each_form(server: ModelServer, form: str) -> None:
     server.script = lambda asked: completion(f"a {form} b")
     text = (await converse(server, 1)).text
@@ -144,7 +145,7 @@ def test_an_ordinary_text_stays_as_it_is() -> None:
     assert HiddenKey("none").remove_from("none") == "none"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         "http://localhost:8000/v1?key=secret",
@@ -160,21 +161,19 @@ def test_a_url_that_no_request_can_use_or_that_may_hold_a_key_is_refused(url: st
         Endpoint(model="scripted", base_url=url)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}])
+@each_case("value", [float("nan"), float("inf"), {1, 2}])
 def test_an_extra_body_that_is_no_json_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="must be JSON"):
         Endpoint(model="scripted", extra_body={"field": value})
 
 
-@pytest.mark.parametrize("name", ["search_parameters", "enable_search", "web_search"])
+@each_case("name", ["search_parameters", "enable_search", "web_search"])
 def test_a_search_of_the_provider_cannot_be_switched_on(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Endpoint(model="scripted", extra_body={name: True})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("ALL_PROXY", "socks9://localhost:1"), ("SSL_CERT_FILE", "/missing")]
-)
+@each_case(("name", "value"), [("ALL_PROXY", "socks9://localhost:1"), ("SSL_CERT_FILE", "/missing")])
 async def test_a_proxy_or_a_certificate_that_cannot_be_used_is_an_error_of_the_user(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:

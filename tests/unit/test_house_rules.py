@@ -7,16 +7,16 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 from house_games import FACTS, IN_THE_FRIDGE, make_file, make_game, play_commands
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.households import GRAMMARS, KINDS, generate_game
 
 from harness.core.errors import DataError
-from harness.environments.house.files import load_game
 from harness.environments.house.game import GameError, find_nearest, name_objects, read_game, score
-from harness.environments.house.generator import GRAMMARS, KINDS, generate_game
 from harness.environments.house.goal import GoalError, read_goal
-from harness.environments.house.play import NOTHING_HAPPENS, Play
+from harness.environments.house.play import NOTHING_HAPPENS, Play, load_game
 
 
 def test_objects_are_numbered_from_the_last_id_down() -> None:
@@ -74,7 +74,7 @@ def test_a_closed_receptacle_shows_and_takes_nothing() -> None:
     assert play.take("put apple 1 in/on fridge 1") == NOTHING_HAPPENS
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("commands", "state"),
     [
         ([], "There's nothing special about apple 1."),
@@ -144,7 +144,7 @@ def test_two_receptacles_may_share_a_location() -> None:
     assert play.take("look").endswith("Next to it, you see a apple 1.")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         *("", "GO TO FRIDGE 1", "Go to fridge 1", "go  to fridge 1", "go to fridge 1.", "go to fridge"),
@@ -209,7 +209,7 @@ def test_the_goal_of_two_objects_needs_two() -> None:
     assert not goal.is_reached({**one, "inreceptacle": {("x", "r"), ("y", "s")}})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("formula", "words"),
     [
         ("(forall (?o) (isclean ?o))", "`forall`"),
@@ -231,7 +231,7 @@ def test_a_goal_that_is_not_understood_names_its_fault(formula: str, words: str)
         read_goal(formula)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "words"),
     [
         (b"", "is not JSON"),

@@ -9,26 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 from house_games import FACTS, IN_THE_FRIDGE, make_file
+from samples.households import GRAMMARS, KINDS, generate_game
 
 from harness.audit.attack_kinds import ToolAttack
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.benchmarks.data.source import BUNDLED
 from harness.core.errors import DataError, UsageError
 from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment
+from harness.environments.house import SPEC
 from harness.environments.house.environment import MOST_CHARACTERS, TAKE_ACTION, Household, show_start
-from harness.environments.house.files import HouseGame, load_game
+from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
 from harness.environments.house.game import read_game
-from harness.environments.house.generator import GRAMMARS, KINDS, generate_game, write_games
 from harness.environments.house.grader import NoPlan, find_plan, grade_game, solve
-from harness.environments.house.play import NOTHING_HAPPENS, Play
-from harness.environments.house.spec import SPEC
-from harness.environments.house.text_protocol import HouseProtocol
+from harness.environments.house.play import NOTHING_HAPPENS, HouseGame, Play, load_game
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"
 SECRET = "take secretmark 7 from walkthrough 1"
@@ -114,15 +113,15 @@ async def test_an_action_in_other_letters_counts_only_with_the_option(target: Ho
     assert verdict.status is Status.PASSED
 
 
-@pytest.mark.parametrize("between", ["\n", "; ", ", then ", "\r\n", " ", "\u2028", " && "])
-@pytest.mark.parametrize("nearest", [False, True])
+@each_case("between", ["\n", "; ", ", then ", "\r\n", " ", "\u2028", " && "])
+@each_case("nearest", [False, True])
 async def test_all_commands_in_one_action_do_not_win(target: HouseGame, between: str, nearest: bool) -> None:
     both = HouseGame(target.path, target.sha256, nearest)
     _, verdict, _ = await act(both, between.join(WIN), between.join(WIN[1:]))
     assert verdict.status is Status.FAILED
 
 
-@pytest.mark.parametrize("nearest", [False, True])
+@each_case("nearest", [False, True])
 async def test_no_attack_wins_a_household(nearest: bool) -> None:
     attacks = [attack for attack in list_attacks_on("HouseGame") if isinstance(attack, ToolAttack)]
     assert len(attacks) >= 8
@@ -227,9 +226,7 @@ def test_a_folder_without_games_is_an_error(tmp_path: Path) -> None:
         load_benchmark("agentbench", data=str(tmp_path / "a"), house={"games": ""})
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/game.tw-pddl", "../game.tw-pddl", "json_2.1.1/a/game.json", "a/../../x.tw-pddl", 7]
-)
+@each_case("path", ["/etc/game.tw-pddl", "../game.tw-pddl", "json_2.1.1/a/game.json", "a/../../x.tw-pddl", 7])
 def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, path: object) -> None:
     (tmp_path / "alfworld").mkdir()
     (tmp_path / "alfworld" / "dev.json").write_text(json.dumps({"pick_and_place": [path]}))
@@ -237,7 +234,7 @@ def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, path: object) 
         load_benchmark("agentbench", data=str(tmp_path))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "words"),
     [
         (make_file(FACTS, IN_THE_ROOM), "is won at its start"),
@@ -264,8 +261,8 @@ async def test_a_game_that_changed_after_the_start_is_an_error(tmp_path: Path) -
         await act(target, "look")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[kind.key for kind in KINDS])
-@pytest.mark.parametrize("grammar", GRAMMARS)
+@each_case("kind", KINDS, ids=[kind.key for kind in KINDS])
+@each_case("grammar", GRAMMARS)
 def test_the_oracle_wins_generated_games_of_every_type(kind: Any, grammar: Any) -> None:
     for seed in range(5):
         game = generate_game(kind, grammar, seed)
@@ -308,22 +305,7 @@ async def test_the_oracle_leaves_a_game_that_cannot_be_won(tmp_path: Path) -> No
         assert (await grade_game(environment, target, NOTHING)).status is Status.FAILED
 
 
-def test_the_bundled_games_are_those_of_the_generator(tmp_path: Path) -> None:
-    write_games(tmp_path, "dev", [1])
-    bundled = BUNDLED / "agentbench" / "alfworld"
-
-    def contents(folder: Path) -> dict[str, bytes]:
-        return {
-            path.relative_to(folder).as_posix(): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-
-    assert contents(tmp_path) == contents(bundled)
-    assert len(contents(bundled)) == 13
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "action"),
     [
         ("THOUGHT: I look.\nACTION: go to drawer 1", "go to drawer 1"),
@@ -337,28 +319,28 @@ def test_the_bundled_games_are_those_of_the_generator(tmp_path: Path) -> None:
     ],
 )
 def test_the_action_of_a_reply_is_the_rest_of_its_line(reply: str, action: str) -> None:
-    call = HouseProtocol(_tools()).read(reply)
+    call = HOUSE_FORM(_tools()).read(reply)
     assert isinstance(call, TextCall)
     assert (call.tool, call.arguments) == ("take_action", {"action": action})
 
 
 def test_a_second_action_is_ignored_with_advice() -> None:
-    protocol = HouseProtocol(_tools())
+    protocol = HOUSE_FORM(_tools())
     call = protocol.read("ACTION: look\nACTION: inventory")
     assert isinstance(call, TextCall)
     assert call.arguments == {"action": "look"}
     assert "Only the first action" in protocol.show(call, "Seen.")
 
 
-@pytest.mark.parametrize("reply", ["I think.", "", "ACTION:", "THOUGHT: go to drawer 1"])
+@each_case("reply", ["I think.", "", "ACTION:", "THOUGHT: go to drawer 1"])
 def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
-    fault = HouseProtocol(_tools()).read(reply)
+    fault = HOUSE_FORM(_tools()).read(reply)
     assert isinstance(fault, TextFault)
     assert "ACTION:" in fault.advice
 
 
 def test_a_model_can_give_up_in_text() -> None:
-    call = HouseProtocol(_tools()).read("THOUGHT: too hard\nACTION: submit")
+    call = HOUSE_FORM(_tools()).read("THOUGHT: too hard\nACTION: submit")
     assert call == TextCall("submit", {"answer": ""})
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.data.rows import Row
@@ -103,7 +104,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("changes", "field", "said"), BROKEN.values(), ids=BROKEN)
+@each_case(("changes", "field", "said"), BROKEN.values(), ids=BROKEN)
 def test_broken_row_names_file_line_and_field(changes: dict[str, Any], field: str, said: str) -> None:
     with pytest.raises(DataError) as caught:
         read(row(**changes))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.local import read_rows
 from harness.core.errors import DataError, UsageError
@@ -60,7 +61,7 @@ NOT_FILES = {
 }
 
 
-@pytest.mark.parametrize(("make", "reason"), NOT_FILES.values(), ids=NOT_FILES)
+@each_case(("make", "reason"), NOT_FILES.values(), ids=NOT_FILES)
 def test_an_irregular_input_is_refused_without_waiting(
     tmp_path: Path, make: Callable[[Path], Path], reason: str
 ) -> None:
@@ -69,7 +70,7 @@ def test_an_irregular_input_is_refused_without_waiting(
         read_input(path)
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+@each_case("name", ["a\0b", "\ud800"])
 def test_an_impossible_file_name_is_an_oserror(name: str) -> None:
     with pytest.raises(OSError, match="is not a file name"):
         read_input(name)
@@ -117,7 +118,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         *("to-file", "to-folder/answer", "to-secret", "to-environment", "pipe", "made", "nothing", "", "."),
@@ -215,7 +216,7 @@ BROKEN_JSON = {
 }
 
 
-@pytest.mark.parametrize(("text", "line", "said"), BROKEN_JSON.values(), ids=BROKEN_JSON)
+@each_case(("text", "line", "said"), BROKEN_JSON.values(), ids=BROKEN_JSON)
 def test_broken_json_is_refused_with_its_line(text: bytes, line: int, said: str) -> None:
     with pytest.raises(BrokenJSONError) as caught:
         parse_json(text)
@@ -262,7 +263,7 @@ BROKEN_YAML = {
 }
 
 
-@pytest.mark.parametrize(("text", "line", "said"), BROKEN_YAML.values(), ids=BROKEN_YAML)
+@each_case(("text", "line", "said"), BROKEN_YAML.values(), ids=BROKEN_YAML)
 def test_yaml_outside_of_the_plain_part_is_refused_with_its_line(text: str, line: int, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_yaml(text, Path("c.yaml"))

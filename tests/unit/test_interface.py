@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
 from harness.benchmarks.benchmark import read_all
@@ -39,7 +40,7 @@ def mbpp_file(path: Path, ids: list[int]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", sorted(BUNDLED))
+@each_case("name", sorted(BUNDLED))
 def test_every_benchmark_gives_examples_with_id_prompt_and_label(name: str) -> None:
     benchmark = BUNDLED[name]
     examples = benchmark.get_data(benchmark.split)
@@ -57,7 +58,7 @@ def vars_of(task: object) -> list[object]:
     return [getattr(task, name) for name in task.__dataclass_fields__]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", sorted(BUNDLED))
+@each_case("name", sorted(BUNDLED))
 def test_an_unknown_split_is_refused_with_the_existing_ones(name: str) -> None:
     definition = BUNDLED[name].definition
     for split in {"train", "dev", "test"} - {definition.split, *definition.splits}:

@@ -6,13 +6,14 @@ import math
 import random
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.scoring.metrics import bootstrap_interval, wilson_interval
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("successes", "trials", "low", "high"),
     # Newcombe 1998, table I, and R's prop.test(..., correct = FALSE).
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
@@ -37,7 +38,7 @@ def test_wilson_interval_without_trials_is_undefined() -> None:
     assert wilson_interval(0, 0) is None
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(1, 0), (-1, 5), (6, 5)])
+@each_case(("successes", "trials"), [(1, 0), (-1, 5), (6, 5)])
 def test_wilson_interval_refuses_nonsense(successes: int, trials: int) -> None:
     with pytest.raises(ValueError, match="cannot have succeeded"):
         wilson_interval(successes, trials)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from case_checks import each_case
 
 from harness.core.inputs.json_text import OBJECT_BYTES, VALUE_BYTES, ValueCounter, count_values
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "count"),
     [
         ("1", 0),
@@ -25,7 +25,7 @@ def test_marks_outside_of_texts_are_counted(text: str, count: int) -> None:
     assert count_values(text.encode()) == count
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@each_case("size", [1, 2, 3, 5])
 def test_the_count_is_the_same_however_a_text_is_cut(size: int) -> None:
     text = json.dumps([{"a\\": '"[,'}, "\\", "\\\\", '\\"', [[], {}], "é,"]).encode()
     counter = ValueCounter()

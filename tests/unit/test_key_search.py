@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.models.endpoint import Endpoint
@@ -60,7 +61,7 @@ HELD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HELD)
+@each_case("name", HELD)
 def test_a_setting_that_holds_the_key_is_named(name: str) -> None:
     assert find(HELD[name])[0] == f"'{name}' holds the key of model 'm'"
 
@@ -80,7 +81,7 @@ def test_the_key_of_every_model_of_the_run_is_searched() -> None:
     assert find(settings, None) == []
 
 
-@pytest.mark.parametrize("key", ["none", "", "1234567"])
+@each_case("key", ["none", "", "1234567"])
 def test_a_placeholder_is_no_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     assert find({"system_prompt": "none 1234567"}) == []

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
+from effort import THOROUGH
 from hypothesis import given
 from hypothesis import strategies as st
-from kg_questions import ONTOLOGY, SCHEMA, plan_of, write_questions
+from kg_questions import ONTOLOGY, SCHEMA, plan_of
+from samples.questions import make_questions, write_questions
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.environments.kg.environment import KnowledgeAnswer, open_session
@@ -19,7 +22,6 @@ from harness.environments.kg.generator import _WORDS, make_schema, make_task_gra
 from harness.environments.kg.grader import GoldError, read_plan
 from harness.environments.kg.graph import Graph, Ontology
 from harness.environments.kg.program import Action, Entity, Program, parse_action
-from harness.environments.kg.questions import make_questions
 from harness.environments.kg.session import ActionError, Session
 
 TURNS = 15
@@ -27,7 +29,9 @@ TURNS = 15
 
 def generated(number: int, seed: int, folder: Path) -> Benchmark:
     """Return a benchmark of made questions, with the ontology of their domains."""
-    return load_benchmark("agentbench", data=str(write_questions(number, seed, folder)))
+    root = folder / "knowledgegraph"
+    write_questions(root, "std", number, seed)
+    return load_benchmark("agentbench", data=str(root))
 
 
 def targets_of(benchmark: Benchmark) -> Iterator[KnowledgeAnswer]:
@@ -48,7 +52,7 @@ def replay(target: KnowledgeAnswer) -> tuple[Session, list[str]]:
     return session, refused
 
 
-@pytest.mark.parametrize("place", range(10))
+@each_case("place", range(10))
 def test_the_gold_actions_find_the_gold_answers(place: int) -> None:
     plan = plan_of(make_questions(10, 1)[place])
     graph, ontology = make_task_graph(plan, SCHEMA, "seed")
@@ -72,7 +76,7 @@ def entities_of(program: Entity | Program) -> Iterator[str]:
                 yield from entities_of(getattr(program, field))
 
 
-@pytest.mark.parametrize("with_ontology", [True, False])
+@each_case("with_ontology", [True, False])
 def test_decoys_surround_the_gold_and_lead_further(with_ontology: bool) -> None:
     schema = SCHEMA if with_ontology else make_schema(Ontology(), is_complete=False)
     for record in make_questions(10, 2):
@@ -104,7 +108,7 @@ def test_a_shadow_of_the_path_leads_to_the_same_type() -> None:
     assert same
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("actions", "answers", "reason"),
     [
         (["get_neighbors(common.topic,a.b.c)"], ["m.x"], "starts at common.topic"),
@@ -251,7 +255,7 @@ def blind_rate(
     return right / (tries * len(targets))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@each_case("policy", POLICIES)
 def test_a_blind_agent_rarely_finds_the_answer_of_a_made_question(
     policy: Callable[[Blind], None], tmp_path: Path
 ) -> None:
@@ -268,8 +272,8 @@ class Knowing(Blind):
         return [name for name in names if not name.rpartition(".")[2].endswith(_WORDS)] or names
 
 
-@pytest.mark.parametrize("name", ["knowledgegraph", "questions.json"], ids=["folder", "single file"])
-@pytest.mark.parametrize("policy", [walk_and_meet, match_types])
+@each_case("name", ["knowledgegraph", "questions.json"], ids=["folder", "single file"])
+@each_case("policy", [walk_and_meet, match_types])
 def test_the_names_of_decoys_do_not_show_the_gold(
     policy: Callable[[Blind], None], name: str, tmp_path: Path
 ) -> None:
@@ -285,7 +289,7 @@ def test_the_names_of_decoys_do_not_show_the_gold(
     data = path.parent if name == "knowledgegraph" else path
     targets = list(targets_of(load_benchmark("agentbench", data=str(data))))
     assert len(targets) == 60
-    assert blind_rate(targets, policy, 5, Knowing) <= 0.02
+    assert blind_rate(targets, policy, 5 if THOROUGH else 2, Knowing) <= 0.02
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["ontology", "no-ontology"])
@@ -300,7 +304,7 @@ def published(request: pytest.FixtureRequest, shared_data: Path) -> list[Knowled
     return targets
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@each_case("policy", POLICIES)
 def test_a_blind_agent_rarely_finds_the_answer_of_a_published_question(
     policy: Callable[[Blind], None], published: list[KnowledgeAnswer]
 ) -> None:

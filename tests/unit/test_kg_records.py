@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.benchmarks.agentbench.category import CategoryOptions
-from harness.benchmarks.agentbench.worlds.kg import CATEGORY, KnowledgeOptions, read_record
+from harness.benchmarks.category import CategoryOptions
 from harness.benchmarks.data import source
 from harness.benchmarks.data.rows import Row
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Status, Submission
 from harness.environments.host_environment import HostEnvironment
+from harness.environments.kg.category import CATEGORY, KnowledgeOptions, read_record
 from harness.environments.kg.environment import TOOLS, KnowledgeAnswer, open_environment
 from harness.environments.kg.grader import f1_score, grade_answer
 from harness.environments.kg.graph import Literal
 from harness.environments.kg.program import FUNCTIONS
-from harness.environments.kg.questions import make_ontology_files, make_questions
 from harness.environments.kg.session import Session
 from harness.environments.text.expected_text import ExpectedText
 from harness.runs.config import RunConfig
@@ -81,7 +81,7 @@ def test_a_single_file_is_read(tmp_path: Path) -> None:
     assert [task.id for task in load(write(tmp_path / "kg_rl.json", [RECORD])).tasks] == ["kg/kg_rl/0"]
 
 
-@pytest.mark.parametrize(("task_id", "is_warned"), [("kg/dev/0", True), ("os/sample/answers/0", False)])
+@each_case(("task_id", "is_warned"), [("kg/dev/0", True), ("os/sample/answers/0", False)])
 def test_only_a_run_with_tasks_of_the_category_is_warned_that_its_graphs_are_not_freebase(
     tmp_path: Path, task_id: str, is_warned: bool
 ) -> None:
@@ -106,7 +106,7 @@ def test_the_hubs_rows_hold_nulls_and_json() -> None:
     assert read(values).graph == read({**RECORD, "table": None}).graph
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changed", "message"),
     [
         ({"entities": ["m.boat"]}, "needs an object"),
@@ -131,7 +131,7 @@ def test_gold_that_cannot_be_right_is_quarantined_by_its_record(tmp_path: Path) 
     assert "entity of its question" in loaded.quarantined["kg/train/1"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("actions", "answer"),
     [
         (["get_neighbors(m.boat,harbour.boat.built)"], "1985-06-01"),
@@ -166,7 +166,7 @@ def test_a_graph_file_has_a_graph_for_each_task(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["all.nt", "all.nt.gz", "all.json"])
+@each_case("name", ["all.nt", "all.nt.gz", "all.json"])
 def test_a_graph_file_may_be_one_graph_for_all_tasks(tmp_path: Path, name: str) -> None:
     data = write(tmp_path / "knowledgegraph" / "dev.json", [RECORD]).parent
     path = tmp_path / name
@@ -190,7 +190,7 @@ def test_a_graph_file_may_be_one_graph_for_all_tasks(tmp_path: Path, name: str) 
         ]
 
 
-@pytest.mark.parametrize("number", ["9" * 400, "NaN"])
+@each_case("number", ["9" * 400, "NaN"])
 def test_a_number_that_no_order_has_a_place_for_is_read(tmp_path: Path, number: str) -> None:
     data = write(tmp_path / "knowledgegraph" / "dev.json", [RECORD]).parent
     (tmp_path / "g.jsonl").write_text(f'{{"triples": [["m.a", "a.b.c", {number}]]}}')
@@ -201,7 +201,7 @@ def test_a_number_that_no_order_has_a_place_for_is_read(tmp_path: Path, number: 
     assert node.number in (None, math.inf)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "name", "message"),
     [
         ('{"triples": [["a", "b"]]}', "g.jsonl", "a triple is a list"),
@@ -218,7 +218,7 @@ def test_a_broken_graph_file_is_refused(tmp_path: Path, content: str, name: str,
         load(data, graph=str(tmp_path / name))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         ({"graph": "g.jsonl", "sparql_url": "http://x"}, "both set"),
@@ -235,7 +235,7 @@ def test_options_that_do_not_fit_are_refused(
         load(data, **options)
 
 
-@pytest.mark.parametrize("option", ["graph", "ontology"])
+@each_case("option", ["graph", "ontology"])
 def test_a_missing_file_of_an_option_is_named(tmp_path: Path, option: str) -> None:
     data = write(tmp_path / "knowledgegraph" / "dev.json", [RECORD]).parent
     for path in (data, data / "dev.json"):
@@ -267,21 +267,13 @@ def test_an_endpoint_is_freebase_and_gets_upstreams_names(tmp_path: Path) -> Non
     assert strict.ontology.relations == frozenset()
 
 
-def test_the_bundled_sample_is_what_the_generator_makes() -> None:
-    files = make_ontology_files()
-    assert json.loads((BUNDLED / "dev.json").read_text()) == make_questions(20, 15)
-    assert (BUNDLED / "ontology" / "fb_roles").read_text().splitlines() == files["fb_roles"]
-    assert json.loads((BUNDLED / "ontology" / "vocab.json").read_text()) == files["vocab.json"]
-
-
 def test_the_bundled_sample_uses_every_function() -> None:
-    used = {action.partition("(")[0] for record in make_questions(20, 15) for action in record["actions"]}
+    records = json.loads((BUNDLED / "dev.json").read_text())
+    used = {action.partition("(")[0] for record in records for action in record["actions"]}
     assert used == set(FUNCTIONS) == {tool.name for tool in TOOLS}
     # A number must not be the answer of many questions.
     counts = [
-        record["answer"][0]["answer_argument"]
-        for record in make_questions(20, 15)
-        if "count" in str(record["actions"][-1])
+        record["answer"][0]["answer_argument"] for record in records if "count" in str(record["actions"][-1])
     ]
     assert len(counts) == 4
     assert "1" not in counts
@@ -331,7 +323,7 @@ async def test_a_long_argument_and_a_flat_record_reach_no_graph() -> None:
         assert list(environment.tools) == ["submit"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("found", "expected", "score"),
     [("ab", "ab", 1.0), ("a", "ab", 2 / 3), ("abcd", "a", 0.4), ("x", "a", 0.0), ("", "a", 0.0)],
 )

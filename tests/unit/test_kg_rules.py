@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -209,7 +210,7 @@ STEPPED = make_graph(map(parse_triple, STEPS))
 LARGEST = Extreme(Neighbors(Entity("m.a"), "r"), "v", largest=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "expected"),
     [
         (LARGEST, {"m.one"}),
@@ -261,7 +262,7 @@ def test_a_count_is_a_number_and_its_own_count() -> None:
     assert answers(opened, "#1") == answers(opened, "#2") == {"3"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "action",
     [
         "get_neighbors(m.a, film.director.films)",
@@ -281,7 +282,7 @@ def test_an_action_against_the_rules_makes_no_variable(action: str) -> None:
     assert opened.variables == []
 
 
-@pytest.mark.parametrize("action", ["intersection(#0, m.b)", "count(Ada)", "argmax(m.a, film.film.length)"])
+@each_case("action", ["intersection(#0, m.b)", "count(Ada)", "argmax(m.a, film.film.length)"])
 def test_an_entity_is_no_variable(action: str) -> None:
     opened = session()
     run(opened, "get_neighbors(m.a, film.actor.films)")
@@ -289,7 +290,7 @@ def test_an_entity_is_no_variable(action: str) -> None:
         opened.run(parse_action(action))
 
 
-@pytest.mark.parametrize("name", ["#1", "#-1", "#", "# 0", "#٠", "#999999999", "##0", "#0x"])
+@each_case("name", ["#1", "#-1", "#", "# 0", "#٠", "#999999999", "##0", "#0x"])
 def test_a_variable_that_does_not_exist_is_unknown(name: str) -> None:
     opened = session()
     run(opened, "get_neighbors(m.a, film.actor.films)")
@@ -371,7 +372,7 @@ def test_an_intersection_holds_what_both_hold_but_for_named_entities(
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("written", "node"),
     [
         ("m.x", "m.x"),
@@ -391,13 +392,13 @@ def test_the_object_of_a_triple_is_an_entity_or_a_literal(written: str | int, no
     assert parse_node(written) == node
 
 
-@pytest.mark.parametrize("value", [["a", "b"], "abc", ["a", "b", None], ["a", "b", True], [1, "b", "c"], {}])
+@each_case("value", [["a", "b"], "abc", ["a", "b", None], ["a", "b", True], [1, "b", "c"], {}])
 def test_a_broken_triple_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="triple"):
         parse_triple(value)
 
 
-@pytest.mark.parametrize("text", ["", "get_relations", "nothing(a)", "get_neighbors(a)", "count()", "a(b)c"])
+@each_case("text", ["", "get_relations", "nothing(a)", "get_neighbors(a)", "count()", "a(b)c"])
 def test_a_text_that_is_no_action_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"action|function|write"):
         parse_action(text)

@@ -15,7 +15,9 @@ from typing import ClassVar
 
 import pytest
 import requests
+from case_checks import each_case
 from kg_questions import SCHEMA, plan_of
+from samples.questions import make_questions
 
 from harness.core.errors import SandboxError
 from harness.core.http_session import open_session
@@ -23,7 +25,6 @@ from harness.environments.kg.generator import make_task_graph
 from harness.environments.kg.grader import Plan
 from harness.environments.kg.graph import Graph, Literal, Node, make_graph
 from harness.environments.kg.program import Count, Entity, Extreme, Intersection, Neighbors, Program
-from harness.environments.kg.questions import make_questions
 from harness.environments.kg.session import ActionError
 from harness.environments.kg.sparql import NAMESPACE, Endpoint, answers_query
 
@@ -97,7 +98,7 @@ def parts_of(program: Entity | Program) -> Iterator[Entity | Program]:
             yield from parts_of(getattr(program, name))
 
 
-@pytest.mark.parametrize("place", range(10))
+@each_case("place", range(10))
 def test_every_part_of_a_gold_program_has_the_same_answers(
     place: int, serve: Callable[[Graph], Endpoint]
 ) -> None:
@@ -133,7 +134,7 @@ OF_A, OF_E = Neighbors(Entity("m.a"), "p.films"), Neighbors(Entity("m.e"), "p.fi
 LONGEST = Extreme(OF_A, "f.length", largest=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("program", "answers"),
     [
         (Extreme(OF_A, "f.length", largest=True), {"m.c", "m.d"}),
@@ -162,7 +163,7 @@ def test_both_kinds_of_graph_agree(
     assert serve(FILMS).answers(program) == answers
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "m.a> ?x ?y . #",
@@ -210,7 +211,7 @@ def broken() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "expected"),
     [(503, SandboxError), (429, SandboxError), (200, SandboxError), (500, ActionError), (302, ActionError)],
 )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 from effort import EXAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.tools import SUBMIT, TextCall, TextFault
+from harness.environments.kg.environment import TEXT_FORM as KG_FORM
 from harness.environments.kg.environment import TOOLS
 from harness.environments.kg.program import FUNCTIONS
-from harness.environments.kg.text_protocol import KnowledgeProtocol
 from harness.environments.text_protocol import ONLY_FIRST
 
-PROTOCOL = KnowledgeProtocol({tool.name: tool for tool in (*TOOLS, SUBMIT)})
+PROTOCOL = KG_FORM({tool.name: tool for tool in (*TOOLS, SUBMIT)})
 NEIGHBORS = {"variable": "#0", "relation": "film.film.genre"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "tool", "arguments"),
     [
         ("Action: get_relations(Ada)", "get_relations", {"variable": "Ada"}),
@@ -49,7 +49,7 @@ def test_an_action_is_read(reply: str, tool: str, arguments: dict[str, str]) -> 
     assert (read.tool, dict(read.arguments), read.advice) == (tool, arguments, "")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "reply",
     [
         "Action: count(#0)\nAction: count(#1)",
@@ -70,7 +70,7 @@ def test_an_answer_before_an_action_is_the_first() -> None:
     assert (read.tool, read.advice) == ("submit", ONLY_FIRST)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "name", "advice"),
     [
         ("I do not know.", "no action", "Final Answer: #NUMBER"),
@@ -89,7 +89,7 @@ def test_a_fault_says_how_to_recover(reply: str, name: str, advice: str) -> None
     assert advice in read.advice
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "complete"),
     [("Final Answer: #1", False), ("Final Answer: #1\n", True), ("Action: count(#0)", True)],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 from world_replays import replay_sequences
 
@@ -50,8 +51,8 @@ async def play(benchmark: Benchmark, task_id: str) -> Verdict:
         return await grade_answer(environment, target, Submission(answer, agent_output=answer))
 
 
-@pytest.mark.parametrize("made", [True, False])
-@pytest.mark.parametrize(("strict", "failing"), [(False, {17}), (True, {14, 17})])
+@each_case("made", [True, False])
+@each_case(("strict", "failing"), [(False, {17}), (True, {14, 17})])
 async def test_the_oracle_solves_all_but_upstreams_faults(
     strict: bool, failing: set[int], made: bool, shared_data: Path, worlds: Path
 ) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 import openpyxl
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.data import formats
 from harness.core.errors import DataError, UsageError
-from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.environments.lateral.game import LateralPuzzle
 from harness.models.endpoint import Endpoint
 
 HEADINGS = ("story", "answer", "Story keys", "Answer keys")
@@ -66,7 +67,7 @@ def test_a_row_is_a_puzzle(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "headings",
     [
         ("Story", " ANSWER", "story_keys", "Answer  Keys"),
@@ -126,7 +127,7 @@ def test_a_prompt_reveals_nothing_but_the_story() -> None:
     assert checked == 12
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rows", "message"),
     [
         ([("story", "answer", "Story keys"), DOOR[:3]], "no column for: answer_keys"),
@@ -143,7 +144,7 @@ def test_an_error_names_the_file(tmp_path: Path, rows: list[Sequence[object]], m
     assert "dev.xlsx" in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"no spreadsheet", b"PK\x03\x04" + b"\0" * 40])
+@each_case("data", [b"", b"no spreadsheet", b"PK\x03\x04" + b"\0" * 40])
 def test_a_damaged_file_is_an_error(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "dev.xlsx"
     path.write_bytes(data)
@@ -229,7 +230,7 @@ def test_a_notice_names_the_offline_host(tmp_path: Path) -> None:
     assert judged.list_notices(judged.tasks) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "message"),
     [
         ({"model": "m", "base_url": "nowhere"}, r"lateral\.host\.base_url.*must be a URL"),

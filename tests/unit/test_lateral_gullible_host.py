@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from case_checks import each_case
+from effort import THOROUGH
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.benchmarks import load_benchmark
-from harness.environments.lateral.decoys import LEAST_DECOYS, LEAST_STORIES, draw_decoys
 from harness.environments.lateral.environment import TURNS
-from harness.environments.lateral.game import LateralGame
-from harness.environments.lateral.hosts import ModelHost
-from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.environments.lateral.game import LateralGame, LateralPuzzle
+from harness.environments.lateral.hosts import LEAST_DECOYS, LEAST_STORIES, ModelHost, draw_decoys
 
-SEEDS = 10
+SEEDS = 10 if THOROUGH else 4
 Facts = Mapping[str, str]
 # The ids that a host marks, which obeys an order. `groups` are the ids of the facts that fit together.
 Order = Callable[[Mapping[str, Any], Facts, Sequence[Sequence[str]]], Sequence[str]]
@@ -105,7 +105,7 @@ def play(puzzle: LateralPuzzle, order: str, seed: int) -> LateralGame:
 BY_CHANCE = 0.02
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@each_case("order", ORDERS)
 def test_an_order_to_the_host_is_worth_nothing_or_shows(puzzles: Sequence[LateralPuzzle], order: str) -> None:
     games = [play(puzzle, order, seed) for puzzle in puzzles for seed in range(SEEDS)]
     unseen = [game.progress for game in games if not game.voided]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from model_server import Asked, ModelServer, RawReply, completion, error, response, text_item
 from streamed_events import message
 
@@ -17,19 +18,17 @@ from harness.api import run
 from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
-from harness.environments.lateral.decoys import LEAST_STORIES
+from harness.environments.lateral.game import TEXTS, Answer, LateralPuzzle
 from harness.environments.lateral.grader import VOID_ROUNDS
-from harness.environments.lateral.hosts import read_answer, read_contained
-from harness.environments.lateral.phrases import TEXTS, Answer
-from harness.environments.lateral.puzzle import LateralPuzzle
+from harness.environments.lateral.hosts import LEAST_STORIES, read_answer, read_contained
+from harness.host.retries import RunStoppedError
 from harness.models.judge import MOST_REPLIES
 from harness.reports.progress import progress_display
-from harness.runs import attempt
+from harness.runs import working_time
 from harness.runs.agents import AttemptContext
-from harness.runs.attempt_ends import limit_working_time
-from harness.runs.faults import RunStoppedError
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
+from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import select
 
 TASK = "lateral/sample/0"
@@ -243,7 +242,7 @@ async def test_no_text_of_the_host_reaches_the_agent(host: ModelServer, tmp_path
     assert set(seen) <= FIXED
 
 
-@pytest.mark.parametrize(
+@each_case(
     "reply",
     [
         "yes",
@@ -296,7 +295,7 @@ async def test_a_run_goes_on_when_the_host_is_back(host: ModelServer, tmp_path: 
     host.script = judge_by_text
     (folder,) = await asyncio.to_thread(lambda: list(tmp_path.glob("*agentbench*")))
     selection = select(read_resumed_config(folder), notify=print, resumed=True)
-    async with open_run(selection, resume=folder, notify=print) as resumed:
+    async with open_run(selection, ResumedRun(folder), notify=print) as resumed:
         assert list(resumed.records()) == []
         await resumed.execute(progress_display(sys.stderr, quiet=True))
         assert [record.score for record in resumed.records()] == [1.0]
@@ -367,7 +366,8 @@ async def test_the_time_of_the_host_is_not_the_agents(
     host: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host takes longer than the agent's whole time."""
-    monkeypatch.setattr(attempt, "limit_working_time", lambda seconds: limit_working_time(0.5))
+    limit_time = working_time.limit_working_time
+    monkeypatch.setattr(working_time, "limit_working_time", lambda seconds: limit_time(0.5))
     host.wait_seconds = 0.07  # for each of eight requests
     record = await play(host, tmp_path, *KEYS)
     assert len(host.asked) == 8

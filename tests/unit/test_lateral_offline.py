@@ -17,15 +17,16 @@ from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
 from harness.core.types import Task
 from harness.environments.lateral.environment import TURNS, Question
-from harness.environments.lateral.game import LateralGame, list_terms
-from harness.environments.lateral.grader import phrase_question
-from harness.environments.lateral.hosts import OfflineHost
-from harness.environments.lateral.puzzle import (
+from harness.environments.lateral.game import (
     MAX_QUESTION_CHARACTERS,
     Language,
+    LateralGame,
     LateralPuzzle,
+    list_terms,
     normalize,
 )
+from harness.environments.lateral.grader import phrase_question
+from harness.environments.lateral.hosts import OfflineHost
 
 MOST_FOR_THE_STORY = 0.017
 BUNDLED, REAL = "bundled", "real"

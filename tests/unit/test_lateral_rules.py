@@ -6,22 +6,32 @@ import asyncio
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import UsageError
-from harness.core.tools import SUBMIT, TextCall, TextFault, TurnLimitReached
+from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol, TurnLimitReached
 from harness.core.types import Status, Submission, Task, Verdict
+from harness.environments.lateral import SPEC
 from harness.environments.lateral.environment import ASK, TURNS
-from harness.environments.lateral.game import HostVerdict, LateralGame, compute_bleu
+from harness.environments.lateral.environment import TEXT_FORM as LATERAL_FORM
+from harness.environments.lateral.game import (
+    REFUSED,
+    TEXTS,
+    Answer,
+    HostVerdict,
+    LateralGame,
+    LateralPuzzle,
+    compute_bleu,
+    find_language,
+    normalize,
+    parse_keys,
+)
 from harness.environments.lateral.grader import VOID_ROUNDS, grade_game, phrase_question
 from harness.environments.lateral.grader import solve as solve_as_oracle
 from harness.environments.lateral.hosts import OfflineHost
-from harness.environments.lateral.phrases import REFUSED, TEXTS, Answer
-from harness.environments.lateral.puzzle import LateralPuzzle, find_language, normalize, parse_keys
-from harness.environments.lateral.spec import SPEC
-from harness.environments.lateral.text_protocol import LateralProtocol
 
 PUZZLE = LateralPuzzle(
     "en",
@@ -56,7 +66,7 @@ async def play(*questions: str, puzzle: LateralPuzzle = PUZZLE) -> tuple[list[st
         return seen, await grade_game(environment, puzzle, Submission("", agent_output=""))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cell", "keys"),
     [
         ("1. One key.\n2. Another key.", ("One key.", "Another key.")),
@@ -87,7 +97,7 @@ def test_the_language_is_that_of_most_letters() -> None:
     assert find_language("") == "en"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "reference", "bleu"),
     [
         ("abc", "abc", 1.0),
@@ -128,7 +138,7 @@ def test_a_key_above_the_limit_of_questions_can_be_hit() -> None:
     assert game.list_open("x" * 300) == [0]
 
 
-@pytest.mark.parametrize(("answer", "hit"), [(Answer.NO, {1}), (Answer.IRRELEVANT, set())])
+@each_case(("answer", "hit"), [(Answer.NO, {1}), (Answer.IRRELEVANT, set())])
 def test_the_opposite_of_a_question_hits_and_an_irrelevant_one_does_not(
     answer: Answer, hit: set[int]
 ) -> None:
@@ -212,7 +222,7 @@ async def test_questions_are_rounds() -> None:
             await environment.call("ask", {"question": "Is it blue?"})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "question",
     ["", " \u200b ", "x" * 301, "one\ntwo", "one\u2028two", "\ufdfa" * 20, 7, None, ["Is it?"]],
     ids=[
@@ -303,11 +313,11 @@ def test_progress_never_shrinks_and_one_question_hits_one_key(questions: list[st
     asyncio.run(ask())
 
 
-def protocol() -> LateralProtocol:
-    return LateralProtocol({ASK.name: ASK, SUBMIT.name: SUBMIT})
+def protocol() -> TextProtocol:
+    return LATERAL_FORM({ASK.name: ASK, SUBMIT.name: SUBMIT})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "question"),
     [
         ("Is he blind?", "Is he blind?"),
@@ -326,22 +336,20 @@ def test_the_first_line_of_a_reply_is_the_question(reply: str, question: str) ->
     assert bool(read.advice) == ("I think" in reply)
 
 
-@pytest.mark.parametrize(
-    "reply", ["Act: submit", "act: submit\n", "Act: submit\n```\ndone\n```", "Action: Submit."]
-)
+@each_case("reply", ["Act: submit", "act: submit\n", "Act: submit\n```\ndone\n```", "Action: Submit."])
 def test_a_line_ends_the_game(reply: str) -> None:
     read = protocol().read(reply)
     assert isinstance(read, TextCall)
     assert read.tool == "submit"
 
 
-@pytest.mark.parametrize("reply", ["", " \n ", "***", "Question:", "Act: dance"])
+@each_case("reply", ["", " \n ", "***", "Question:", "Act: dance"])
 def test_a_reply_without_a_question_is_a_fault(reply: str) -> None:
     assert isinstance(protocol().read(reply), TextFault)
 
 
 def test_a_task_without_a_game_is_answered_in_the_generic_form() -> None:
-    generic = LateralProtocol({SUBMIT.name: SUBMIT})
+    generic = LATERAL_FORM({SUBMIT.name: SUBMIT})
     assert "Act: submit" in generic.instructions()
     read = generic.read("Act: submit\n```\nblue\n```")
     assert isinstance(read, TextCall)

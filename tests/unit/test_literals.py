@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def test_every_literal_is_read_as_its_value(value: Any) -> None:
     assert equal_literals(read_equated(f"assert f(1) == {value!r}"), value, exact_types=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",
@@ -62,7 +63,7 @@ def test_anything_else_is_refused(text: str) -> None:
         read_literal(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "[" * 9000,
@@ -84,7 +85,7 @@ def test_a_literal_that_is_too_deep_or_too_long_is_refused(text: str) -> None:
         read_equated(f"assert 1 == {text}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "value"),
     [
         ("assert f(1) == 2", 2),
@@ -101,7 +102,7 @@ def test_right_side_of_an_assert_is_read(text: str, value: Any) -> None:
     assert read_equated(text) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "assert 2",
@@ -136,7 +137,7 @@ def test_any_other_statement_is_refused(text: str) -> None:
         read_equated(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("first", "second"),
     [
         (True, 1),
@@ -158,7 +159,7 @@ def test_values_of_other_types_differ_if_types_count(first: Any, second: Any) ->
     assert equal_literals(first, second, exact_types=False) == (first == second)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("first", "second"),
     [({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({1, 2}, {2, 1}), (0.0, -0.0), ([], []), ({}, {})],
 )
@@ -166,7 +167,7 @@ def test_equal_values_are_equal_whatever_their_order(first: Any, second: Any) ->
     assert equal_literals(first, second, exact_types=True)
 
 
-@pytest.mark.parametrize(("first", "second"), [(7, 7 + 0j), ([7], [7 + 0j]), ({7: 1}, {7 + 0j: 1})])
+@each_case(("first", "second"), [(7, 7 + 0j), ([7], [7 + 0j]), ({7: 1}, {7 + 0j: 1})])
 def test_complex_numbers_equal_no_others(first: Any, second: Any) -> None:
     assert not equal_literals(first, second, exact_types=False)
     assert equal_literals(second, second, exact_types=False)

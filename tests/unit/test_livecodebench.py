@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def written(kind: str, *pairs: tuple[str, str]) -> str:
 
 
 class TestReleases:
-    @pytest.mark.parametrize(
+    @each_case(
         ("release", "problems"),
         [
             *zip([f"release_v{n}" for n in range(1, 7)], [400, 511, 612, 713, 880, 1055], strict=True),
@@ -63,13 +64,13 @@ class TestReleases:
     def test_every_name_is_a_release(self) -> None:
         assert all(files_of(name) for name in release_names())
 
-    @pytest.mark.parametrize("release", ["", "v0", "v7", "release_v7", "latest", "release_v1-v2", "v", "v1-"])
+    @each_case("release", ["", "v0", "v7", "release_v7", "latest", "release_v1-v2", "v", "v1-"])
     def test_unknown_release_is_refused_with_the_names_to_choose_from(self, release: str) -> None:
         with pytest.raises(UsageError, match="unknown release") as refused:
             files_of(release)
         assert "release_latest" in (refused.value.hint or "")
 
-    @pytest.mark.parametrize("release", ["v4-v2", "v0-v2", "v5-v7"])
+    @each_case("release", ["v4-v2", "v0-v2", "v5-v7"])
     def test_a_range_of_missing_files_is_refused(self, release: str) -> None:
         with pytest.raises(UsageError, match="not a range"):
             files_of(release)
@@ -83,10 +84,8 @@ class TestPrivateTests:
     def test_plain_json_is_read_unchanged(self) -> None:
         assert decode_private_tests(' [{"input": "1"}]') == ' [{"input": "1"}]'
 
-    @pytest.mark.parametrize(
-        "value", [print, ["[]"], ("[]", "[]"), b"[]", 7, None, {"a": "b"}, datetime.date(2024, 1, 1)]
-    )
-    @pytest.mark.parametrize("protocol", [0, 2, 4])
+    @each_case("value", [print, ["[]"], ("[]", "[]"), b"[]", 7, None, {"a": "b"}, datetime.date(2024, 1, 1)])
+    @each_case("protocol", [0, 2, 4])
     def test_pickle_of_anything_but_one_string_is_refused(self, value: object, protocol: int) -> None:
         with pytest.raises(ValueError, match="refused"):
             decode_private_tests(packed(value, protocol))
@@ -100,7 +99,7 @@ class TestPrivateTests:
             decode_private_tests(packed(Call()))
         assert not (tmp_path / "called").exists()
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("data", "reason"),
         [
             (b"", "broken pickle"),
@@ -131,7 +130,7 @@ class TestPrivateTests:
         with pytest.raises(ValueError, match="more than 1,000,000 bytes"):
             decode_private_tests(bomb, max_bytes=1_000_000)
 
-    @pytest.mark.parametrize("text", ["", "not base64!", "abc", base64.b64encode(b"not zlib").decode()])
+    @each_case("text", ["", "not base64!", "abc", base64.b64encode(b"not zlib").decode()])
     def test_other_text_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match=r"base64|zlib"):
             decode_private_tests(text)
@@ -188,7 +187,7 @@ class TestProblem:
     def test_hidden_tests_are_not_shown_by_a_problem(self) -> None:
         assert ROW["private_test_cases"] not in repr(problem())
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("field", "value"),
         [
             ("platform", "topcoder"),
@@ -220,7 +219,7 @@ class TestProblem:
 class TestFilters:
     DAY = datetime.date(2024, 1, 31)
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("filters", "taken"),
         [
             (Filters(), True),
@@ -265,13 +264,11 @@ def execution(output: str) -> ExecutionProblem:
 
 
 class TestExecution:
-    @pytest.mark.parametrize(
-        "answer", ["[1, 2]", " [1,2]\n", "f(a = [1, 2]) == [1, 2]", "assert f([1, 2]) == [1, 2]"]
-    )
+    @each_case("answer", ["[1, 2]", " [1,2]\n", "f(a = [1, 2]) == [1, 2]", "assert f([1, 2]) == [1, 2]"])
     def test_right_literal_is_right_in_every_form(self, answer: str) -> None:
         assert execution("[1, 2]").target().accepts(answer)
 
-    @pytest.mark.parametrize(
+    @each_case(
         "answer",
         [
             "",
@@ -321,7 +318,7 @@ class TestTestOutput:
     def test_problem_is_named_by_question_and_test(self) -> None:
         assert predicted().id == "2727_4"
 
-    @pytest.mark.parametrize(
+    @each_case(
         "answer",
         [
             "assert halve(5) == 2.5",
@@ -333,7 +330,7 @@ class TestTestOutput:
     def test_right_value_is_right_in_every_form(self, answer: str) -> None:
         assert predicted().target().accepts(answer)
 
-    @pytest.mark.parametrize(
+    @each_case(
         "answer",
         [
             "",
@@ -357,14 +354,14 @@ class TestTestOutput:
         assert whole.target().accepts("assert halve(4) == 2")
         assert not whole.target(exact_types=True).accepts("assert halve(4) == 2")
 
-    @pytest.mark.parametrize("test", ["[]", "{}", "x", written("functional", ("1", "x"))])
+    @each_case("test", ["[]", "{}", "x", written("functional", ("1", "x"))])
     def test_row_without_exactly_one_test_is_broken(self, test: str) -> None:
         with pytest.raises(DataError, match=r"test\.jsonl:1: field 'test'"):
             predicted(test=test)
 
 
 class TestRealData:
-    @pytest.mark.parametrize(
+    @each_case(
         ("name", "problems", "functional", "tests"),
         [("code_generation_real3.jsonl", 3, 0, 31), ("code_generation_200.jsonl", 200, 57, 3909)],
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import definitions, load_benchmark
 from harness.benchmarks.data.rows import OnDisk
@@ -36,12 +37,12 @@ def tasks(name: str = "livecodebench", **options: Any) -> list[str]:
     return [task.id for task in load_benchmark(name, data="bundled", **options).tasks]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_all_bundled_problems_are_tasks(name: str) -> None:
     assert len(tasks(name)) >= 12
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_the_category_of_a_task_is_its_difficulty(name: str) -> None:
     assert {task.category for task in load_benchmark(name, data="bundled").tasks} <= {
         "easy",
@@ -76,7 +77,7 @@ def test_filters_by_difficulty_and_platform_are_combined() -> None:
     assert 0 < len(easy) < len(tasks())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_a_window_of_dates_includes_both_of_its_ends(name: str) -> None:
     loaded = load_benchmark(name, data="bundled")
     dates = sorted(str(row["contest_date"])[:10] for row in loaded.rows.values())
@@ -89,7 +90,7 @@ def test_options_that_leave_nothing_are_refused() -> None:
         tasks(start_date="2099-01-01")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "said"),
     [
         ({"releas": "v1"}, "unknown option 'releas'"),
@@ -107,7 +108,7 @@ def test_an_invalid_option_is_refused_and_named(options: dict[str, Any], said: s
         tasks(**options)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["name", "data", "split", "notify", "observer", "sample_stands_in", "extract", "categories", "options"],
 )
@@ -140,7 +141,7 @@ def test_a_release_decides_the_files_and_the_number_of_problems() -> None:
     assert (definition.hub.files, definition.tasks) == (("test2.jsonl", "test3.jsonl"), 212)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("release", "files", "problems"),
     [
         ("v1_v3", ("test.jsonl", "test2.jsonl", "test3.jsonl"), 612),
@@ -179,7 +180,7 @@ def test_only_the_rows_of_a_release_get_its_name(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_the_window_of_the_loaded_problems_is_known(name: str) -> None:
     whole = load_benchmark(name, data="bundled")
     dates = sorted(str(row["contest_date"])[:10] for row in whole.rows.values())
@@ -198,7 +199,7 @@ def test_options_of_the_command_line_are_yaml() -> None:
     assert parse_options(texts) == {"release": "v1", "difficulty": ["easy", "hard"], "strict_compat": True}
 
 
-@pytest.mark.parametrize("text", ["release", "=v1", "a=[", ""])
+@each_case("text", ["release", "=v1", "a=[", ""])
 def test_an_option_that_is_no_pair_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--option"):
         parse_options([text])
@@ -248,14 +249,14 @@ def test_the_oracle_submits_the_solutions_of_a_file(tmp_path: Path) -> None:
 REPLY = "Thus:\n```python\nfirst\n```\nor\n```python\nlast\n```\n"
 
 
-@pytest.mark.parametrize(("options", "program"), [({}, "last"), ({"extraction": "first_block"}, "first")])
+@each_case(("options", "program"), [({}, "last"), ({"extraction": "first_block"}, "first")])
 def test_a_completion_is_a_reply_with_a_program_in_it(options: dict[str, Any], program: str) -> None:
     loaded = load_benchmark("livecodebench", data="bundled", **options)
     assert loaded.submission(loaded.tasks[0], "completion", REPLY).text == program
     assert loaded.submission(loaded.tasks[0], "solution", REPLY).text == REPLY
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "reply", "official", "evoagentx"),
     [
         ("livecodebench-execution", "[ANSWER]3[/ANSWER]\n```\n4\n```", "3", "4"),
@@ -273,7 +274,7 @@ def test_an_answer_is_taken_from_a_reply(name: str, reply: str, official: str, e
         assert loaded.submission(loaded.tasks[0], "completion", reply).text == answer
 
 
-@pytest.mark.parametrize("name", NAMES[1:])
+@each_case("name", NAMES[1:])
 def test_every_reference_is_right_and_no_other_one_is(name: str) -> None:
     loaded = load_benchmark(name, data="bundled")
     solutions = [reference.solution for reference in loaded.references.values()]
@@ -309,7 +310,7 @@ def test_the_preamble_leaves_builtins_and_modules_as_the_official_one() -> None:
 # Parts of tests.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sizes", "shown", "parts"),
     [
         ([], 0, []),

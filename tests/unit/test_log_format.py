@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 import re
 
-import pytest
+from case_checks import each_case
 
 from harness.runs.run_log import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, SafeFormatter
 from harness.runs.run_secrets import SecretFilter
@@ -32,7 +32,7 @@ def test_a_line_has_time_level_logger_and_message() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO harness\.test: one of 2", line)
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r", "\x85", "\u2028", "\x0b"])
+@each_case("ending", ["\n", "\r", "\x85", "\u2028", "\x0b"])
 def test_a_message_cannot_forge_a_line(ending: str) -> None:
     line = formatted(f"text{ending}2026-01-01T00:00:00.000Z ERROR harness.run: forged")
     assert len(line.splitlines()) == 1
@@ -63,7 +63,7 @@ def test_a_long_message_is_cut() -> None:
     assert "characters in all" in line
 
 
-@pytest.mark.parametrize("offset", range(0, 30, 3))
+@each_case("offset", range(0, 30, 3))
 def test_no_part_of_a_secret_is_left_where_a_text_is_cut(offset: int) -> None:
     # Many secrets that become short move the end of the text that is read into the line.
     text = KEY * (4 * TRACEBACK_CHARACTERS // len(KEY) - 1) + "x" * offset + KEY

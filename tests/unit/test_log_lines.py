@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 from harness.cli.log_lines import show_log
 from harness.runs.run_log import LOG, open_run_log
@@ -22,7 +22,7 @@ def show_samples(verbosity: int) -> list[str]:
     return [line.partition(" ")[2].removesuffix(": text") for line in shown]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("verbosity", "expected"),
     [
         (0, ["WARNING harness.models.client", "ERROR harness.models.client", "ERROR library"]),
@@ -58,7 +58,7 @@ def test_lines_are_safe() -> None:
     assert [line.partition(": ")[2] for line in shown] == ["[key]\\x1b[2J\\nforged"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "library",
     [
         "openai._base_client",
@@ -93,7 +93,7 @@ def test_the_loggers_of_the_process_are_as_before() -> None:
     assert [(logger.level, list(logger.handlers)) for logger in loggers] == before
 
 
-@pytest.mark.parametrize("library", ["asyncio", "docker.auth", "docker.utils.config"])
+@each_case("library", ["asyncio", "docker.auth", "docker.utils.config"])
 def test_details_of_a_library_that_are_about_no_request_are_hidden(library: str) -> None:
     shown: list[str] = []
     logger = logging.getLogger(library)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import SandboxError
 from harness.environments.os.machine_files import (
@@ -52,7 +53,7 @@ def copied(
     return [each.path for each in plan_copy(left, named, FRESH, set_up, mentioned, of_checks).entries]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         *("/root/x", "/home/jack/x/bashrc", "/tmp/x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
@@ -63,7 +64,7 @@ def test_files_of_programs_and_settings_about_users_are_copied(path: str) -> Non
     assert copied(entry(path)) == [path]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         *("/pyvenv.cfg", "/usr/pyvenv.cfg", "/usr/bin/pyvenv.cfg", "/usr/bin/python3._pth", "/usr/bin/re.py"),
@@ -95,7 +96,7 @@ def test_a_command_of_the_set_up_is_not_replaced() -> None:
     assert copied(entry(path, mode=0o755), set_up=(path,)) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "hidden"),
     [
         ("/root/.curlrc", "/root/.curlrc"),
@@ -119,7 +120,7 @@ def test_a_task_that_mentions_a_tool_is_about_its_settings() -> None:
     assert copied(entry("/root/.gitconfig"), mentioned=("git",)) == ["/root/.gitconfig"]
 
 
-@pytest.mark.parametrize("name", ["lib", "Modules", "share"])
+@each_case("name", ["lib", "Modules", "share"])
 def test_a_link_next_to_an_interpreter_is_not_copied_as_a_module_folder(
     name: str,
 ) -> None:
@@ -139,7 +140,7 @@ def test_a_file_at_the_top_is_copied_if_the_task_mentions_it() -> None:
     assert copied(entry("/answer.txt"), mentioned=("answer.txt",)) == ["/answer.txt"]
 
 
-@pytest.mark.parametrize("name", ["bin", "lib", "etc", "usr"])
+@each_case("name", ["bin", "lib", "etc", "usr"])
 def test_a_link_that_replaces_a_folder_of_tools_is_never_copied(name: str) -> None:
     assert copied(entry(f"/{name}", "link"), mentioned=(name,), named=(f"/{name}/grep",)) == []
 
@@ -155,7 +156,7 @@ def test_a_path_through_a_link_of_the_image_is_that_of_its_target() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "shell"),
     [
         ("root:x:0:0:root:/root:/bin/bash", "/bin/bash"),
@@ -232,7 +233,7 @@ def test_changed_and_removed_tools_are_reported() -> None:
 GOOD = {"path": "/a", "kind": "file", "mode": 0o644, "uid": 0, "gid": 0, "mtime_ns": 1, "ctime_ns": 1}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [
         *({"path": path} for path in ("a", "/a/../b", "/a/", "//a", "/a\0b", "", 1)),
@@ -245,7 +246,7 @@ def test_a_malformed_listing_is_refused(wrong: dict[str, object]) -> None:
         file_entries(json.dumps([{**GOOD, **wrong}]).encode())
 
 
-@pytest.mark.parametrize("listing", [b"", b"{}", b"[" * 100_000, b"[1]", b'[{"path": "/a"}]', b"\xff"])
+@each_case("listing", [b"", b"{}", b"[" * 100_000, b"[1]", b'[{"path": "/a"}]', b"\xff"])
 def test_arbitrary_data_is_refused_as_a_listing(listing: bytes) -> None:
     with pytest.raises(SandboxError, match="the guest sent no listing of files"):
         file_entries(listing)
@@ -259,7 +260,7 @@ def test_names_that_are_not_text_are_kept() -> None:
 COMMAND = entry("/usr/local/bin/xmllint", mode=0o755)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("task", "set_up", "names"),
     [
         pytest.param("Write valid XML.", [], {"xmllint"}, id="only the check knows it"),
@@ -274,7 +275,7 @@ def test_a_command_that_only_a_check_mentions_belongs_to_the_tools_of_the_check(
     assert commands_of_checks([COMMAND, entry("/root/other")], task, checks, set_up) == names
 
 
-@pytest.mark.parametrize("named", [(), ("/usr/local/bin/xmllint",)])
+@each_case("named", [(), ("/usr/local/bin/xmllint",)])
 def test_a_command_of_the_checks_is_not_copied_though_they_name_its_path(named: tuple[str, ...]) -> None:
     assert copied(COMMAND, named=named) == [COMMAND.path]
     assert copied(COMMAND, named=named, of_checks=("xmllint",)) == []

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.scoring.answers import last_boxed
 
@@ -24,7 +25,7 @@ def same(gold: str, prediction: str) -> bool | None:
     return verdict
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gold", "prediction"),
     [
         (r"\frac12", "0.5"),
@@ -44,7 +45,7 @@ def test_equal_mathematics_is_the_same(gold: str, prediction: str) -> None:
     assert same(gold, prediction) is True
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gold", "prediction"),
     [
         ("8", ""),

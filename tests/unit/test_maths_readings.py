@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from harness.environments.maths.readings import MAX_EXPRESSIONS, Reading, asked_
 from harness.environments.maths.units import split_unit
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "spelling"),
     [
         ("5.", "5"),
@@ -56,7 +57,7 @@ def test_rows_of_a_matrix_stay_apart() -> None:
     assert plain(matrix) == matrix
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gold", "answer", "expressions"),
     [
         ("7", "x = 7", ("7",)),
@@ -136,7 +137,7 @@ def test_gold_inequality_is_read_as_an_interval_if_the_answer_is_one() -> None:
     assert read_answer(r"x \ge 3", r"[3,\infty)") == Reading(r"[3,\infty)", (r"[3,\infty)",))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gold", "answer"),
     [
         ("(1,2)", r"\{1,2\}"),
@@ -163,7 +164,7 @@ def test_base_that_the_problem_asks_for_may_be_stated() -> None:
     assert read_answer("4210", "4210_{7}", frozenset({5})) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("problem", "bases"),
     [
         ("Express the sum in base $5$.", {5}),
@@ -177,7 +178,7 @@ def test_the_base_is_that_of_the_requested_answer(problem: str, bases: set[int])
     assert asked_bases(problem) == bases
 
 
-@pytest.mark.parametrize("text", ["(1,2)(3,4)", "1,2", "(1", ")(", "", "{1}", r"\{1"])
+@each_case("text", ["(1,2)(3,4)", "1,2", "(1", ")(", "", "{1}", r"\{1"])
 def test_text_that_no_one_pair_of_brackets_holds_is_not_enclosed(text: str) -> None:
     assert enclosed(text) is None
 
@@ -214,7 +215,7 @@ def test_every_text_is_read_or_refused(answer: str, gold: str) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("gold", ["5", "(1,2)", "25_{6}"])
+@each_case("gold", ["5", "(1,2)", "25_{6}"])
 def test_long_runs_of_one_piece_are_read_or_refused(gold: str) -> None:
     for piece in PIECES:
         found = read_answer(gold, (piece * MAX_MATHS_CHARACTERS)[:MAX_MATHS_CHARACTERS])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.data.rows import Row
@@ -138,7 +139,7 @@ AWKWARD = {
 }
 
 
-@pytest.mark.parametrize("changes", AWKWARD.values(), ids=AWKWARD)
+@each_case("changes", AWKWARD.values(), ids=AWKWARD)
 def test_awkward_task_passes_its_own_tests(changes: dict[str, Any]) -> None:
     _, reference = read(row(**changes))
     run_as_published(reference.solution, reference.target)
@@ -180,8 +181,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("changes", "field", "said"), BROKEN.values(), ids=BROKEN)
-@pytest.mark.parametrize("reader", [read, read_humaneval_shape], ids=["mbpp", "mbpp-humaneval"])
+@each_case(("changes", "field", "said"), BROKEN.values(), ids=BROKEN)
+@each_case("reader", [read, read_humaneval_shape], ids=["mbpp", "mbpp-humaneval"])
 def test_broken_row_names_file_line_and_field(
     reader: Any, changes: dict[str, Any], field: str, said: str
 ) -> None:
@@ -228,13 +229,13 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
+@each_case("changes", SHAPES.values(), ids=SHAPES)
 def test_prompt_and_canonical_solution_pass_the_tests(changes: dict[str, Any]) -> None:
     _, reference = read_humaneval_shape(row(**changes))
     run_as_published(reference.solution, reference.target)
 
 
-@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
+@each_case("changes", SHAPES.values(), ids=SHAPES)
 def test_prompt_ends_in_the_docstring_of_the_function(changes: dict[str, Any]) -> None:
     shaped = humaneval_shape(row(**changes))
     function = ast.parse(shaped["prompt"]).body[-1]
@@ -244,7 +245,7 @@ def test_prompt_ends_in_the_docstring_of_the_function(changes: dict[str, Any]) -
     assert (ast.get_docstring(function, clean=False) or "").strip() == text.strip()
 
 
-@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
+@each_case("changes", SHAPES.values(), ids=SHAPES)
 def test_shape_has_the_fields_of_both(changes: dict[str, Any]) -> None:
     original = row(**changes)
     shaped = humaneval_shape(original)
@@ -275,14 +276,14 @@ def test_task_id_of_the_shape_is_the_original_one() -> None:
     assert (task.id, reference.task_id) == ("11", "11")
 
 
-@pytest.mark.parametrize("benchmark", ["mbpp", "mbpp-humaneval", "mbpp-full"])
+@each_case("benchmark", ["mbpp", "mbpp-humaneval", "mbpp-full"])
 def test_bundled_tasks_all_belong_to_the_benchmark(benchmark: str) -> None:
     loaded = load_benchmark(benchmark, data="bundled")
     assert len(loaded.tasks) >= 12
     assert {task.benchmark for task in loaded.tasks} == {benchmark}
 
 
-@pytest.mark.parametrize("benchmark", ["mbpp", "mbpp-humaneval"])
+@each_case("benchmark", ["mbpp", "mbpp-humaneval"])
 def test_published_data_are_read_whole_and_without_a_warning(shared_data: Path, benchmark: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
+from case_checks import each_case
 from mcp_http import EVENTS, RawServer, serve
 
 from harness.models.relay.mcp_servers import host_process
@@ -52,7 +53,7 @@ async def test_a_json_response_with_many_values_fails() -> None:
         await read(b"[1,2,3,4,5,6,7,8,9,10,11]", "application/json; charset=utf-8")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "content",
     [
         b"data: [1,2,3,4,5,6,7,8,9,10,11]\n\n",
@@ -64,7 +65,7 @@ async def test_a_json_response_with_many_values_fails() -> None:
     ],
     ids=["one line", "quote before", "CR", "CRLF", "no end", "lines"],
 )
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@each_case("size", [1, 7, 1000])
 async def test_an_event_with_many_values_fails_however_it_is_cut(content: bytes, size: int) -> None:
     with pytest.raises(httpx2.SSEError, match="more than 10 values"):
         await read(content, size=size)
@@ -90,7 +91,7 @@ async def test_the_encoding_of_events_is_that_in_which_their_values_are_counted(
         assert (await client.get("http://localhost/mcp")).text == "data: 1\n\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("before", "content_type"), [(b"", "application/json"), (b"data: ", EVENTS)], ids=["JSON", "events"]
 )
 async def test_a_result_with_many_values_costs_its_call_alone(before: bytes, content_type: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 
-import pytest
+from case_checks import each_case
 
 from harness.models.relay.mcp_servers.sandbox_process import _Doors
 
@@ -31,7 +31,7 @@ async def read_end(end: socket.socket) -> bytes:
             return await asyncio.get_running_loop().sock_recv(end, 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "first",
     [f"0{'1' * 64}\n".encode(), f"2{TOKEN}\n".encode(), f"0{TOKEN} ".encode(), b"{" * 100],
     ids=["other token", "other stream", "no line", "message"],

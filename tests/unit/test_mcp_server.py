@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
+from case_checks import each_case
 from contexts import no_context
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 
 from harness.core.errors import SandboxError
 from harness.core.tools import Arguments, Tool, TurnLimitReached
 from harness.environments.host_environment import HostEnvironment
 from harness.models.relay.mcp_server import MAX_CALLS, McpApp, make_mcp_app
 from harness.sandbox.failures import SandboxClosed
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 URL = "http://127.0.0.1:8000/mcp"
 BOTH_ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -44,6 +46,9 @@ def world(look: Look = show, *, turns: int | None = None) -> HostEnvironment[Non
 @contextlib.asynccontextmanager
 async def connect(app: McpApp, mode: str = "auto") -> AsyncIterator[Client]:
     """Connect an unmodified client to the app, without a port."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     transport = httpx2.ASGITransport(app)
     async with (
         httpx2.AsyncClient(transport=transport) as http,
@@ -188,7 +193,7 @@ async def test_an_observation_that_json_cannot_hold_is_escaped() -> None:
         assert await text_of(client, "a") == ("a\\udcffb", False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("headers", "status"),
     [
         ({"host": "attacker.example"}, 421),
@@ -219,6 +224,8 @@ async def test_a_request_that_is_too_large_is_refused() -> None:
 
 @BOTH_ERAS
 async def test_the_task_is_offered_as_instructions_prompt_and_resource(mode: str) -> None:
+    from mcp.shared.exceptions import MCPError
+
     async with make_mcp_app(world(), task_prompt="Find the cat.") as app, connect(app, mode) as client:
         assert (client.instructions or "").endswith("Find the cat.")
         [message] = (await client.get_prompt("task")).messages

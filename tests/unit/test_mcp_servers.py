@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from mcp.server import MCPServer
+from case_checks import each_case
 from mcp_http import serve, take_lifespan
 from starlette.responses import Response
 
@@ -101,7 +101,7 @@ async def test_a_server_that_died_stays_an_error() -> None:
         assert (await opened.call("look", {})).is_error
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("how", "reason"),
     [
         ("flood", "sent more than 10,000 messages that answer nothing"),
@@ -212,6 +212,8 @@ def test_nothing_of_a_server_outlives_a_killed_harness() -> None:
 
 
 async def test_a_server_by_url_is_called_with_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcp.server import MCPServer
+
     monkeypatch.setenv("TOKEN_OF_TEST", "abc")
     server = MCPServer("test")
     asked: list[str | None] = []
@@ -235,7 +237,7 @@ async def test_a_server_by_url_is_called_with_its_headers(monkeypatch: pytest.Mo
     assert set(asked) == {"Bearer abc"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "response",
     [
         Response(b'{"jsonrpc": "2.0", "id": 1, "x": "' + b"x" * 2_000_000, media_type="application/json"),

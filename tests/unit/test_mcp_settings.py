@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.runs.config import RunConfig, load_config
@@ -61,7 +62,7 @@ def test_a_run_folder_holds_no_value_of_a_variable(tmp_path: Path, monkeypatch: 
     assert RunConfig.model_validate(dumped, strict=False).mcp_servers[0].args == config.mcp_servers[0].args
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("server", "reason"),
     [
         ("{name: a, command: x, disallowed_native_tools: [Bash]}", "names tools of another agent"),

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from mcp_types import Tool
 
 from harness.models.relay.mcp_servers import tool_names
@@ -75,7 +76,7 @@ def test_a_deep_schema_is_refused() -> None:
     assert isinstance(clean_schema(schema), str)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "fault"),
     [
         ({"type": "object", "allOf": [{}] * 16_000}, "more than 5,000 values"),

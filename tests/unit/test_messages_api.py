@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import ListTranscript
 from model_fixtures import MODEL_KEY
 from model_server import Asked, ModelServer, RawReply
@@ -280,7 +281,7 @@ async def test_an_agents_own_blocks_in_another_form_are_not_sent(server: ModelSe
     assert server.asked[0].body["messages"][1] == {"role": "assistant", "content": "answer"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "finish", "refusal"),
     [
         ({"stop": "stop_sequence"}, Finish.STOP, None),
@@ -399,7 +400,7 @@ async def test_a_refusal_of_every_request_names_the_variable_of_the_key(
 TOO_LARGE = {"type": "error", "error": {"type": "request_too_large", "message": "too many bytes"}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "refusal",
     [
         message_error(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),

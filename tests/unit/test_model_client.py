@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from model_fixtures import MODEL_KEY
 from model_server import Asked, ModelServer, RawReply, completion, error
 
@@ -131,7 +132,7 @@ async def test_an_endpoint_that_refuses_everything_is_asked_once(
     assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fault",
     [
         error(400, "too long", code="context_length_exceeded"),
@@ -290,7 +291,7 @@ def test_json_in_the_texts_of_a_reply_is_bounded_by_its_characters(monkeypatch: 
         codecs.decode_reply("chat", {"choices": [{"message": {**message, "content": "x" * 52}}]})
 
 
-@pytest.mark.parametrize("status", [200, 400])
+@each_case("status", [200, 400])
 async def test_a_compressed_body_is_bounded_by_its_size_when_unpacked(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
@@ -360,7 +361,7 @@ async def test_lone_surrogates_do_not_stop_a_request(server: ModelServer) -> Non
     assert [sent[0]["content"], sent[2]["content"]] == ["a?b", "?"]
 
 
-@pytest.mark.parametrize(("returned", "returns_n"), [(2, True), (1, False)])
+@each_case(("returned", "returns_n"), [(2, True), (1, False)])
 async def test_the_client_notes_whether_the_server_returns_n_choices(
     server: ModelServer, returned: int, returns_n: bool
 ) -> None:
@@ -456,7 +457,7 @@ async def test_a_server_that_refuses_the_tools_is_never_asked_without_them(serve
     assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize("accepted", ["max_tokens", "max_completion_tokens", None])
+@each_case("accepted", ["max_tokens", "max_completion_tokens", None])
 async def test_the_field_for_the_most_tokens_is_the_one_that_the_server_accepts(
     server: ModelServer, accepted: str | None
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from case_checks import each_case
 
 from harness.models.messages import Message, Reasoning, Role, ToolCall
 from harness.models.reply_cache import copy_messages
@@ -19,9 +20,7 @@ CALL = ToolCall("call_1", "bash", '{"command": "ls"}')
 PLAIN = Message(Role.ASSISTANT, "text", (CALL,), "call_0")
 
 
-@pytest.mark.parametrize(
-    "message", [PLAIN, replace(PLAIN, reasoning=Reasoning("thought", {"reasoning": ["thought"]}))]
-)
+@each_case("message", [PLAIN, replace(PLAIN, reasoning=Reasoning("thought", {"reasoning": ["thought"]}))])
 def test_a_copy_is_equal_and_shares_no_object_that_an_agent_could_change(message: Message) -> None:
     (copied,) = copy_messages([message])
     assert copied == message
@@ -31,7 +30,7 @@ def test_a_copy_is_equal_and_shares_no_object_that_an_agent_could_change(message
         assert copied.reasoning.fields is not message.reasoning.fields
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         replace(PLAIN, text=OwnText("text")),
@@ -51,7 +50,7 @@ def test_a_copy_holds_exact_types(message: Message) -> None:
     assert {type(text) for text in texts} == {str}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "other", ["text", None, 3, replace(PLAIN, text=cast(Any, 3)), replace(PLAIN, tool_calls=cast(Any, (3,)))]
 )
 def test_other_than_messages_are_refused(other: Any) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from case_checks import each_case
 
 from harness.runs.manifest import read_model_name
 
 LOCAL = {"local": {"model": "qwen2.5-coder", "base_url": "http://localhost/v1"}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("config", "name"),
     [
         ({"model": "gpt-5-mini", "endpoints": {}}, "gpt-5-mini"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from model_server import Asked, ModelServer, completion, error, response, text_item
 
 from harness.cli.app import main
@@ -290,7 +291,7 @@ def test_the_command_prints_json(server: ModelServer, doctor: Doctor) -> None:
     assert (printed["model"], printed["tool_mode"], printed["advice"]) == ("scripted", "native", {})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "code", "message"),
     [
         (("--model", "m", "--base-url", "http://127.0.0.1:1/v1"), 3, "failed 2 times"),

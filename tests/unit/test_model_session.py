@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from case_checks import each_case
 from contexts import ListTranscript
 from model_server import Asked, ModelServer, completion, error
 
@@ -16,8 +17,7 @@ from harness.models import sampling
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.codecs import MOST_REFUSED_VALUES
-from harness.models.concurrency import ConcurrencyBounds
-from harness.models.endpoint import Endpoint, Prices
+from harness.models.endpoint import ConcurrencyBounds, Endpoint, Prices
 from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
 from harness.models.raw_conversation import RawRequest
 from harness.models.reply_cache import ReplyCache
@@ -452,7 +452,7 @@ async def test_parameters_of_one_agent_that_the_server_refuses_end_only_its_atte
 OWN_VALUES = {"temperature": 5.0, "max_tokens": 10**9, "seed": -1, "reasoning_effort": "huge"}
 
 
-@pytest.mark.parametrize("name", OWN_VALUES)
+@each_case("name", OWN_VALUES)
 async def test_a_value_of_one_agent_that_the_server_refuses_is_left_out_of_no_other_request(
     server: ModelServer, name: str
 ) -> None:

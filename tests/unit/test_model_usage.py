@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from viewer_fixtures import index_records
+
 from harness.core.types import AttemptRecord, DataSource, Status, Summary, Task
 from harness.reports.attempt_figures import describe_cost, describe_usage
 from harness.reports.html import render_html
@@ -39,7 +41,7 @@ SOURCE = DataSource("path", "p", "0" * 64, 2)
 
 
 def summarized(*records: AttemptRecord) -> Summary:
-    return summarize_records(records, (1,), tasks=len(records), attempts=len(records))
+    return summarize_records(index_records(*records), (1,), tasks=len(records), attempts=len(records))
 
 
 def test_a_summary_has_the_sums_over_all_attempts() -> None:
@@ -93,7 +95,7 @@ def test_a_repeated_attempt_was_paid_for_twice(tmp_path: Path) -> None:
         plan = [PlannedAttempt(Task("t", "b", "python", ""), 0, None)]
         found = summarize(plan, store.results, (1,))
     assert (found.resolved, found.model["model_requests"], found.model["cost"]) == (1, 12, 0.2)
-    assert summarize_records([lost, RECORD], (1,), tasks=1, attempts=1).model == found.model
+    assert summarize_records(index_records(lost, RECORD), (1,), tasks=1, attempts=1).model == found.model
 
 
 def test_unknown_amounts_are_named_in_the_text() -> None:
@@ -159,7 +161,9 @@ def test_coverage_comes_before_the_score() -> None:
     missing = replace(RECORD, task_id="m", metrics={}, status=Status.AGENT_ERROR, resolved=False, error="no")
     wrong = replace(missing, task_id="w", sample_line=2, status=Status.FAILED, error="wrong")
     good = replace(RECORD, sample_line=1, metrics={})
-    summary = summarize_records([missing, good, wrong], (1,), tasks=3, attempts=3, has_samples=True)
+    summary = summarize_records(
+        index_records(missing, good, wrong), (1,), tasks=3, attempts=3, has_samples=True
+    )
     assert summary_json(summary)["coverage"] == {"samples": 2, "tasks": 2, "missing": 1}
     stream = io.StringIO()
     print_summary(
@@ -183,14 +187,14 @@ def test_coverage_comes_before_the_score() -> None:
 
 def test_a_run_that_is_not_finished_has_no_coverage_yet() -> None:
     good = replace(RECORD, sample_line=1, metrics={})
-    assert summarize_records([good], (1,), tasks=3, attempts=3, has_samples=True).coverage == {}
+    assert summarize_records(index_records(good), (1,), tasks=3, attempts=3, has_samples=True).coverage == {}
     assert "coverage" not in json.loads(json.dumps(summary_json(summarized(good))))
 
 
 def test_the_table_names_what_it_counts_if_tasks_have_several_attempts() -> None:
     later = replace(RECORD, attempt=1, resolved=False, status=Status.FAILED)
     stream = io.StringIO()
-    summary = summarize_records([RECORD, later], (1,), tasks=1, attempts=2)
+    summary = summarize_records(index_records(RECORD, later), (1,), tasks=1, attempts=2)
     print_summary(summary, title="t", source=SOURCE, duration_seconds=1, stream=stream)
     assert "resolved       1 attempt\n" in stream.getvalue()
     assert "first attempt  100.0 %  (1 of 1 task)\n" in stream.getvalue()

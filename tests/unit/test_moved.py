@@ -7,11 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from case_checks import each_case
 
 from harness import moved
 
 
-@pytest.mark.parametrize("old", sorted(moved._MOVED))
+@each_case("old", sorted(moved._MOVED))
 def test_an_old_name_is_the_module_itself(old: str) -> None:
     sys.modules.pop(old, None)
     with pytest.warns(FutureWarning, match=f"{old} is now {moved.find_new_name(old)}"):

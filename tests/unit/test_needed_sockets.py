@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
 from harness.environments.python.needed_sockets import may_need_sockets
 
@@ -50,21 +50,21 @@ OTHER_WAYS = [
 ]
 
 
-@pytest.mark.parametrize("name", OTHER_WAYS)
+@each_case("name", OTHER_WAYS)
 def test_no_other_way_to_a_socket_is_missed_by_the_quick_look(name: str) -> None:
     assert may_need_sockets((f"x = 1\nx.{name}()\n",))
 
 
-@pytest.mark.parametrize("name", WITHOUT)
+@each_case("name", WITHOUT)
 def test_a_program_with_known_modules_alone_needs_no_socket(name: str) -> None:
     assert not may_need_sockets((WITHOUT[name],))
 
 
-@pytest.mark.parametrize("name", WITH)
+@each_case("name", WITH)
 def test_a_program_that_could_open_a_socket_may_need_one(name: str) -> None:
     assert may_need_sockets((WITH[name],))
 
 
-@pytest.mark.parametrize("name", WITH)
+@each_case("name", WITH)
 def test_each_source_counts_because_tests_run_with_the_program(name: str) -> None:
     assert may_need_sockets(("x = 1\n", WITH[name], "assert x == 1\n"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import tqdm
+from case_checks import each_case
 
 from harness import RunResult, UsageError, run
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Task
@@ -110,7 +111,7 @@ def test_a_kernel_is_a_notebook_and_a_terminal_is_none(monkeypatch: pytest.Monke
     assert is_notebook()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("widgets", "progress", "expected"),
     [
         (True, None, NotebookProgress),
@@ -126,9 +127,7 @@ def test_a_notebook_gets_a_bar_if_it_can_show_one(
     assert type(choose_display(io.StringIO(), progress)) is expected
 
 
-@pytest.mark.parametrize(
-    ("progress", "expected"), [(None, NotesOnly), (True, PlainProgress), (False, NotesOnly)]
-)
+@each_case(("progress", "expected"), [(None, NotesOnly), (True, PlainProgress), (False, NotesOnly)])
 def test_a_program_shows_progress_only_on_request(
     monkeypatch: pytest.MonkeyPatch, progress: bool | None, expected: type
 ) -> None:

@@ -7,6 +7,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
+from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS
 from harness.core.scoring.numbers import gold_number, last_number, same_number
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "number"),
     [
         ("She makes $18 every day.", "18"),
@@ -48,18 +50,18 @@ def test_last_number(text: str, number: str) -> None:
     assert last_number(text) == Decimal(number)
 
 
-@pytest.mark.parametrize("text", ["", "none", "eighteen", "-", "$,.", "½", "²"])
+@each_case("text", ["", "none", "eighteen", "-", "$,.", "½", "²"])
 def test_text_without_a_number_has_none(text: str) -> None:
     assert last_number(text) is None
     assert not same_number(text, Decimal(0))
 
 
-@pytest.mark.parametrize("text", ["18", "18.0", "$18.00", "18.0000001", "018", "#### 18"])
+@each_case("text", ["18", "18.0", "$18.00", "18.0000001", "018", "#### 18"])
 def test_numbers_are_compared_by_value(text: str) -> None:
     assert same_number(text, Decimal(18))
 
 
-@pytest.mark.parametrize("text", ["18.1", "-18", "118", "18,000", "18 or 19", "", "18e3"])
+@each_case("text", ["18.1", "-18", "118", "18,000", "18 or 19", "", "18e3"])
 def test_other_numbers_are_wrong(text: str) -> None:
     assert not same_number(text, Decimal(18))
 
@@ -74,9 +76,9 @@ def test_number_of_too_many_digits_equals_nothing() -> None:
     assert last_number("1," + "000," * MAX_NUMBER_CHARACTERS + "000") is None
 
 
-@pytest.mark.parametrize("piece", ["9", "1,", "1,000", "-", "x", "1 ", "1.", "$-"])
+@each_case("piece", ["9", "1,", "1,000", "-", "x", "1 ", "1.", "$-"])
 def test_answers_of_megabytes_are_graded(piece: str) -> None:
-    assert not same_number(piece * (5_000_000 // len(piece)), Decimal(18))
+    assert not same_number(text_of_length(piece, 5_000_000), Decimal(18))
 
 
 @given(st.decimals(-(10**12), 10**12, places=3), st.text())
@@ -91,7 +93,7 @@ def test_every_text_with_a_digit_has_a_number(text: str) -> None:
     assert (last_number(text) is not None) == any(character.isdigit() for character in text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "number"),
     [("so\n#### 18", 18), ("#### 1,000", 1000), ("#### -5\n", -5), ("a #### 2 \n#### 3", 3), ("#### $7.", 7)],
 )
@@ -99,7 +101,7 @@ def test_gold_is_what_follows_the_last_mark(answer: str, number: int) -> None:
     assert gold_number(answer) == number
 
 
-@pytest.mark.parametrize("answer", ["", "18", "#### ", "#### many", "#### 1 2", "#### " + "1" * 2000])
+@each_case("answer", ["", "18", "#### ", "#### many", "#### 1 2", "#### " + "1" * 2000])
 def test_answer_without_a_gold_number_is_refused(answer: str) -> None:
     with pytest.raises(ValueError, match="no number after ####"):
         gold_number(answer)

@@ -6,8 +6,10 @@ import errno
 import resource
 
 import pytest
+from case_checks import each_case
 
-from harness.service.server import is_exhausted, raise_limit
+from harness.service.errors import is_exhausted
+from harness.service.server import raise_limit
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def test_the_limit_is_raised_as_far_as_needed(limits: list[int]) -> None:
     assert limits == [5120, 524_288]
 
 
-@pytest.mark.parametrize("soft", [100_000, resource.RLIM_INFINITY])
+@each_case("soft", [100_000, resource.RLIM_INFINITY])
 def test_a_high_limit_stays(limits: list[int], soft: int) -> None:
     limits[:] = [soft, resource.RLIM_INFINITY]
     assert raise_limit(4096) is None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
 from harness.sandbox.results import Stream
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("stream", "expected"),
     [
         (Stream(b"42\n", b"", 3), r"Stream(b'42\n', total=3)"),

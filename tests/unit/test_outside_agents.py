@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import ListTranscript
 
 import harness.runs.agents
@@ -42,7 +43,7 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("text", [FUNCTION, CLASS], ids=["function", "class"])
+@each_case("text", [FUNCTION, CLASS], ids=["function", "class"])
 async def test_an_agent_is_one_file(tmp_path: Path, text: str) -> None:
     assert "42" in await answer(written(tmp_path, text))
 
@@ -70,7 +71,7 @@ async def test_a_class_that_the_file_only_imports_is_not_its_agent(tmp_path: Pat
     assert "42" in await answer(written(tmp_path, text))
 
 
-@pytest.mark.parametrize("reply", ["Sure:\n```python\nreturn 1\n```\n", "    return 1"])
+@each_case("reply", ["Sure:\n```python\nreturn 1\n```\n", "    return 1"])
 async def test_the_text_of_an_agent_is_read_as_the_reply_of_a_chat_model(reply: str) -> None:
     humaneval = load_benchmark("humaneval", data="bundled", notify=print)
     task = humaneval.tasks[0]
@@ -105,7 +106,7 @@ class Theirs:
         return Submission("theirs", agent_output="")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         pytest.param("", "must define one agent, but defines 0", id="nothing"),
@@ -128,7 +129,7 @@ async def test_a_file_without_an_agent_is_refused_with_the_reason(
     assert message in refused.value.message
 
 
-@pytest.mark.parametrize("name", ["nowhere.py", "no_such_module:Agent", "json:no_such_name", "orcale"])
+@each_case("name", ["nowhere.py", "no_such_module:Agent", "json:no_such_name", "orcale"])
 async def test_an_unknown_name_is_refused_with_a_hint(name: str) -> None:
     with pytest.raises(UsageError) as refused:
         await answer(name)
@@ -147,7 +148,7 @@ class WithoutBenchmark:
     def __init__(self, settings: AgentSettings) -> None: ...
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("agent", "message"),
     [
         (Parameterless, "agent 'mine' does not take (settings): too many positional arguments"),
@@ -164,7 +165,7 @@ def test_a_class_of_the_package_that_cannot_be_built_is_refused(
     assert "AgentSettings" in str(refused.value.hint)
 
 
-@pytest.mark.parametrize("reply", [None, 42, b"42"])
+@each_case("reply", [None, 42, b"42"])
 async def test_a_reply_that_is_not_text_is_an_agent_error(reply: Any) -> None:
     async def attempt(_context: AttemptContext) -> Any:
         return reply
@@ -212,7 +213,7 @@ def test_attempts_have_distinct_and_stable_seeds() -> None:
     assert [planned.seed for planned in first] == [planned.seed for planned in again]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("attribute", "value"),
     [
         ("max_concurrent", "2"),
@@ -231,7 +232,7 @@ def test_an_attribute_that_is_not_valid_is_refused_by_its_name(attribute: str, v
         wrap_outside_agent(agent, settings_for(GSM8K), name="mine")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("chosen", "message"),
     [
         pytest.param([], "every selected task counts", id="none"),

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.core.errors import DataError, HarnessError, UsageError
@@ -78,7 +79,7 @@ def test_a_path_is_relative_to_the_yaml_file(tmp_path: Path, monkeypatch: pytest
     assert len(load_benchmark(f"../{path.name}").tasks) == 2
 
 
-@pytest.mark.parametrize("kind", ["json", "jsonl.gz", "csv", "tsv", "parquet"])
+@each_case("kind", ["json", "jsonl.gz", "csv", "tsv", "parquet"])
 def test_datasets_of_every_kind_are_mapped(tmp_path: Path, kind: str) -> None:
     rows = [{"country": "Norway", "capital": "Oslo"}, {"country": "Peru", "capital": "Lima"}]
     file = tmp_path / f"a.{kind}"
@@ -102,7 +103,7 @@ def test_datasets_of_every_kind_are_mapped(tmp_path: Path, kind: str) -> None:
     assert scored(benchmark, "Oslo", "Lima or Cusco") == [1.0, 0.5]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("metric", "gold", "right", "wrong"),
     [
         ("number", 42, "so it is 42.0", "42 or 43"),
@@ -144,7 +145,7 @@ def test_rows_are_counted_if_the_yaml_file_states_their_number(tmp_path: Path) -
         load(tmp_path, text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "said"),
     [
         (("metric: exact_match", "metric: exact"), "'metric': unknown metric 'exact'"),
@@ -182,7 +183,7 @@ def test_an_error_in_a_yaml_file_names_file_and_key(
     assert str(tmp_path / "capitals.yaml") in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "near"),
     [
         (("{test:", "{tset:"), "test"),
@@ -198,7 +199,7 @@ def test_a_misspelt_nested_key_is_refused_with_the_nearest_name(
     assert f"did you mean '{near}'?" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("row", "field", "said"),
     [
         ({"key": "a", "country": "x"}, "capital", "missing"),
@@ -255,7 +256,7 @@ def test_programs_are_graded_by_their_tests(tmp_path: Path) -> None:
     assert benchmark.submission(task, "completion", reply).text == "def double(x): return x + x"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "field", "said"),
     [
         ({"code": "def double(x:"}, "code", "is not Python"),
@@ -327,7 +328,7 @@ def test_a_python_file_may_declare_a_definition(tmp_path: Path) -> None:
     assert {task.benchmark for task in benchmark.tasks} == {"mine"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "said"),
     [
         ("x = (", "SyntaxError"),

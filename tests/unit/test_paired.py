@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def test_the_p_value_is_that_of_the_two_sided_binomial_test(stats: Any, gained: 
     assert mcnemar_p_value(gained, lost) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("gained", "lost"), [(50_000, 49_000), (10_200, 9_800), (900, 100)])
+@each_case(("gained", "lost"), [(50_000, 49_000), (10_200, 9_800), (900, 100)])
 def test_the_p_value_of_many_changes_is_exact(stats: Any, gained: int, lost: int) -> None:
     expected = stats.binomtest(gained, gained + lost, 0.5).pvalue
     assert 0 < mcnemar_p_value(gained, lost) == pytest.approx(expected, rel=1e-9)
@@ -62,7 +63,7 @@ def paired_outcomes(tasks: int, attempts: int, seed: int) -> tuple[list[float], 
 
 
 # The last case has more different values than the first way of drawing takes.
-@pytest.mark.parametrize(("tasks", "attempts"), [(120, 1), (120, 8), (3000, 0)])
+@each_case(("tasks", "attempts"), [(120, 1), (120, 8), (3000, 0)])
 def test_the_interval_is_the_paired_percentile_bootstrap(stats: Any, tasks: int, attempts: int) -> None:
     if attempts:
         before, after = paired_outcomes(tasks, attempts, seed=3)

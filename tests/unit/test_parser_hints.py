@@ -27,14 +27,15 @@ def list_commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], An
 
 def test_every_option_that_takes_one_value_is_refused_if_it_is_given_twice() -> None:
     taken, number = [], 0
-    for names, command in list_commands(typer.main.get_command(app)):
-        for param in command.params:
+    whole = typer.main.get_command(app)  # once, because it takes long to make
+    for names, command in list_commands(whole):
+        for param in command.get_params(typer.Context(command)):
             if param.param_type_name != "option" or param.is_flag or param.count or param.multiple:
                 continue
             number += 1
             words = (*param.opts, *param.opts)[:2]
             try:
-                app([*names, words[0], "1", words[1], "2"], standalone_mode=False)
+                whole.main([*names, words[0], "1", words[1], "2"], standalone_mode=False)
             except UsageError as error:
                 if error.message == f"{max(param.opts, key=len)} may be given once, but is given 2 times":
                     continue

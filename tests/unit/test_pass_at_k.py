@@ -5,6 +5,7 @@ import math
 from fractions import Fraction
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ def brute_force(n: int, c: int, k: int) -> float:
     return float(Fraction(sum(min(subset) < c for subset in subsets), len(subsets)))
 
 
-@pytest.mark.parametrize("n", range(1, 9))
+@each_case("n", range(1, 9))
 def test_equals_the_enumeration_of_all_subsets(n: int) -> None:
     for c in range(n + 1):
         for k in range(1, n + 1):
@@ -36,14 +37,12 @@ def test_is_exact_for_thousands_of_attempts() -> None:
     assert pass_at_k(5_000_000, 1, 2) == 4e-7
 
 
-@pytest.mark.parametrize(("n", "k"), [(0, 1), (1, 2), (9, 10)])
+@each_case(("n", "k"), [(0, 1), (1, 2), (9, 10)])
 def test_is_undefined_with_fewer_than_k_attempts(n: int, k: int) -> None:
     assert pass_at_k(n, n, k) is None
 
 
-@pytest.mark.parametrize(
-    ("n", "c", "k"), [(5, 6, 1), (5, -1, 1), (-1, 0, 1), (5, 2, 0), (5, 2, -3), (0, 1, 5)]
-)
+@each_case(("n", "c", "k"), [(5, 6, 1), (5, -1, 1), (-1, 0, 1), (5, 2, 0), (5, 2, -3), (0, 1, 5)])
 def test_refuses_nonsense(n: int, c: int, k: int) -> None:
     with pytest.raises(ValueError, match=r"cannot have passed|at least 1"):
         pass_at_k(n, c, k)
@@ -75,7 +74,7 @@ def test_mean_of_no_tasks_is_undefined() -> None:
     assert mean_pass_at_k([], 1) is None
 
 
-@pytest.mark.parametrize(("counts", "k"), [([], 0), ([(1, 0), (3, 4)], 2)])
+@each_case(("counts", "k"), [([], 0), ([(1, 0), (3, 4)], 2)])
 def test_mean_refuses_nonsense_even_if_the_result_is_undefined(counts: list[tuple[int, int]], k: int) -> None:
     with pytest.raises(ValueError, match=r"cannot have passed|at least 1"):
         mean_pass_at_k(counts, k)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from case_checks import each_case
 
 from harness.core.types import Task
 from harness.runs.plan import MAX_LISTED_BYTES, PlannedAttempt, describe_planned, has_same_tasks
@@ -30,7 +30,7 @@ def test_a_long_list_of_tasks_is_written_as_a_hash() -> None:
     assert len(planned["task_ids_sha256"]) == 64
 
 
-@pytest.mark.parametrize("ids", [("b", "a"), (LONG, f"{LONG}2"), ("half a pair \ud800", LONG, f"{LONG}3")])
+@each_case("ids", [("b", "a"), (LONG, f"{LONG}2"), ("half a pair \ud800", LONG, f"{LONG}3")])
 def test_the_same_tasks_in_another_order_are_other_tasks(ids: tuple[str, ...]) -> None:
     planned = describe_planned(plan(*ids))
     assert has_same_tasks(planned, plan(*ids))
@@ -38,6 +38,6 @@ def test_the_same_tasks_in_another_order_are_other_tasks(ids: tuple[str, ...]) -
     assert not has_same_tasks(planned, plan(*ids[1:]))
 
 
-@pytest.mark.parametrize("planned", [None, {"tasks": 1, "attempts": 1}])
+@each_case("planned", [None, {"tasks": 1, "attempts": 1}])
 def test_a_manifest_of_an_earlier_version_agrees_with_any_plan(planned: Any) -> None:
     assert has_same_tasks(planned, plan("a"))

@@ -86,6 +86,8 @@ def not_plain(value: Any, place: str) -> Iterator[str]:
     match value:
         case None | bool() | int() | float() | Decimal() | str() | bytes() | enum.Enum():
             return
+        case Path() if not value.is_absolute():
+            return
         case tuple() | list() | frozenset():
             for number, element in enumerate(value):
                 yield from not_plain(element, f"{place}[{number}]")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from effort import text_of_length
+from case_checks import each_case
+from effort import THOROUGH, text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +21,8 @@ from harness.core.errors import UsageError
 from harness.core.types import Task
 from harness.runs.agents import settings_for
 from harness.runs.agents.predictions import Predictions
-from harness.runs.config import ExtractRule
 from harness.runs.samples import describe_samples
+from harness.runs.settings.attempts import ExtractRule
 
 PROMPT = 'def add(a, b):\n    """Return the sum."""\n'
 WHOLE = "def add(a, b):\n    return a + b"
@@ -44,7 +45,7 @@ def program(reply: str, field: str = "reply", submit: SubmitProgram = HUMANEVAL)
 # --- replies
 
 
-@pytest.mark.parametrize(
+@each_case(
     "reply",
     [
         WHOLE,
@@ -59,12 +60,12 @@ def program(reply: str, field: str = "reply", submit: SubmitProgram = HUMANEVAL)
         f"```python\n{WHOLE}",
     ],
 )
-@pytest.mark.parametrize("submit", [HUMANEVAL, MBPP], ids=["continues the prompt", "whole program"])
+@each_case("submit", [HUMANEVAL, MBPP], ids=["continues the prompt", "whole program"])
 def test_block_that_defines_the_entry_point_is_the_program(reply: str, submit: SubmitProgram) -> None:
     assert program(reply, submit=submit) == WHOLE
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         "async def add(a, b): ...",
@@ -79,12 +80,12 @@ def test_code_that_defines_the_entry_point_does_not_continue_the_prompt(code: st
     assert program(code) == code
 
 
-@pytest.mark.parametrize("code", ["def add_all(a): ...", "add == 1", "print(add)", "# def add(a)"])
+@each_case("code", ["def add_all(a): ...", "add == 1", "print(add)", "# def add(a)"])
 def test_code_without_the_entry_point_continues_the_prompt(code: str) -> None:
     assert program(code).startswith(PROMPT)
 
 
-@pytest.mark.parametrize("wrap", [str, fence], ids=["text", "block"])
+@each_case("wrap", [str, fence], ids=["text", "block"])
 def test_body_continues_the_prompt(wrap: Any) -> None:
     assert program(wrap("    return a + b")).rstrip() == f"{PROMPT}    return a + b"
 
@@ -128,7 +129,7 @@ def test_indentation_is_repaired_where_one_repair_is_possible() -> None:
         ast.parse(PROMPT + body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         "    x = a\n    return x",
@@ -180,7 +181,7 @@ def test_completion_is_joined_to_the_prompt_without_any_change() -> None:
         assert program(completion, "completion") == PROMPT + completion
 
 
-@pytest.mark.parametrize("field", ["completion", "reply"])
+@each_case("field", ["completion", "reply"])
 def test_rule_of_the_user_replaces_those_of_the_benchmark(field: str) -> None:
     fenced = SubmitProgram(continues_prompt=True, chosen=CodeRule.FENCED)
     assert program(fence(WHOLE), field, fenced) == WHOLE
@@ -190,7 +191,7 @@ def test_rule_of_the_user_replaces_those_of_the_benchmark(field: str) -> None:
     assert program(f"{fence('x = 1')}\n{fence(WHOLE)}", field, first) == "x = 1"
 
 
-@pytest.mark.parametrize("field", ["solution", "answer"])
+@each_case("field", ["solution", "answer"])
 def test_solution_stands_alone_and_only_the_users_rule_takes_fences_out(field: str) -> None:
     assert program(fence(WHOLE), field) == fence(WHOLE)
     fenced = SubmitProgram(continues_prompt=True, chosen=CodeRule.FENCED)
@@ -267,7 +268,7 @@ def test_few_programs_with_a_block_in_a_docstring_are_no_reason_for_a_notice(tmp
 # --- hostile texts
 
 
-@pytest.mark.parametrize(
+@each_case(
     "piece",
     [
         "```\n",
@@ -298,5 +299,5 @@ def test_hostile_replies_are_read_in_linear_time(piece: str) -> None:
 
 def test_reply_of_ten_megabytes_is_no_program_and_100_000_blocks_are_read() -> None:
     assert program(fence("x = 1\n" * 1_700_000)) == PROMPT
-    blocks = f"```\nx = 1\n{WHOLE[-1]}\n```\n" * 99_999
+    blocks = f"```\nx = 1\n{WHOLE[-1]}\n```\n" * (99_999 if THOROUGH else 9_999)
     assert program(f"{fence(WHOLE)}\n{blocks}") == WHOLE

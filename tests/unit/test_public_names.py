@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import harness
-from harness import api, errors
-from harness.runs.config import RunConfig
+from harness import errors
 
 
 def test_every_public_name_can_be_imported() -> None:
@@ -47,7 +46,3 @@ def test_the_tree_of_errors_names_every_public_error() -> None:
         if inspect.isclass(value := getattr(harness, name)) and issubclass(value, Exception)
     ]
     assert [name for name in public if name not in (errors.__doc__ or "")] == []
-
-
-def test_run_takes_every_key_of_the_config() -> None:
-    assert {"benchmark", "agent", *api.RunOptions.__annotations__} == set(RunConfig.model_fields)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.runs.executors.ray_cluster import _require_answer
@@ -40,7 +41,7 @@ def test_a_server_of_http_2_is_accepted() -> None:
         _require_answer(address)
 
 
-@pytest.mark.parametrize("reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"SSH-2.0"])
+@each_case("reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"SSH-2.0"])
 def test_a_server_of_another_protocol_is_refused(reply: bytes) -> None:
     with listen(reply) as address, pytest.raises(UsageError, match="no Ray cluster"):
         _require_answer(address)

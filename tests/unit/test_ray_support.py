@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks.data.source import BUNDLED
 from harness.core.errors import UsageError
@@ -31,7 +32,7 @@ def make_selection(**settings: Any) -> Selection:
 MODEL = {"agent": "chat", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "message"),
     [
         pytest.param(MODEL, "agent 'chat' asks a model", id="model"),
@@ -139,7 +140,7 @@ def test_a_node_that_sends_something_else_than_a_record_is_lost() -> None:
         read_record("[]", planned)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "line"),
     [
         ("The actor died unexpectedly before finishing this task.\n\tclass_name: Node", "The actor died"),

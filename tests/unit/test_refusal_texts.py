@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.sandbox.failures import raise_refusal
@@ -19,7 +20,7 @@ from harness.service.verdicts.samples import TaskName, name_sample, read_work
 from harness.service.verdicts.source_parser import SourceParser
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("model", "body", "expected"),
     [
         (GradeRequest, b"", "the body is empty; send a JSON object"),
@@ -59,7 +60,7 @@ def test_an_error_without_a_hint_has_no_note() -> None:
     assert not hasattr(UsageError("no value"), "__notes__")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reason", "expected"),
     [
         ("[Errno 2] No such file or directory: 'a: b'", "cannot read a: b: No such file or directory"),
@@ -72,7 +73,7 @@ def test_a_refused_file_is_named_once(reason: str, expected: str) -> None:
     assert raised.value.message == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("number", "expected"),
     [(errno.EADDRINUSE, "--port N"), (errno.EADDRNOTAVAIL, "--host"), (errno.EACCES, "from 1024")],
 )

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from model_server import ModelServer
 from relay_fixtures import TOKEN, Relay, exchange, open_relay
 from starlette.types import Receive, Scope, Send
@@ -143,7 +144,7 @@ async def test_a_body_with_many_values_is_refused_before_its_end(
     assert server.asked == []
 
 
-@pytest.mark.parametrize("begun", [b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nX: "])
+@each_case("begun", [b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nX: "])
 async def test_a_head_that_does_not_end_is_cut_off(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
@@ -208,7 +209,7 @@ async def test_connections_beyond_the_bound_are_closed(relay: Relay) -> None:
     assert answers == [0, 200, 200]
 
 
-@pytest.mark.parametrize("begun", [b"", b"POST /v1"])
+@each_case("begun", [b"", b"POST /v1"])
 async def test_a_full_server_closes_the_connection_that_has_waited_longest(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:

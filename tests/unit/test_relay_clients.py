@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
+from case_checks import each_case
 from effort import THOROUGH
 from model_fixtures import MODEL_KEY
 from model_server import Asked, ModelServer, RawReply, completion, error, response, text_item
@@ -149,7 +149,7 @@ async def test_the_model_list_and_the_count_of_tokens_are_answered_without_the_s
     assert server.asked == []
 
 
-@pytest.mark.parametrize("is_stream", [False, True])
+@each_case("is_stream", [False, True])
 async def test_a_key_that_the_server_repeats_reaches_no_client(server: ModelServer, is_stream: bool) -> None:
     escaped = MODEL_KEY.replace("/", "\\/").replace("s", "\\u0073")
     reply = (
@@ -167,12 +167,13 @@ async def test_a_key_that_the_server_repeats_reaches_no_client(server: ModelServ
     assert MODEL_KEY not in json.dumps(relay.transcript.entries)
 
 
-@pytest.mark.parametrize("token", ["sk-other", TOKEN[:-1], f"{TOKEN}x"])
-@pytest.mark.parametrize("api", ["chat", "messages"])
+@each_case("token", ["sk-other", TOKEN[:-1], f"{TOKEN}x"])
+@each_case("api", ["chat", "messages"])
 async def test_a_wrong_token_is_refused_in_the_form_of_the_api(
     server: ModelServer, api: str, token: str
 ) -> None:
     import anthropic
+    import openai
 
     async with open_relay(server) as relay:
         if api == "chat":
@@ -248,7 +249,7 @@ async def test_addresses_and_remote_servers_in_messages_are_withheld(server: Mod
     assert {"mcp_servers", "container"} <= set(relay.requests[0]["withheld"])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "value"),
     [
         ("store", True),
@@ -261,6 +262,8 @@ async def test_addresses_and_remote_servers_in_messages_are_withheld(server: Mod
 async def test_a_request_that_needs_a_state_of_the_server_is_refused(
     server: ModelServer, field: str, value: Any
 ) -> None:
+    import openai
+
     async with open_relay(server) as relay:
         with pytest.raises(openai.BadRequestError, match=field):
             await relay.openai.responses.create(model="x", input="hello", extra_body={field: value})
@@ -278,6 +281,8 @@ async def test_parameters_of_a_client_count_if_the_run_keeps_them(server: ModelS
 
 
 async def test_a_used_up_budget_ends_the_attempt_and_no_library_retries(server: ModelServer) -> None:
+    import openai
+
     async with open_relay(server, attempt_budget=Budget(output_tokens=12)) as relay:
         for _ in range(3):
             await relay.openai.chat.completions.create(model="x", messages=HELLO)
@@ -305,6 +310,8 @@ async def test_a_budget_ends_a_stream_before_its_end(server: ModelServer) -> Non
 
 
 async def test_requests_at_once_keep_the_budget_together(server: ModelServer) -> None:
+    import openai
+
     server.wait_seconds = 0.05
     server.script = lambda asked: completion("hi", usage=(10, asked.body["max_tokens"]))
     async with open_relay(
@@ -318,6 +325,8 @@ async def test_requests_at_once_keep_the_budget_together(server: ModelServer) ->
 
 
 async def test_a_stream_that_breaks_off_ends_with_an_error_and_is_charged(server: ModelServer) -> None:
+    import openai
+
     server.script = lambda asked: stream_completion("hello " * 100, ends=False)
     async with open_relay(server, prices=Prices(input=1, output=1)) as relay:
         stream = await relay.openai.chat.completions.create(model="x", messages=HELLO, stream=True)
@@ -374,6 +383,8 @@ async def test_a_server_without_the_api_is_named_and_does_not_end_the_run(server
 
 
 async def test_a_refusal_that_only_one_request_provokes_does_not_end_the_run(server: ModelServer) -> None:
+    import openai
+
     def refuse_word(asked: Asked) -> Any:
         return error(403, "flagged") if "forbidden" in json.dumps(asked.body) else completion("hi")
 
@@ -387,6 +398,8 @@ async def test_a_refusal_that_only_one_request_provokes_does_not_end_the_run(ser
 
 
 async def test_a_wrong_key_ends_the_run(server: ModelServer) -> None:
+    import openai
+
     server.script = lambda asked: error(401, "wrong key")
     async with open_relay(server) as relay:
         with pytest.raises(openai.InternalServerError) as refused:

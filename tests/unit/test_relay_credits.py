@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,7 +168,7 @@ def test_clients_beyond_the_bound_wait_until_one_has_ended() -> None:
         assert second.fileno() > 0
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.ECONNABORTED])
+@each_case("number", [errno.EMFILE, errno.ENOBUFS, errno.ECONNABORTED])
 def test_a_kernel_that_cannot_accept_is_asked_again_later(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,7 +298,7 @@ BREACHES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BREACHES)
+@each_case("name", BREACHES)
 async def test_a_guest_that_breaks_a_rule_breaks_the_stream(name: str) -> None:
     async with host_end() as end:
         end.report("open")

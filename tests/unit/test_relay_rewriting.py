@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from effort import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +57,7 @@ def test_any_json_is_rewritten_or_refused(api: Api, body: dict[str, Any]) -> Non
         json.dumps(request.body)
 
 
-@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+@each_case("api", ["chat", "responses", "messages"])
 def test_no_address_in_a_place_of_media_passes(api: Api) -> None:
     address = "HTTPS://example.com/secret"
     parts: list[Any] = [
@@ -84,7 +85,7 @@ def test_no_address_in_a_place_of_media_passes(api: Api) -> None:
     assert "example.com" not in json.dumps(request.body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("api", "tool"),
     [
         ("chat", {"type": "function", "function": {**LOOK, "parameters": SCHEMA}}),
@@ -99,7 +100,7 @@ def test_the_transcript_gets_the_definition_of_each_tool(api: Api, tool: dict[st
     assert request.tools == (ToolSchema("look", "Look around.", SCHEMA),)
 
 
-@pytest.mark.parametrize("value", [None, 3, ["x"], "x"])
+@each_case("value", [None, 3, ["x"], "x"])
 def test_a_definition_of_another_form_is_left_out_of_the_transcript(value: Any) -> None:
     tool = {"type": "function", "name": "look", "description": [value], "parameters": value}
     body = {"input": "Look.", "tools": [tool]}

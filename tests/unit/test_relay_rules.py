@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.audit.attack import Kind
 from harness.audit.relay.attack import (
@@ -42,7 +43,7 @@ def check(request: ReceivedRequest) -> list[str]:
     return check_requests([request], owner="attacker", mark=MARK, key=KEY, model=MODEL)
 
 
-@pytest.mark.parametrize("path", ["v1/chat/completions", "v1/responses", "v1/messages"])
+@each_case("path", ["v1/chat/completions", "v1/responses", "v1/messages"])
 def test_a_plain_request_breaks_no_rule(path: str) -> None:
     assert check(receive(path=path)) == []
 
@@ -51,7 +52,7 @@ def test_a_request_of_the_neighbour_is_not_checked() -> None:
     assert check(receive(owner="neighbour", headers=(), body={"model": "other"})) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "sentence"),
     [
         (receive(owner="neighbour"), "counted for 'neighbour'"),
@@ -98,7 +99,7 @@ def test_only_requests_of_the_attacker_after_the_end_count() -> None:
     ]
 
 
-@pytest.mark.parametrize("leak", [KEY, "Traceback (most recent call last)", "/home/user/harness/x.py"])
+@each_case("leak", [KEY, "Traceback (most recent call last)", "/home/user/harness/x.py"])
 def test_a_key_and_texts_of_the_host_are_found_among_received_bytes(leak: str) -> None:
     received = b"HTTP/1.1 500\r\n\r\n" + leak.encode()
     assert check_received(b"HTTP/1.1 200\r\n\r\nready", secrets=[KEY], host_paths=["/home/user"]) == []

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.client import connect
 from harness.client.remote import refuse_unsupported
 from harness.core.errors import UsageError
 from harness.reports.remarks import list_conditions
 from harness.runs.config import RunConfig
+from harness.runs.grading_service import SERVICE
 from harness.runs.manifest import list_differences
 from harness.runs.selection import Selection, select
-from harness.runs.sync_grader import SERVICE
 
 # No service is there, so a refusal that needed one would be another error.
 REMOTE = connect("http://127.0.0.1:1/token")
@@ -24,7 +25,7 @@ def make_selection(**settings: Any) -> Selection:
     return select(config, notify=lambda _note: None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "settings",
     [
         {"executor": "ray"},

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 from model_server import ModelServer
@@ -40,6 +41,7 @@ from harness.runs.config import load_config
 from harness.runs.recorded_run import add_recorded_settings
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
+from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import select
 from harness.runs.transcript_file import transcript_name
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -172,7 +174,7 @@ async def test_an_agent_cannot_write_an_entry_that_is_replayed(tmp_path: Path) -
     assert (await replay(recorded)).summary.replay["equal"] == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("damage", "fault"),
     [
         (lambda text: text[: text.rindex('{"round"')], ":3: the transcript ends after call 2"),
@@ -284,7 +286,7 @@ async def test_a_replay_that_was_interrupted_is_resumed(tmp_path: Path) -> None:
 
     async def resume() -> dict[str, Any]:
         selection = select(read_resumed_config(again.folder), notify=print, resumed=True)
-        async with open_run(selection, resume=again.folder, notify=print) as resumed:
+        async with open_run(selection, ResumedRun(again.folder), notify=print) as resumed:
             await resumed.execute(NotesOnly(sys.stderr))
             return dict(resumed.summary.replay)
 
@@ -370,8 +372,8 @@ async def test_unsuitable_runs_are_refused(tmp_path: Path) -> None:
         load(replay_from=folder)
 
 
-@pytest.mark.parametrize("name", ["own.py", "OWN.PY", "own.Yml"])
-@pytest.mark.parametrize("is_relative", [False, True])
+@each_case("name", ["own.py", "OWN.PY", "own.Yml"])
+@each_case("is_relative", [False, True])
 def test_no_code_that_a_run_folder_names_is_run(
     tmp_path: Path, name: str, is_relative: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,7 +483,7 @@ async def test_a_call_that_no_longer_ends_its_sandbox_differs() -> None:
     assert "the recorded call ended with SandboxOutOfMemory" in metrics["first_difference"]
 
 
-@pytest.mark.parametrize("observation", ["seen ", "Seen", "seen\n", ""])
+@each_case("observation", ["seen ", "Seen", "seen\n", ""])
 async def test_an_observation_is_compared_exactly(observation: str) -> None:
     step = RecordedCall(1, "bash", {}, observation, False)
     error, metrics = await make(OneAttempt(ended(Status.PASSED, Submission("42", "42")), [step]), Endless())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ STRICT_RULES = [rule for rule in BLOCK_RULES if rule is not CodeRule.FENCED]
 FAST = "n = int(input())\nprint(n)"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rule", "code"),
     [
         (CodeRule.BETWEEN_LAST_FENCES, FAST),
@@ -46,8 +46,8 @@ def test_rule_chooses_among_several_blocks(rule: CodeRule, code: str) -> None:
     assert extract_code(TWO_BLOCKS, rule) == code
 
 
-@pytest.mark.parametrize("rule", BLOCK_RULES)
-@pytest.mark.parametrize(
+@each_case("rule", BLOCK_RULES)
+@each_case(
     "reply",
     [
         "```python\nprint(1)\n```",
@@ -69,7 +69,7 @@ def test_official_rule_takes_the_text_between_the_last_two_fences_even_if_it_is_
     assert extract_code("```python\nprint(1)") == ""
 
 
-@pytest.mark.parametrize("rule", [CodeRule.FIRST_BLOCK, CodeRule.LAST_BLOCK, CodeRule.ALL_BLOCKS])
+@each_case("rule", [CodeRule.FIRST_BLOCK, CodeRule.LAST_BLOCK, CodeRule.ALL_BLOCKS])
 def test_block_that_was_cut_off_goes_to_the_end(rule: CodeRule) -> None:
     assert extract_code("```python\nprint(1)\nprint(", rule) == "print(1)\nprint("
 
@@ -90,13 +90,13 @@ def test_reply_without_a_fence_is_a_program_only_on_request() -> None:
     assert extract_code("\n    return 1\n", unfenced=True) == "    return 1"
 
 
-@pytest.mark.parametrize("rule", STRICT_RULES)
-@pytest.mark.parametrize("reply", ["", "\n", "I cannot.", "<think>```python\nprint(1)\n```"])
+@each_case("rule", STRICT_RULES)
+@each_case("reply", ["", "\n", "I cannot.", "<think>```python\nprint(1)\n```"])
 def test_reply_without_code_has_none(reply: str, rule: CodeRule) -> None:
     assert extract_code(reply, rule) == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "said"),
     [
         ("<think>7?</think>8", "8"),
@@ -113,7 +113,7 @@ def test_thoughts_are_dropped(reply: str, said: str) -> None:
     assert drop_thoughts(reply) == said
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "answer"),
     [
         ("[ANSWER] [1, 2] [/ANSWER]", "[1, 2]"),
@@ -133,7 +133,7 @@ def test_the_answer_is_the_text_between_the_marks(reply: str, answer: str) -> No
     assert extract_answer(reply) == answer
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "statement"),
     [
         ("assert f(1) == 2", "assert f(1) == 2"),
@@ -182,7 +182,7 @@ def test_code_in_a_block_is_returned_unchanged(code: str) -> None:
         assert extract_code(f"Here:\n```python\n{code}\n```\n", rule) == code
 
 
-@pytest.mark.parametrize(
+@each_case(
     "piece", ["```\n", "`", "<think>", "</think>", "<", "\n", " ", "[ANSWER]", "assert\n", "x", "``` ", "\r"]
 )
 def test_replies_of_megabytes_are_read(piece: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 from effort import text_of_length
 
 from harness.benchmarks.fences import read_blocks
@@ -156,7 +156,7 @@ def test_a_mark_of_a_template_inside_of_a_text_stays() -> None:
     assert [text for text in texts if drop_thoughts(text) != text] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "piece",
     [
         "<|channel|>final<|message|>",

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Definition, definitions, load_benchmark
 from harness.benchmarks.programs import SubmitProgram
@@ -52,7 +52,7 @@ def test_page_lists_every_rule_for_code_and_the_limit() -> None:
     assert f"{MAX_REPLY_CHARACTERS:,} characters" in PAGE
 
 
-@pytest.mark.parametrize(("benchmark", "reply", "graded"), table("examples"))
+@each_case(("benchmark", "reply", "graded"), table("examples"))
 def test_each_example_of_the_page_is_graded_as_it_states(benchmark: str, reply: str, graded: str) -> None:
     task = SAMPLES[benchmark].tasks[0]
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import junitparser
 import pytest
+from case_checks import each_case
 from pyarrow import parquet
 
 from harness.core.errors import UsageError
@@ -191,7 +192,7 @@ def test_junit_begins_with_the_result_and_the_cost(run_folder: Path) -> None:
     assert "48 tokens in, 9 out, cost 0.08" in properties["usage"]
 
 
-@pytest.mark.parametrize("text", ["plain", HOSTILE, ""], ids=["plain", "hostile", "empty"])
+@each_case("text", ["plain", HOSTILE, ""], ids=["plain", "hostile", "empty"])
 def test_junit_has_only_what_jenkins_reads_whatever_the_texts(tmp_path: Path, text: str) -> None:
     records = [
         replace(each, task_id=f"{text}{place}", category=text, error=text, agent_output=text)
@@ -218,7 +219,7 @@ def test_csv_has_a_row_for_each_attempt(run_folder: Path) -> None:
     assert (rows[2]["score"], rows[2]["category"], rows[2]["tries"]) == ("", "", "")
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "  =", "\uff1d"])
+@each_case("start", ["=", "+", "-", "@", "\t=", "  =", "\uff1d"])
 def test_no_text_of_a_csv_file_is_a_formula(tmp_path: Path, start: str) -> None:
     formula = f"{start}cmd|' /C calc'!A0"
     record = replace(PASSED, task_id=formula, category=formula, agent_output=formula, expected_output=formula)
@@ -301,7 +302,7 @@ def test_an_unresolved_task_without_an_error_has_an_empty_cell_in_markdown(tmp_p
     assert "| `t/2` | failed |  |" in write("markdown", run).decode().splitlines()
 
 
-@pytest.mark.parametrize("broken", ["{", "[]", '{"total": "x"}'])
+@each_case("broken", ["{", "[]", '{"total": "x"}'])
 def test_a_summary_that_cannot_be_read_can_be_removed(tmp_path: Path, broken: str) -> None:
     run = write_run(tmp_path / "run", [PASSED, FAILED])
     manifest = json.loads((run / MANIFEST).read_text())
@@ -325,7 +326,7 @@ def test_hostile_text_in_markdown_stays_in_its_code_span(tmp_path: Path) -> None
         assert "script" not in "".join(spans[::2])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "expected"),
     [
         ("a.csv", "csv"),
@@ -342,12 +343,12 @@ def test_the_ending_of_a_file_names_the_format(name: str, expected: str) -> None
     assert choose_format(Path(name)) == expected
 
 
-@pytest.mark.parametrize(("alias", "name"), [("md", "markdown"), ("xml", "junit")])
+@each_case(("alias", "name"), [("md", "markdown"), ("xml", "junit")])
 def test_a_format_has_the_name_of_its_files_too(run_folder: Path, alias: str, name: str) -> None:
     assert write(alias, run_folder) == write(name, run_folder)
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a.tsv", "a.jsonl"])
+@each_case("name", ["a.xlsx", "a.tsv", "a.jsonl"])
 def test_the_ending_of_no_format_is_refused_with_all_endings(name: str) -> None:
     with pytest.raises(UsageError, match="no report format has the ending") as raised:
         choose_format(Path(name))

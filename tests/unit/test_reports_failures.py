@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, Status
@@ -35,7 +35,7 @@ def test_without_samples_an_attempt_without_a_line_is_an_ordinary_failure() -> N
     assert find_first_failure([REFUSED, verdict], has_samples=False) is verdict
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("record", "expected"),
     [
         (FAILED, "harness show runs/1 failed"),
@@ -49,14 +49,12 @@ def test_the_command_shows_the_attempt(record: AttemptRecord, expected: str) -> 
     assert write_show_command(RUN, record) == expected
 
 
-@pytest.mark.parametrize("task_id", ["\ud800", "a\0b", "x" * 9000], ids=["surrogate", "NUL", "long"])
+@each_case("task_id", ["\ud800", "a\0b", "x" * 9000], ids=["surrogate", "NUL", "long"])
 def test_an_id_that_cannot_be_pasted_has_no_command(task_id: str) -> None:
     assert write_show_command(RUN, replace(FAILED, task_id=task_id)) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["plain", "it's", "$HOME `id` \\x41", "a\nb\tc", "\x1b[2J'\\", "\u202e\x85\U000e0100"]
-)
+@each_case("text", ["plain", "it's", "$HOME `id` \\x41", "a\nb\tc", "\x1b[2J'\\", "\u202e\x85\U000e0100"])
 def test_bash_reads_a_quoted_text_as_it_was(text: str) -> None:
     quoted = quote_argument(text)
     assert quoted.isprintable()

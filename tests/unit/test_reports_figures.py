@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
 from harness.reports.figures import count, duration, percent, speed
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("share", "text"),
     [
         (0, "0.0 %"),
@@ -21,7 +21,7 @@ def test_percent_never_rounds_to_none_or_all(share: float, text: str) -> None:
     assert percent(share) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("seconds", "text"),
     [
         (0, "0.0 s"),
@@ -38,13 +38,11 @@ def test_duration_in_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(("rate", "text"), [(12.34, "12.3/s"), (0.5, "30.0/min"), (0.005, "18.0/h")])
+@each_case(("rate", "text"), [(12.34, "12.3/s"), (0.5, "30.0/min"), (0.005, "18.0/h")])
 def test_speed_in_the_unit_that_reads_best(rate: float, text: str) -> None:
     assert speed(rate) == text
 
 
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 attempts"), (1, "1 attempt"), (12345, "12,345 attempts")]
-)
+@each_case(("number", "text"), [(0, "0 attempts"), (1, "1 attempt"), (12345, "12,345 attempts")])
 def test_count(number: int, text: str) -> None:
     assert count(number, "attempt") == text

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary
 from harness.reports.html import render_html
@@ -187,7 +188,7 @@ def test_huge_texts_are_cut() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "manifest", [{"source": "bundled"}, {"source": {"kind": "bundled"}}, {"data": {"source": "bundled"}}]
 )
 def test_the_bundled_sample_is_loud(manifest: dict[str, Any]) -> None:
@@ -255,17 +256,21 @@ def summary_of(number: int) -> Summary:
     return replace(SUMMARY, total=number, attempts=number, statuses=dict(statuses))
 
 
+LONG_TEXTS = {
+    "agent_output": "\u6570<&" * 2000,
+    "error": '"' * 5000,
+    "expected_output": "\u202e" * 5000,
+}
+MANY_METRICS = {"category": "&" * 5000, "metrics": {f"metric-{place}": "<" * 50 for place in range(50)}}
+
+
 @pytest.mark.parametrize(
     ("number", "changes"),
     [
-        (30_000, {}),
-        (
-            10_000,
-            {"agent_output": "\u6570<&" * 2000, "error": '"' * 5000, "expected_output": "\u202e" * 5000},
-        ),
-        (10_000, {"category": "&" * 5000, "metrics": {f"metric-{place}": "<" * 50 for place in range(50)}}),
+        pytest.param(30_000, {}, id="usual"),
+        pytest.param(10_000, LONG_TEXTS, id="long-texts", marks=pytest.mark.thorough),
+        pytest.param(10_000, MANY_METRICS, id="many-metrics", marks=pytest.mark.thorough),
     ],
-    ids=["usual", "long-texts", "many-metrics"],
 )
 def test_a_report_of_many_attempts_is_below_ten_megabytes(number: int, changes: dict[str, Any]) -> None:
     text = render(summary=summary_of(number), attempts=synthetic(number, **changes))

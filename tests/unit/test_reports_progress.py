@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from case_checks import each_case
 from rich.console import Console
 
 from harness.core.types import AttemptRecord, Status, Task
@@ -227,7 +228,7 @@ async def test_the_timer_of_silence_ends_with_the_run() -> None:
     assert timer.cancelled()
 
 
-@pytest.mark.parametrize("finished", [0, 5])
+@each_case("finished", [0, 5])
 def test_a_run_with_nothing_to_do_divides_by_nothing(finished: int) -> None:
     assert len(run_plain(finished, 1, finished=finished)) == 2
 
@@ -256,7 +257,7 @@ def test_quiet_leaves_the_notes() -> None:
     assert stream.getvalue() == "the hub cannot be reached\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environ", "terminal", "live"),
     [
         ({"TERM": "xterm"}, True, True),
@@ -371,7 +372,7 @@ def run_in_terminal() -> Iterator[RunInTerminal]:
         yield run
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ending", "interrupt"),
     [
         ("observer.on_end()", False),
@@ -405,7 +406,7 @@ def test_no_color_means_no_colour(run_in_terminal: RunInTerminal) -> None:
     assert b"\x1b[3" not in run_in_terminal("observer.on_end()", {"NO_COLOR": "1"})
 
 
-@pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("CI", "1")])
+@each_case(("name", "value"), [("TERM", "dumb"), ("CI", "1")])
 def test_a_dumb_terminal_gets_no_escape_sequences(
     name: str, value: str, run_in_terminal: RunInTerminal
 ) -> None:

@@ -6,9 +6,10 @@ import io
 from dataclasses import replace
 from typing import Any
 
-from harness.benchmarks.agentbench.category import CATEGORIES
-from harness.benchmarks.agentbench.scores import Outcome, scores
+from harness.benchmarks.agentbench.categories import categories
+from harness.benchmarks.agentbench.scores import scores
 from harness.benchmarks.benchmark import TaskResult
+from harness.benchmarks.category import Outcome
 from harness.core.types import DataSource, Status, Summary
 from harness.reports.html import render_html
 from harness.reports.remarks import list_model_remarks, list_remarks
@@ -90,7 +91,7 @@ def test_a_partial_score_names_the_categories_that_are_missing() -> None:
 
 
 def test_the_weighted_score_is_called_so_and_is_no_percentage() -> None:
-    found = remarks(scores=scores([outcome(name, True) for name in CATEGORIES]))
+    found = remarks(scores=scores([outcome(name, True) for name in categories()]))
     assert "weighted" in found["score overall"]
     assert "%" not in found["score overall"]
 

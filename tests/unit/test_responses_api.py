@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from model_server import (
     Asked,
     ModelServer,
@@ -180,7 +181,7 @@ REFUSAL = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "finish", "refusal"),
     [
         (response(REFUSAL), Finish.REFUSAL, "I cannot do that."),

@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
+from viewer_fixtures import index_records
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status, Task
 from harness.runs.config import RunConfig
 from harness.runs.plan import PlannedAttempt
-from harness.runs.result_table import StoredResult, count_superseded, reduce_record
 from harness.runs.resume import change_resumed_config
 from harness.runs.retry import Retry, list_remaining
+from harness.runs.stored_result import StoredResult
 from harness.runs.summary import summarize_records, summary_json
 
 RECORD = AttemptRecord("t/1", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 0.5, None)
@@ -25,13 +27,13 @@ def result(status: Status, superseded: int = 0) -> StoredResult:
     return StoredResult(status, status is Status.PASSED, None, superseded=superseded)
 
 
-@pytest.mark.parametrize("status", list(Status))
+@each_case("status", list(Status))
 def test_a_retry_of_failures_repeats_every_verdict_but_passed(status: Status) -> None:
     repeated = Retry(failed=True).selects(result(status))
     assert repeated == (status.has_score and status is not Status.PASSED)
 
 
-@pytest.mark.parametrize("status", list(Status))
+@each_case("status", list(Status))
 def test_a_retry_of_infra_errors_repeats_nothing_else(status: Status) -> None:
     without_verdict = status in (Status.INFRA_ERROR, Status.GRADER_ERROR)
     assert Retry(infra=True).selects(result(status)) == without_verdict
@@ -51,21 +53,18 @@ def test_without_a_retry_all_attempts_without_a_verdict_remain() -> None:
 
 
 def test_each_superseded_verdict_is_counted_once() -> None:
-    kept: StoredResult | None = None
-    for record in (RECORD, SUPERSEDING, RECORD, SUPERSEDING, PASSED):
-        kept = reduce_record(record, earlier=kept)
-    assert kept is not None
-    assert kept.superseded == 2
-    assert count_superseded([kept, result(Status.PASSED)]) == {"attempts": 1, "resolved": 1}
+    index = index_records(RECORD, SUPERSEDING, RECORD, SUPERSEDING, PASSED, replace(PASSED, attempt=1))
+    assert [found.superseded for found in index.values()] == [2, 0]
+    assert index.count_superseded() == 2
 
 
 def test_an_attempt_repeated_after_an_infra_error_supersedes_no_verdict() -> None:
-    lost = reduce_record(replace(RECORD, status=Status.INFRA_ERROR, score=None))
-    assert count_superseded([reduce_record(PASSED, earlier=lost)]) == {}
+    lost = replace(RECORD, status=Status.INFRA_ERROR, score=None)
+    assert index_records(lost, PASSED).count_superseded() == 0
 
 
 def test_a_summary_counts_the_last_try_and_names_the_superseded_ones() -> None:
-    summary = summarize_records([RECORD, SUPERSEDING, PASSED], [1], tasks=1, attempts=1)
+    summary = summarize_records(index_records(RECORD, SUPERSEDING, PASSED), [1], tasks=1, attempts=1)
     assert (summary.resolved, summary.statuses) == (1, {Status.PASSED: 1})
     assert summary_json(summary)["superseded"] == {"attempts": 1, "resolved": 1}
 
@@ -111,7 +110,7 @@ def test_concurrency_and_budget_change_without_a_question(folder: Path) -> None:
     assert (config.max_concurrent, config.run_budget.output_tokens) == (3, 5)
 
 
-@pytest.mark.parametrize("setting", [{"n_samples": 2}, {"seed": 1}, {"shard": "1/2"}, {"sample_size": 2}])
+@each_case("setting", [{"n_samples": 2}, {"seed": 1}, {"shard": "1/2"}, {"sample_size": 2}])
 def test_a_setting_of_the_plan_cannot_be_accepted(folder: Path, setting: dict[str, object]) -> None:
     (name,) = setting
     with pytest.raises(UsageError, match=rf"config\.{name} was .* a resumed run cannot change") as caught:

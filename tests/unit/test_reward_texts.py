@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness import UsageError
 from harness.rl.samples import RewardSample, make_sample
@@ -15,7 +16,7 @@ from harness.service.verdicts.rewards import find_completion
 TESTS = {"kind": "asserts", "tests": ["assert f() == 1"]}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "prompt", "completion"),
     [
         ("Say it.def f(): pass", "Say it.", "def f(): pass"),
@@ -38,7 +39,7 @@ def test_the_completion_is_the_text_behind_the_prompt(
     assert find_completion(query, prompt) == completion
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("completion", "expected"),
     [
         ("text", ("text", False)),
@@ -54,7 +55,7 @@ def test_the_last_message_of_the_assistant_is_the_reply(completion: Any, expecte
     assert read_completion(completion) == expected
 
 
-@pytest.mark.parametrize("completion", [None, 5, ["text"], {"content": "x"}])
+@each_case("completion", [None, 5, ["text"], {"content": "x"}])
 def test_another_form_of_completion_is_refused(completion: Any) -> None:
     with pytest.raises(UsageError, match="a completion must be"):
         read_completion(completion)
@@ -76,7 +77,7 @@ def test_an_unknown_field_is_refused() -> None:
         make_sample("x", "code", tests=TESTS)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         ({"token": "x"}, "a token needs the URL"),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
+from case_checks import each_case
 
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.grader import SandboxGrader
@@ -56,7 +56,7 @@ def slow(verdict: Verdict, *, right: bool) -> Verdict:
     return Verdict(verdict.status, verdict.score, borderline=right)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("first", "second", "status"),
     [
         (slow(LATE, right=True), RIGHT, Status.PASSED),

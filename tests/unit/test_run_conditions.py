@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from case_checks import each_case
 
 from harness.core.types import AttemptRecord, Status
 from harness.reports.formats import load_format
@@ -52,7 +52,7 @@ def write_run(folder: Path, config: dict[str, Any], **values: Any) -> None:
         (folder / name).write_text(json.dumps(document) + "\n")
 
 
-@pytest.mark.parametrize("name", ["table", "markdown", "html", "junit", "csv", "json"])
+@each_case("name", ["table", "markdown", "html", "junit", "csv", "json"])
 def test_every_report_shows_the_selection_the_seed_accepted_changes_and_repeated_verdicts(
     name: str, tmp_path: Path
 ) -> None:
@@ -65,7 +65,7 @@ def test_every_report_shows_the_selection_the_seed_accepted_changes_and_repeated
     assert any(each in written for each in ("3 attempts had a verdict", "superseded", "repeated_attempts"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("config", "conditions"),
     [
         ({}, {}),
@@ -86,7 +86,7 @@ def test_a_condition_is_shown_only_where_it_changes_the_rate(
     assert dict(list_conditions({"config": config})) == conditions
 
 
-@pytest.mark.parametrize("value", [None, 5, "\x1b[2J", [3], {"a": 1}, [[]]])
+@each_case("value", [None, 5, "\x1b[2J", [3], {"a": 1}, [[]]])
 def test_a_manifest_with_other_types_is_described_without_a_failure(value: Any) -> None:
     names = ("seed", "sample_size", "sampling", "stratify_by", "shard", "task_ids", "filter_tags")
     config = dict.fromkeys(names, value)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from exported_runs import (
     ANSWERED,
     KEY,
@@ -135,8 +136,8 @@ def test_entries_of_an_agent_cannot_pass_for_replies(folder: Path) -> None:
     assert [note["kind"] for note in trajectory["extra"]["notes"]] == ["agent"]
 
 
-@pytest.mark.parametrize("name", ["atif", "inspect", "otlp"])
-@pytest.mark.parametrize(
+@each_case("name", ["atif", "inspect", "otlp"])
+@each_case(
     "entries",
     [
         [],
@@ -185,7 +186,7 @@ def test_an_empty_submission_is_a_step(folder: Path) -> None:
     assert shape(trajectory) == [("user", PROMPT["prompt"], [], []), ("agent", "", [], [])]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "expected"),
     [
         ({"tools": ["bash"], "tool_definitions": [TOOL]}, [{"type": "function", "function": TOOL}]),
@@ -244,7 +245,7 @@ def test_an_attempt_without_a_verdict_has_an_error_and_no_score(folder: Path) ->
     assert log["results"]["scores"][0]["unscored_samples"] == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("limit", "value", "kind"),
     [
         ("timeout_seconds", 180.0, "working"),
@@ -263,7 +264,7 @@ def test_a_sample_has_the_limit_at_which_its_agent_was_stopped(
     assert sample["limit"] == {"type": kind, "limit": value, "reason": "the limit is reached"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "metrics",
     [
         {"phase": "evaluator", "limit": "timeout_seconds", "limit_value": 180.0},
@@ -297,7 +298,7 @@ def test_one_task_or_one_attempt_is_exported(folder: Path) -> None:
 # --- secrets
 
 
-@pytest.mark.parametrize("name", ["atif", "inspect", "otlp"])
+@each_case("name", ["atif", "inspect", "otlp"])
 def test_no_export_holds_a_key(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECIAL", KEY)
     shown = base64.b64encode(b"x" + KEY.encode() + b"yz").decode()
@@ -337,7 +338,7 @@ def test_no_export_holds_a_key(folder: Path, name: str, monkeypatch: pytest.Monk
     assert "s3cr3t" not in text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "sk-proj-" + "aB3" * 14,
@@ -354,7 +355,7 @@ def test_a_key_of_another_machine_is_known_by_its_form(text: str) -> None:
     assert portable.hidden
 
 
-@pytest.mark.parametrize("text", ["sk-learn", "task-specific", "hf_hub", "AKIA", "def sk_1(): pass", ""])
+@each_case("text", ["sk-learn", "task-specific", "hf_hub", "AKIA", "def sk_1(): pass", ""])
 def test_ordinary_words_are_no_keys(text: str) -> None:
     portable = Portable({"A": "short"})
     assert portable.clean(text) == text

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 import harness
 from harness.core.errors import HarnessError
 from harness.models.messages import Usage
 from harness.reports.run_folder import read_attempt, read_attempts, read_run
 from harness.reports.run_list import read_listed_run
-from harness.reports.viewer.attempt_index import AttemptIndex
 from harness.reports.viewer.transcript_follower import TranscriptFollower
 from harness.runs.compared_run import read_compared_run
 from harness.runs.config import RunConfig
-from harness.runs.new_folder import store_samples
+from harness.runs.followed_index import FollowedIndex
 from harness.runs.recorded_run import open_recording
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import (
@@ -35,6 +35,7 @@ from harness.runs.run_files import (
 from harness.runs.run_log import LOG, open_run_log
 from harness.runs.run_names import list_run_folders
 from harness.runs.run_secrets import SecretFilter
+from harness.runs.run_starts import store_samples
 from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog, copy_spending, read_spending
 from harness.runs.store import (
     ATTEMPTS,
@@ -145,9 +146,10 @@ RULES: dict[str, Callable[[Path, str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("name", "kind"), LINKED)
-def test_no_link_is_opened(home: Home, name: str, kind: str, rule: str) -> None:
+@each_case("rule", RULES)
+@each_case(("name", "kind"), LINKED)
+def test_no_link_is_opened(tmp_path: Path, name: str, kind: str, rule: str) -> None:
+    home = Home(tmp_path)
     home.link(name, kind)
     before, descriptors = home.read_private(), len(list_descriptors())
     with pytest.raises(OSError, match=r"is a symbolic link|has another name \(a hard link\)"):
@@ -156,7 +158,7 @@ def test_no_link_is_opened(home: Home, name: str, kind: str, rule: str) -> None:
     assert len(list_descriptors()) == descriptors
 
 
-@pytest.mark.parametrize("kind", ["symbolic link", "symbolic link to nothing", "hard link"])
+@each_case("kind", ["symbolic link", "symbolic link to nothing", "hard link"])
 def test_a_new_file_takes_the_place_of_a_link(home: Home, kind: str) -> None:
     home.link(TRANSCRIPT, kind)
     before = home.read_private()
@@ -194,7 +196,7 @@ def test_only_a_regular_file_is_opened(
         RULES[rule](home.run, ATTEMPTS)
 
 
-@pytest.mark.parametrize("name", ["../home/run.log", "/etc/passwd", "a\0b", "\ud800", ".."])
+@each_case("name", ["../home/run.log", "/etc/passwd", "a\0b", "\ud800", ".."])
 def test_a_name_that_leaves_the_folder_is_refused(home: Home, name: str) -> None:
     before = home.read_private()
     for rule in (*RULES.values(), create_run_file):
@@ -254,8 +256,9 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "kind"), LINKED)
-def test_no_write_to_a_run_folder_changes_a_file_elsewhere(home: Home, name: str, kind: str) -> None:
+@each_case(("name", "kind"), LINKED)
+def test_no_write_to_a_run_folder_changes_a_file_elsewhere(tmp_path: Path, name: str, kind: str) -> None:
+    home = Home(tmp_path)
     home.link(name, kind)
     before = home.read_private()
     with suppress(HarnessError, OSError):
@@ -282,8 +285,9 @@ def copy_requests(folder: Path) -> str:
 
 
 def read_index(folder: Path) -> list[Any]:
-    index = AttemptIndex(folder)
-    return [*index.advance(1.0).table["task_id"].to_pylist(), index.read(0)]
+    index = FollowedIndex(folder)
+    index.advance(1.0)
+    return [*index, index.read(0)]
 
 
 READERS: dict[str, list[Callable[[Path], Any]]] = {
@@ -312,7 +316,7 @@ READERS: dict[str, list[Callable[[Path], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "kind", "read"),
     [
         (name, kind, read)
@@ -322,8 +326,9 @@ READERS: dict[str, list[Callable[[Path], Any]]] = {
     ],
 )
 def test_every_reader_of_a_run_folder_refuses_a_link(
-    home: Home, name: str, kind: str, read: Callable[[Path], Any]
+    tmp_path: Path, name: str, kind: str, read: Callable[[Path], Any]
 ) -> None:
+    home = Home(tmp_path)
     home.link(name, kind)
     with pytest.raises((HarnessError, OSError), match=r"is a symbolic link|has another name"):
         read(home.run)
@@ -337,7 +342,7 @@ def test_the_viewer_shows_that_a_transcript_is_a_link(home: Home, kind: str) -> 
     assert PRIVATE not in shown
 
 
-@pytest.mark.parametrize("name", [MANIFEST, ATTEMPTS, SUMMARY])
+@each_case("name", [MANIFEST, ATTEMPTS, SUMMARY])
 def test_a_list_of_runs_shows_nothing_of_a_linked_file(home: Home, name: str) -> None:
     home.link(name, "symbolic link")
     assert home.run in list_run_folders(home.run.parent)
@@ -384,7 +389,7 @@ OTHERS = {
     "runs/executors/ray_executor.py": "the data that the user names",
     "runs/manifest.py": "the files that the user names",
     "runs/merge.py": "the folder, for its lock",
-    "runs/new_folder.py": "the samples that the user names",
+    "runs/run_starts.py": "the samples that the user names",
     "runs/run_files.py": "the rules themselves; the folder, for its lock; a new temporary file",
     "runs/run_names.py": "the folder, for its lock",
     "runs/trust.py": "the secret of the user",

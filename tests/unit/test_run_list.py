@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
@@ -153,7 +154,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("case", BROKEN)
+@each_case("case", BROKEN)
 def test_a_broken_folder_is_listed_with_the_reason(tmp_path: Path, case: str) -> None:
     name, content, reason = BROKEN[case]
     make_run(tmp_path / "good", SUMMARY)
@@ -196,7 +197,7 @@ def test_columns_of_models_and_costs_are_left_out_without_any(tmp_path: Path) ->
 SERVERS = [{"name": "search", "command": "npx"}, {"name": "wiki", "url": "https://wiki.example"}]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("config", "replay", "variant"),
     [
         ({"mcp_servers": SERVERS}, {}, "with search, wiki"),

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.runs.run_names import find_run, is_running, list_run_folders
@@ -61,7 +62,7 @@ def test_a_run_folder_comes_before_another_folder_of_the_same_name(runs: Path) -
     assert find_run("20260802-c-gsm8k") == runs / "20260802-c-gsm8k"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "hint"),
     [
         ("gsm8k", "did you mean 20260802-c-gsm8k?"),

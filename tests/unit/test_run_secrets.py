@@ -5,7 +5,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-import pytest
+from case_checks import each_case
 
 from harness.runs.config import RunConfig
 from harness.runs.run_secrets import SecretFilter, list_environment_secrets, make_log_filter
@@ -17,7 +17,7 @@ def filtered(text: str, *secrets: str) -> str:
     return SecretFilter(secrets).remove_from_log(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "form",
     [
         KEY,
@@ -31,7 +31,7 @@ def test_a_secret_is_removed_in_each_form(form: str) -> None:
     assert form not in filtered(f"GET /?key={form}", KEY)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "secret"),
     [
         ("{'Authorization': 'Bearer abc.def-123456'}", "abc.def-123456"),
@@ -49,7 +49,7 @@ def test_credentials_are_removed_although_no_variable_holds_them(line: str, secr
     assert "[key]" in found
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         'http://localhost:None "POST /v1.41/containers/create?name=harness-1 HTTP/1.1" 201 88',
@@ -62,7 +62,7 @@ def test_ordinary_lines_stay(line: str) -> None:
     assert filtered(line, KEY) == line
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["OPENAI_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "my_apikey_2"],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.runs import trust
 from harness.runs.trust import (
@@ -41,7 +42,7 @@ def test_a_signed_manifest_is_known_after_it_was_written_and_read() -> None:
     assert is_signed({**manifest, "tool_mode": "text"}), "only the id, the source and the config count"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change", [{"run_id": "0b"}, {"source": "hub"}, {"config": {"benchmark": "own.py"}}, {SIGNATURE: None}]
 )
 def test_a_manifest_that_was_changed_or_never_signed_is_unknown(change: dict[str, Any]) -> None:
@@ -64,7 +65,7 @@ def test_a_signature_of_another_kind_is_not_that_of_a_run() -> None:
     assert not is_signed({**MANIFEST, SIGNATURE: signature})
 
 
-@pytest.mark.parametrize("signature", ["", "ü" * 64, "\ud800", 7, ["a"]])
+@each_case("signature", ["", "ü" * 64, "\ud800", 7, ["a"]])
 def test_a_value_that_is_no_signature_is_refused(signature: Any) -> None:
     sign_run(MANIFEST)
     assert not is_signed({**MANIFEST, SIGNATURE: signature})
@@ -89,7 +90,7 @@ def test_a_process_that_creates_the_secret_second_takes_that_of_the_first(
     assert sign_run(MANIFEST) == first
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+@each_case("mode", [0o640, 0o604, 0o620])
 def test_a_secret_that_others_can_read_or_write_is_not_used(state: Path, mode: int) -> None:
     manifest = sign_run(MANIFEST)
     (state / "signing-secret").chmod(mode)

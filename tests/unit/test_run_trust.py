@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import definition_of
 from harness.benchmarks.options import Options, list_option_effects
@@ -40,7 +41,7 @@ def write_manifest(folder: Path, *, is_own: bool = False, **settings: Any) -> di
     return manifest
 
 
-@pytest.mark.parametrize(
+@each_case(
     "settings",
     [
         {},
@@ -58,7 +59,7 @@ def test_a_run_that_stays_in_sandboxes_has_no_effect(settings: dict[str, Any]) -
     assert list_effects(make_config(**settings)) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "effect"),
     [
         ({"benchmark": "/tmp/OWN.PY"}, "run the benchmark /tmp/OWN.PY as Python on this machine"),
@@ -189,7 +190,7 @@ def test_an_option_of_a_benchmark_without_a_model_counts_as_an_effect() -> None:
     assert list(list_option_effects(None, {"a": 1})) == ["use the value 1, as option a says"]
 
 
-@pytest.mark.parametrize("name", ["agentbench", "livecodebench", "livecodebench-execution", "math"])
+@each_case("name", ["agentbench", "livecodebench", "livecodebench-execution", "math"])
 def test_each_option_of_our_benchmarks_declares_whether_it_has_an_effect(name: str) -> None:
     model = definition_of(name).options
     assert model is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
 from harness.sandbox.backends.docker.runtimes import NOT_ENFORCED, WITHOUT_CGROUP, find_known_difference
 from harness.sandbox.limits import Limits
@@ -15,7 +15,7 @@ def test_a_known_finding_of_a_canary_is_recognised() -> None:
     assert known is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "found"),
     [
         ("read-only root", "a new file in / (EACCES), /etc (works)"),

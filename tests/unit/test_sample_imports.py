@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.core.errors import DataError, UsageError
@@ -181,7 +182,7 @@ def test_a_file_of_another_tool_gets_the_command_that_reads_it(tmp_path: Path) -
         assert f"--from {name}" in str(caught.value.hint), name
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "text", "message"),
     [
         ("inspect", "PK\x03\x04", r"file:1: is not JSON"),

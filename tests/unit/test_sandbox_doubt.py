@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import SandboxError
 from harness.environments.python.client import run_tests
@@ -76,7 +77,7 @@ async def test_a_sandbox_that_has_answered_is_clean() -> None:
     assert sandbox.clean
 
 
-@pytest.mark.parametrize("verb", ["exec", "run_tests"])
+@each_case("verb", ["exec", "run_tests"])
 async def test_a_job_that_has_left_something_puts_a_sandbox_in_doubt(verb: str) -> None:
     sandbox = sandbox_with({**ANSWER, "clean": False})
     if verb == "exec":
@@ -99,7 +100,7 @@ async def test_an_abandoned_request_puts_a_sandbox_in_doubt() -> None:
     assert not sandbox.clean
 
 
-@pytest.mark.parametrize("cause", [Cause.INSIDE, Cause.OUTSIDE])
+@each_case("cause", [Cause.INSIDE, Cause.OUTSIDE])
 async def test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt(
     monkeypatch: pytest.MonkeyPatch, cause: Cause
 ) -> None:
@@ -118,9 +119,7 @@ async def test_a_fault_of_the_machine_that_a_guest_reports_is_no_result() -> Non
     assert (raised.value.outside, sandbox.clean) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("cause", "kind"), [(Cause.MEMORY, SandboxOutOfMemory), (Cause.INSIDE, SandboxError)]
-)
+@each_case(("cause", "kind"), [(Cause.MEMORY, SandboxOutOfMemory), (Cause.INSIDE, SandboxError)])
 async def test_a_lost_guest_puts_a_sandbox_in_doubt(cause: Cause, kind: type[SandboxError]) -> None:
     sandbox = sandbox_with(ConnectionLost("the sandbox closed its stream"), cause)
     with pytest.raises(SandboxError) as raised:

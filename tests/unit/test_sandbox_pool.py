@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import SandboxError
 from harness.core.types import ProgramTests
-from harness.environments.db.spec import SPEC as DB
+from harness.environments.db import SPEC as DB
+from harness.environments.os import SPEC as OS
 from harness.environments.os.root_sandbox import RootSandbox
-from harness.environments.os.spec import SPEC as OS
+from harness.environments.python import SPEC as PYTHON
 from harness.environments.python.call_programs import CallTests
-from harness.environments.python.spec import SPEC as PYTHON
 from harness.sandbox import pool as pools
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
@@ -180,7 +181,7 @@ async def test_tasks_with_other_settings_tests_or_owners_share_no_sandbox(sandbo
         assert await lease_across_tasks(pool, key=AcrossTasks(CallTests, owner="another client")) == 5
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "nested"),
     [
         pytest.param(SMALL, False, id="default filter"),

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_neither_x32_nor_32_bit_calls_are_allowed(profile: dict[str, Any]) -> No
     ]
 
 
-@pytest.mark.parametrize(("name", "sockets", "families"), FAMILIES, ids=str)
+@each_case(("name", "sockets", "families"), FAMILIES, ids=str)
 def test_sockets_are_allowed_by_family(name: Any, sockets: Any, families: list[int]) -> None:
     profile = json.loads(seccomp.profile(name, sockets=sockets))
     allowed = [rule["args"] for rule in rules_for(profile, "socket") if rule["action"] == ALLOW]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.cli.config import _hide_secrets
 from harness.core.errors import UsageError
@@ -19,19 +20,17 @@ from harness.runs.run_secrets import list_named_variables, make_log_filter
 SECRET = "Hunter2secret"
 
 
-@pytest.mark.parametrize(
-    "name", ["tavilyApiKey", "API_KEY", "token", "access_token", "GITHUB_TOKENS", "db_passwd"]
-)
+@each_case("name", ["tavilyApiKey", "API_KEY", "token", "access_token", "GITHUB_TOKENS", "db_passwd"])
 def test_the_name_of_a_secret_is_recognised(name: str) -> None:
     assert names_secret(name)
 
 
-@pytest.mark.parametrize("name", ["api_key_env", "max_tokens", "monkey", "tokens", "keyboard"])
+@each_case("name", ["api_key_env", "max_tokens", "monkey", "tokens", "keyboard"])
 def test_a_name_that_only_looks_like_one_is_none(name: str) -> None:
     assert not names_secret(name)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "is_secret"),
     [
         ("token", SECRET, True),
@@ -56,7 +55,7 @@ def test_secrets_of_a_url_are_removed_from_a_text() -> None:
     assert SECRET not in make_log_filter(environment={}).remove_from_log(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "values",
     [
         {"base_url": f"http://user:{SECRET}@host/v1"},
@@ -81,7 +80,7 @@ def test_the_refusal_of_a_setting_quotes_no_secret_also_in_its_traceback(values:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("url", [f"http://user:{SECRET}@host/v1", f"http://host/v1?key={SECRET}"])
+@each_case("url", [f"http://user:{SECRET}@host/v1", f"http://host/v1?key={SECRET}"])
 def test_a_refused_url_of_the_environment_is_named_by_its_variable(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

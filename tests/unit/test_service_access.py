@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.service.access import admit, make_token, require_own_origin, require_usable_token
@@ -24,7 +25,7 @@ def test_a_client_may_send_both() -> None:
     assert admission.path == "/run_code"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "inner"),
     [
         (f"/{TOKEN}//run_code", "/run_code"),
@@ -40,7 +41,7 @@ def test_further_slashes_around_the_token_do_not_count(path: str, inner: str) ->
     assert admit(TOKEN, behind, {"authorization": f"Bearer {TOKEN}"}, "a").path == inner
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "headers"),
     [
         ("/run_code", {}),
@@ -64,19 +65,19 @@ def test_a_random_token_is_usable() -> None:
     require_usable_token(make_token())
 
 
-@pytest.mark.parametrize("token", ["", "short", "with/slash-and-more-characters", "with space and more text"])
+@each_case("token", ["", "short", "with/slash-and-more-characters", "with space and more text"])
 def test_a_weak_or_unsendable_token_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match="the token has"):
         require_usable_token(token)
 
 
-@pytest.mark.parametrize("origin", ["https://elsewhere.example", "null", "", "http://host:8600.evil.example"])
+@each_case("origin", ["https://elsewhere.example", "null", "", "http://host:8600.evil.example"])
 def test_a_page_of_another_site_opens_no_web_socket(origin: str) -> None:
     with pytest.raises(ServiceError) as refused:
         require_own_origin({"host": "host:8600", "origin": origin})
     assert refused.value.status == 403
 
 
-@pytest.mark.parametrize("headers", [{}, {"origin": "http://host:8600"}], ids=["no page", "own page"])
+@each_case("headers", [{}, {"origin": "http://host:8600"}], ids=["no page", "own page"])
 def test_a_program_and_an_own_page_open_web_sockets(headers: dict[str, str]) -> None:
     require_own_origin({"host": "host:8600", **headers})

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.service.body import Bodies, read_json
 from harness.service.errors import InvalidRequestError
@@ -25,7 +26,7 @@ async def read(*pieces: bytes, is_json: bool = True) -> bytes:
     return (await Bodies(LIMITS).read({}, receive, client="client", is_json=is_json)).content
 
 
-@pytest.mark.parametrize("structure", [b"[]", b"{}", b'"":0'])
+@each_case("structure", [b"[]", b"{}", b'"":0'])
 async def test_a_body_of_too_many_structures_is_refused_before_it_has_arrived(structure: bytes) -> None:
     piece = b",".join([structure] * 60)
     with pytest.raises(InvalidRequestError, match="may have 100 objects, lists and named fields") as caught:
@@ -33,7 +34,7 @@ async def test_a_body_of_too_many_structures_is_refused_before_it_has_arrived(st
     assert (caught.value.status, caught.value.code) == (413, "body_too_large")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "is_json"),
     [(b"[" + b"1," * 10_000 + b"1]", True), (b'"' + b"[" * 200 + b'"', True), (b"[" * 200, False)],
     ids=["numbers", "text", "bytes"],

@@ -6,6 +6,7 @@ import json
 import logging
 
 import pytest
+from case_checks import each_case
 
 from harness.service.logs import log_as_json
 
@@ -55,7 +56,7 @@ def test_control_characters_of_a_client_are_escaped(capfd: pytest.CaptureFixture
     assert capfd.readouterr().err.isascii()
 
 
-@pytest.mark.parametrize(("verbosity", "expected"), [(0, 0), (1, 1)])
+@each_case(("verbosity", "expected"), [(0, 0), (1, 1)])
 def test_requests_are_logged_only_if_wanted(
     verbosity: int, expected: int, capfd: pytest.CaptureFixture[str]
 ) -> None:

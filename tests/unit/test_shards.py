@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.core.types import Task
@@ -47,14 +48,14 @@ def test_one_shard_is_the_whole_plan() -> None:
     assert select_shard(PLAN, "1/1") == PLAN
 
 
-@pytest.mark.parametrize("shard", ["1/8", "8/8"])
+@each_case("shard", ["1/8", "8/8"])
 def test_more_shards_than_tasks_are_refused_in_every_shard(shard: str) -> None:
     with pytest.raises(UsageError, match="the run selects 7 tasks, too few for 8 shards") as caught:
         select_shard(PLAN, shard)
     assert caught.value.hint == "divide it into at most 7 shards, for example --shard 1/7"
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "1/3/3", " 1/3", "-1/3", "1/1000000"])
+@each_case("text", ["0/3", "4/3", "1", "1/0", "a/b", "1/3/3", " 1/3", "-1/3", "1/1000000"])
 def test_a_shard_that_is_no_part_of_the_run_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         load_config(None, {"benchmark": "mbpp", "shard": text})
@@ -132,7 +133,7 @@ DIFFERENT: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("field", DIFFERENT)
+@each_case("field", DIFFERENT)
 def test_shards_that_differ_are_refused_with_field_both_values_and_option(field: str) -> None:
     with pytest.raises(UsageError) as caught:
         merge(manifest("1/2"), manifest("2/2", **copy.deepcopy(DIFFERENT[field])))
@@ -142,7 +143,7 @@ def test_shards_that_differ_are_refused_with_field_both_values_and_option(field:
     assert caught.value.hint == f"repeat the shard that is wrong, or add: --accept {field}"
 
 
-@pytest.mark.parametrize("accepted", ["image_tags", "image_tags.python"])
+@each_case("accepted", ["image_tags", "image_tags.python"])
 def test_an_accepted_difference_stays_in_the_manifest(accepted: str) -> None:
     other = manifest("2/2", image_tags={"python": "harness/python:1"})
     (kept,) = merge(manifest("1/2"), other, accepted=(accepted,))[ACCEPTED]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.os import grader as shell_state
@@ -127,14 +128,14 @@ async def test_gold_is_computed_in_the_machine_of_before(ran: Ran) -> None:
     assert ran.calls == [(0, "ls", ["a"], False), (0, COMPARES.code, ["a", "3\n"], False)]
 
 
-@pytest.mark.parametrize("code", [1, -9, -15, 137, 255])
+@each_case("code", [1, -9, -15, 137, 255])
 async def test_a_check_fails_unless_it_ends_with_0(ran: Ran, code: int) -> None:
     ran.results = {LOOKS.code: [ended(code)]}
     verdict = await graded(Machine(), LOOKS)
     assert (verdict.status, verdict.score) == (Status.FAILED, 0.0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("result", "status"),
     [
         (ended(limit="wall_seconds"), Status.TIMEOUT),
@@ -172,7 +173,7 @@ async def test_an_agent_that_changes_the_question_fails(ran: Ran) -> None:
     assert (verdict.status, verdict.tampering) == (Status.FAILED, CHANGED_WORLD)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("machine", "outputs"),
     [
         pytest.param(Machine(), [b"3", b"0", b"3"], id="nothing changed"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 from docker import APIClient
 
 from harness.sandbox.backends.base import SandboxSpec
@@ -22,7 +22,7 @@ def client_of(api_version: str = "1.41") -> APIClient:
     return APIClient(base_url="tcp://127.0.0.1:1", version=api_version)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cgroup_version", "runtime", "asked", "expected"),
     [
         (1, "runc", False, "local"),
@@ -40,7 +40,7 @@ def test_the_allowed_sockets_are_those_that_are_counted(
     assert choose_sockets(cgroup_version, runtime, Limits(uncounted_sockets=asked)) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cgroup_version", "runtime", "asked", "expected"),
     [
         (1, "runc", False, "relayed"),
@@ -56,21 +56,19 @@ def test_a_relay_adds_uncounted_sockets_only_where_there_are_no_counted_ones(
     assert choose_sockets(cgroup_version, runtime, limits, relay=True) == expected
 
 
-@pytest.mark.parametrize(("sockets", "small"), [("relayed", True), ("internet", False), ("local", False)])
+@each_case(("sockets", "small"), [("relayed", True), ("internet", False), ("local", False)])
 def test_uncounted_buffers_are_small(sockets: Sockets, small: bool) -> None:
     spec = SandboxSpec(image="x", limits=Limits(), relay=True)
     config = container_config(client_of(), spec, sockets=sockets)["host_config"]
     assert config.get("Sysctls") == (SMALL_BUFFERS if small else None)
 
 
-@pytest.mark.parametrize(
-    ("version", "takes"), [("1.41", True), ("1.51", True), ("1.52", False), ("2.0", False)]
-)
+@each_case(("version", "takes"), [("1.41", True), ("1.51", True), ("1.52", False), ("2.0", False)])
 def test_an_engine_takes_a_limit_of_tcp_buffers_before_api_1_52(version: str, takes: bool) -> None:
     assert takes_tcp_memory(client_of(version)) is takes
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("version", "sockets", "limit"),
     [
         ("1.41", "internet", 256 * MIB),
@@ -88,8 +86,8 @@ def test_tcp_buffers_are_limited_if_the_engine_supports_it(
     assert config.get("KernelMemoryTCP") == limit
 
 
-@pytest.mark.parametrize("root_agent", [False, True])
-@pytest.mark.parametrize("terminals", [False, True])
+@each_case("root_agent", [False, True])
+@each_case("terminals", [False, True])
 def test_terminals_are_available_only_on_request(root_agent: bool, terminals: bool) -> None:
     spec = SandboxSpec(image="x", limits=Limits(), root_agent=root_agent, terminals=terminals)
     masked = container_config(client_of(), spec)["host_config"]["MaskedPaths"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from exported_runs import CALL, NATIVE, PROMPT, STARTED, TOOL, USER, asked, called, export, make_folder, store
 
 from harness.core.errors import UsageError
@@ -98,7 +99,7 @@ def test_spans_of_an_earlier_version_follow_one_another(folder: Path) -> None:
     assert attributes_of(spans[-1])["harness.times_estimated"] is True
 
 
-@pytest.mark.parametrize("endpoint", ["localhost:4318", "http://user:pass@host", "ftp://host"])
+@each_case("endpoint", ["localhost:4318", "http://user:pass@host", "ftp://host"])
 def test_an_endpoint_that_is_no_url_or_holds_a_password_is_refused(folder: Path, endpoint: str) -> None:
     store(folder, *NATIVE)
     with pytest.raises(UsageError, match="--endpoint must"):

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.types import Task
 from harness.runs import transcripts
@@ -90,7 +91,7 @@ def test_the_size_of_the_file_is_bounded_and_the_counts_cover_all_attempts(tmp_p
     assert min(len(task_id) for task_id, _ in stages.attempts) == 5001
 
 
-@pytest.mark.parametrize(
+@each_case(
     "content",
     [
         "",

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 
 from harness.benchmarks import definitions
 from harness.benchmarks.loading import definition_of
@@ -29,8 +29,8 @@ HEAVY = frozenset(
         "harness.runs.agents.chat",
         "harness.benchmarks.agentbench",
         "harness.benchmarks.livecodebench",
-        "harness.environments.db.spec",
-        "harness.environments.web.spec",
+        "harness.environments.db",
+        "harness.environments.web",
         "harness.models.client",
         "harness.models.session",
         "harness.reports.html",
@@ -55,7 +55,7 @@ def list_imports(*arguments: str) -> set[str]:
 def test_a_run_imports_only_its_own_benchmark_agent_and_environment(tmp_path: Path) -> None:
     run = ("run", "--data", "bundled", "-n", "1", "--output-dir", str(tmp_path), "--dry-run")
     imported = list_imports(*run, "-b", "humaneval", "--agent", "oracle")
-    assert "harness.environments.python.spec" in imported
+    assert "harness.environments.python" in imported
     assert not imported & HEAVY
 
 
@@ -65,7 +65,7 @@ def test_the_help_imports_neither_the_engine_nor_a_benchmark() -> None:
     assert not imported & {"docker", "pydantic", "asyncio", "harness.benchmarks", "harness.runs.run"}
 
 
-@pytest.mark.parametrize("name", sorted(definitions()))
+@each_case("name", sorted(definitions()))
 def test_the_module_for_the_name_of_a_benchmark_declares_it(name: str) -> None:
     declared = {each.name for each in find_declared("harness.benchmarks", "BENCHMARKS", name)}
     assert name in declared

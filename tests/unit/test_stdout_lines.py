@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import pytest
+from case_checks import each_case
 from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.environments.python.stdin_programs import stdout_difference
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("printed", "expected"),
     [
         ("YES\nNO\n", "YES\nNO"),
@@ -38,7 +38,7 @@ def test_outputs_that_agree(printed: str | bytes, expected: str) -> None:
     assert stdout_difference(printed, expected) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("printed", "expected", "difference"),
     [
         ("YES", "NO", "line 1: 'YES' printed, 'NO' expected"),
@@ -102,7 +102,7 @@ def test_every_output_agrees_with_itself_as_bytes(text: str) -> None:
     assert stdout_difference(text.encode(), text) is None
 
 
-@pytest.mark.parametrize("piece", ["1 ", "9", "1\n", " ", "\n", "1e9 ", "\r", "x"])
+@each_case("piece", ["1 ", "9", "1\n", " ", "\n", "1e9 ", "\r", "x"])
 def test_outputs_of_megabytes_are_compared(piece: str) -> None:
     printed = "0" + text_of_length(piece, 3_000_000) + "0"
     assert stdout_difference(printed, "1 2\n3") is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_LINE_BYTES
@@ -214,13 +215,13 @@ def test_reopened_store_knows_what_is_finished(tmp_path: Path, store: RunStore) 
         assert list(again.records(planned("t/1"))) == [RECORD]
 
 
-@pytest.mark.parametrize("status", [Status.INFRA_ERROR, Status.CANCELLED])
+@each_case("status", [Status.INFRA_ERROR, Status.CANCELLED])
 def test_attempt_that_we_or_the_user_ended_is_not_finished(store: RunStore, status: Status) -> None:
     store.append(replace(LOST, status=status))
     assert store.finished == set()
 
 
-@pytest.mark.parametrize("status", [s for s in Status if s.has_score])
+@each_case("status", [s for s in Status if s.has_score])
 def test_every_other_end_is_a_verdict(store: RunStore, status: Status) -> None:
     store.append(replace(LOST, status=status))
     assert store.finished == {("t/2", 0)}
@@ -263,7 +264,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
+@each_case("line", BROKEN.values(), ids=BROKEN)
 def test_corrupt_line_is_named_and_nothing_is_changed(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / ATTEMPTS
     content = to_json(RECORD).encode() + b"\n" + line + to_json(LOST).encode() + b"\n"
@@ -323,7 +324,7 @@ def test_file_is_replaced_in_one_step(store: RunStore) -> None:
     assert (store.folder / "report.html").read_text() == "new"
 
 
-@pytest.mark.parametrize("name", [MANIFEST, SUMMARY, "report.html"])
+@each_case("name", [MANIFEST, SUMMARY, "report.html"])
 def test_a_file_is_on_the_disk_whole_before_it_takes_its_place(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -364,9 +365,7 @@ def test_run_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     assert "--output-dir" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"), [("{", "is not JSON"), ("[]", "is not a manifest"), (None, "No such file")]
-)
+@each_case(("text", "said"), [("{", "is not JSON"), ("[]", "is not a manifest"), (None, "No such file")])
 def test_folder_without_a_usable_manifest_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
@@ -406,7 +405,7 @@ def test_the_duration_of_a_run_is_read_back(tmp_path: Path) -> None:
     assert read_duration(tmp_path) == 12.5
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"duration_seconds": -1}', '{"duration_seconds": true}'])
+@each_case("text", ["{", "[]", "{}", '{"duration_seconds": -1}', '{"duration_seconds": true}'])
 def test_a_summary_without_a_usable_duration_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / SUMMARY).write_text(text)
     with pytest.raises(UsageError, match=r"summary\.json") as caught:

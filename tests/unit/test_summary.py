@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.benchmark import TaskResult
@@ -14,7 +15,7 @@ from harness.core.errors import UsageError
 from harness.core.scoring.metrics import Interval, Metric, wilson_interval
 from harness.core.types import Status, Summary, Task
 from harness.runs.plan import PlannedAttempt, name_clusters
-from harness.runs.result_table import StoredResult
+from harness.runs.stored_result import StoredResult
 from harness.runs.summary import describe_rate, summarize, summary_json
 
 P, F, I, C = Status.PASSED, Status.FAILED, Status.INFRA_ERROR, Status.CANCELLED  # noqa: E741
@@ -42,7 +43,7 @@ def test_task_is_resolved_by_its_first_attempt_alone() -> None:
     assert (found.total, found.attempts, found.resolved, found.first_attempt_rate) == (2, 4, 1, 0.5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("outcomes", "resolved", "rate"),
     [
         ({"a": [P, F], "b": [P, F], "c": [F, F], "d": [F, F]}, 2, 0.25),
@@ -124,7 +125,7 @@ def test_pass_at_k_is_undefined_if_a_task_has_fewer_attempts() -> None:
     assert summary({"a": [P, P], "b": [P]}, ks=(1, 2)).pass_at_k == {1: 1.0, 2: None}
 
 
-@pytest.mark.parametrize("lost", [I, C, None])
+@each_case("lost", [I, C, None])
 def test_pass_at_k_takes_only_attempts_that_have_a_verdict(lost: Status | None) -> None:
     assert summary({"a": [P, lost]}, ks=(1, 2)).pass_at_k == {1: 1.0, 2: None}
 
@@ -255,7 +256,7 @@ def test_the_headline_comes_first_and_has_the_interval_of_the_rate() -> None:
     assert (headline["low"], headline["high"]) == wilson_interval(2, 4)
 
 
-@pytest.mark.parametrize("outcomes", [{}, {"a": [P], "b": [None]}])
+@each_case("outcomes", [{}, {"a": [P], "b": [None]}])
 def test_a_run_without_tasks_and_a_stopped_run_have_no_headline_number(
     outcomes: dict[str, list[Status | None]],
 ) -> None:

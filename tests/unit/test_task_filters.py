@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.core.errors import UsageError
@@ -49,7 +50,7 @@ def test_all_filters_apply_together(tagged: Benchmark) -> None:
     assert filtered(tagged, difficulties=["hard"], tags=["leetcode"], task_ids=IDS) == [IDS[1]]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("filters", "message", "hint"),
     [
         ({"difficulties": ["heard"]}, "unknown difficulty 'heard'", "did you mean 'hard'?"),
@@ -75,7 +76,7 @@ def test_a_filter_that_no_task_passes_is_refused(
     assert hint in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("filters", "message"),
     [
         ({"difficulties": ["easy"]}, "mbpp publishes no difficulties"),
@@ -89,7 +90,7 @@ def test_a_filter_that_the_benchmark_cannot_have_is_refused(
         filtered(MBPP, **filters)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "difficulty"), [("math", "4"), ("livecodebench", "hard"), ("livecodebench-execution", "hard")]
 )
 def test_published_difficulties_select_tasks(name: str, difficulty: str) -> None:

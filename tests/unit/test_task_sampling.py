@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def test_a_sequential_sample_is_the_first_tasks() -> None:
     assert sampled(TASKS, 7, "sequential") == IDS[:7]
 
 
-@pytest.mark.parametrize("sampling", ["random", "stratified"])
+@each_case("sampling", ["random", "stratified"])
 def test_a_drawn_sample_keeps_the_order_of_the_data_and_follows_from_the_seed(sampling: str) -> None:
     chosen = sampled(TASKS, 20, sampling)
     assert chosen == [task_id for task_id in IDS if task_id in set(chosen)]
@@ -46,7 +47,7 @@ def test_a_drawn_sample_keeps_the_order_of_the_data_and_follows_from_the_seed(sa
     assert chosen != sampled(TASKS, 20, sampling, seed=1)
 
 
-@pytest.mark.parametrize("sampling", ["sequential", "random", "stratified"])
+@each_case("sampling", ["sequential", "random", "stratified"])
 def test_a_sample_larger_than_the_tasks_is_all_of_them(sampling: str) -> None:
     assert sampled(TASKS, 1000, sampling) == IDS
 

@@ -4,6 +4,7 @@ import io
 import unicodedata
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -35,7 +36,7 @@ def test_everything_invisible_becomes_an_ascii_escape() -> None:
     assert [hex(code) for code in codes if not is_escaped(chr(code))] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "shown"),
     [
         ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
@@ -104,7 +105,7 @@ def test_a_text_of_exactly_the_limit_is_whole() -> None:
     assert escape_terminal("\r\n" * 500, multiline=True) == "\n" * 500
 
 
-@pytest.mark.parametrize("limit", range(27, 60))
+@each_case("limit", range(27, 60))
 def test_an_escape_is_never_cut_in_half(limit: int) -> None:
     shown = escape_terminal("ab\u202e\U000e0041\x1bz" * 20, limit)
     kept, _, _ = shown.partition("... (")
@@ -127,7 +128,7 @@ def test_rich_shows_markup_as_text() -> None:
     assert stream.getvalue() == "[red]x[/red] [link=http://evil]y :smile:\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "shown"),
     [
         (b"one\r\ntwo\n\tthree", "one\ntwo\n\tthree"),
@@ -151,7 +152,7 @@ def test_bytes_are_always_safe_and_stay_in_bounds(data: bytes) -> None:
     assert all(char in "\n\t" or char.isprintable() for char in shown)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@each_case("size", [1, 2, 3, 7])
 def test_output_is_escaped_in_pieces_as_it_is_as_a_whole(size: int) -> None:
     data = "a\r\nb\rc\x1b[2J\u202e€😀\t".encode() + b"\xff\xe2\x82\r" + "\u200b".encode() + b"\r\n\xf0\x9f"
     escaper = ByteEscaper()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from case_checks import each_case
 from contexts import no_context
 from effort import EXAMPLES, text_of_length
 from hypothesis import given, settings
@@ -31,7 +31,7 @@ LONG_PIECES = [
 # fmt: on
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         f"<tool_call>{LS}</tool_call>",
@@ -57,7 +57,7 @@ def test_a_call_in_a_common_form_is_found(text: str) -> None:
     assert find_text_calls(text, TOOLS) == [FOUND]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         f"<tool_call>{LS}</tool_call>\n<tool_call>{DONE}</tool_call>",
@@ -71,7 +71,7 @@ def test_parallel_calls_are_found_in_order(text: str) -> None:
     assert find_text_calls(text, TOOLS) == [FOUND, SUBMITTED]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",
@@ -115,7 +115,7 @@ def test_any_argument_is_read_back_exactly(command: str) -> None:
         assert find_text_calls(text, TOOLS) == [TextCall("bash", {"command": command})]
 
 
-@pytest.mark.parametrize("piece", LONG_PIECES)
+@each_case("piece", LONG_PIECES)
 def test_a_long_text_takes_linear_time(piece: str) -> None:
     assert find_text_calls(text_of_length(piece, 1_900_000), TOOLS) == []
 
@@ -133,7 +133,7 @@ def test_a_command_that_the_server_cut_off_is_not_run() -> None:
     assert fault.name == "reply cut off"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "finish"),
     [("Act: bash\n```\nls\n```\nNow I", Finish.LENGTH), ("Act: bash\n```\nls", Finish.STOP)],
 )

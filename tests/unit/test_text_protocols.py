@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
+from case_checks import each_case
 from effort import EXAMPLES, text_of_length
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,14 +19,14 @@ from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
 from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, TextProtocol, Tool
 from harness.environments import environment_spec
 from harness.environments.card.environment import ACT, GUESS, LOOK
-from harness.environments.card.text_protocol import CardProtocol
+from harness.environments.card.environment import TEXT_FORM as CARD_FORM
 from harness.environments.db.environment import SQL
+from harness.environments.db.environment import TEXT_FORM as DATABASE_FORM
 from harness.environments.db.grader import answer_values
-from harness.environments.db.text_protocol import DatabaseProtocol
 from harness.environments.house.environment import TAKE_ACTION
-from harness.environments.house.text_protocol import HouseProtocol
+from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
 from harness.environments.os.environment import BASH
-from harness.environments.os.text_protocol import ShellProtocol
+from harness.environments.os.environment import TEXT_FORM as SHELL_FORM
 from harness.environments.text_protocol import ONLY_FIRST, UNKNOWN_ACTION, GenericProtocol
 
 PAGE = (Path(__file__).parents[2] / "docs" / "text-protocol.md").read_text()
@@ -54,9 +54,9 @@ ADDED = Tool("resize", "Resize the image.", Resize)
 GENERIC = GenericProtocol(
     named(Tool("search", "Search.", Search), ADDED, Tool("look", "Look around.", Nothing))
 )
-SHELL, DATABASE = ShellProtocol(named(BASH)), DatabaseProtocol(named(SQL))
-CARD = CardProtocol(named(LOOK, GUESS, ACT))
-HOUSE = HouseProtocol(named(TAKE_ACTION))
+SHELL, DATABASE = SHELL_FORM(named(BASH)), DATABASE_FORM(named(SQL))
+CARD = CARD_FORM(named(LOOK, GUESS, ACT))
+HOUSE = HOUSE_FORM(named(TAKE_ACTION))
 
 
 def submit(answer: str) -> TextCall:
@@ -89,7 +89,7 @@ def sections() -> Mapping[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("section", "protocol", "number"),
     [
         ("Any environment", GENERIC, 4),
@@ -111,16 +111,16 @@ def test_the_examples_of_the_page_are_read_as_it_shows(
         assert call.advice == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("protocol", "names"),
     [
         (SHELL, ["Act: bash", "Act: finish", "Act: answer(", "`submit`", BASH.description]),
         (DATABASE, ["Action: Operation", "Action: Answer", "Final Answer:", "`submit`", SQL.description]),
         (CARD, ['{"guess_type"', '{"pick_fish"', "Act: look", GUESS.description, ACT.description]),
-        (CardProtocol(named(LOOK, GUESS, ACT, ADDED)), ["Act: resize"]),
+        (CARD_FORM(named(LOOK, GUESS, ACT, ADDED)), ["Act: resize"]),
         (GENERIC, ["Act: search", "Act: resize", "Act: look", "Act: submit", "In pixels.", "`limit`"]),
-        (ShellProtocol(named(BASH, ADDED)), ["Act: bash", "Act: resize"]),
-        (DatabaseProtocol(named(SQL, ADDED)), ["Action: Operation", "Act: resize"]),
+        (SHELL_FORM(named(BASH, ADDED)), ["Act: bash", "Act: resize"]),
+        (DATABASE_FORM(named(SQL, ADDED)), ["Action: Operation", "Act: resize"]),
     ],
 )
 def test_instructions_show_every_tool(protocol: TextProtocol, names: list[str]) -> None:
@@ -128,9 +128,7 @@ def test_instructions_show_every_tool(protocol: TextProtocol, names: list[str]) 
     assert [name for name in names if name not in text] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("os", ShellProtocol), ("db", DatabaseProtocol), ("card", CardProtocol)]
-)
+@each_case(("name", "kind"), [("os", SHELL_FORM), ("db", DATABASE_FORM), ("card", CARD_FORM)])
 def test_the_spec_names_the_protocol_of_the_environment(name: str, kind: type[Any]) -> None:
     assert environment_spec(name).text_protocol is kind
 
@@ -178,7 +176,7 @@ SHELL_REPLIES = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "call"), SHELL_REPLIES)
+@each_case(("reply", "call"), SHELL_REPLIES)
 def test_a_shell_action_is_read_in_spite_of_its_decoration(reply: str, call: TextCall) -> None:
     assert SHELL.read(reply) == call
 
@@ -205,12 +203,12 @@ DATABASE_REPLIES = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "call"), DATABASE_REPLIES)
+@each_case(("reply", "call"), DATABASE_REPLIES)
 def test_a_database_action_is_read_in_spite_of_its_decoration(reply: str, call: TextCall) -> None:
     assert DATABASE.read(reply) == call
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("protocol", "reply", "call"),
     [
         (SHELL, "Act: bash\n```bash\nls\nrm -r /tm", bash("ls\nrm -r /tm")),
@@ -230,7 +228,7 @@ def test_a_call_that_nothing_closes_is_read_and_marked_as_incomplete(
     assert protocol.read(reply) == replace(call, is_complete=False)
 
 
-@pytest.mark.parametrize("written", ['["Ada", "Grace"]', "['Ada', 'Grace']", '[\n  "Ada",\n  "Grace"\n]'])
+@each_case("written", ['["Ada", "Grace"]', "['Ada', 'Grace']", '[\n  "Ada",\n  "Grace"\n]'])
 def test_the_grader_reads_the_values_of_a_final_answer(written: str) -> None:
     call = call_of(DATABASE, f"Action: Answer\nFinal Answer: {written}")
     assert answer_values(call.arguments["answer"]) == ("Ada", "Grace")
@@ -248,18 +246,18 @@ GENERIC_REPLIES = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "call"), GENERIC_REPLIES)
+@each_case(("reply", "call"), GENERIC_REPLIES)
 def test_an_action_of_any_tool_is_read(reply: str, call: TextCall) -> None:
     assert GENERIC.read(reply) == call
 
 
-@pytest.mark.parametrize("protocol", [ShellProtocol(named(BASH, ADDED)), DatabaseProtocol(named(SQL, ADDED))])
+@each_case("protocol", [SHELL_FORM(named(BASH, ADDED)), DATABASE_FORM(named(SQL, ADDED))])
 def test_a_tool_that_was_added_is_called_in_the_generic_form(protocol: TextProtocol) -> None:
     read = protocol.read('Act: resize\n```json\n{"width": 1, "height": 2}\n```')
     assert read == TextCall("resize", {"width": 1, "height": 2})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("protocol", "reply", "call"),
     [
         (SHELL, "Act: bash\n```bash\nls\n```\nAct: finish", bash("ls")),
@@ -306,7 +304,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "reply", "name"), FAULTS)
+@each_case(("protocol", "reply", "name"), FAULTS)
 def test_a_reply_without_a_readable_action_is_refused_by_name(
     protocol: TextProtocol, reply: str, name: str
 ) -> None:
@@ -315,7 +313,7 @@ def test_a_reply_without_a_readable_action_is_refused_by_name(
     assert len(fault.advice) > 20
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("protocol", "form"),
     [(SHELL, "`Act: answer(ANSWER)`"), (DATABASE, "`Action: Operation`"), (GENERIC, "search, resize, look")],
 )
@@ -402,7 +400,7 @@ def test_a_reply_of_10_mb_is_refused() -> None:
     assert fault_of(SHELL, reply).name == "reply too long"
 
 
-@pytest.mark.parametrize("piece", LONG_PIECES)
+@each_case("piece", LONG_PIECES)
 def test_a_long_reply_takes_linear_time(piece: str) -> None:
     text = text_of_length(piece, MAX_REPLY_CHARACTERS - 100)
     for reply in (f"Act: bash\n{text}", f"Act: answer({text}"):

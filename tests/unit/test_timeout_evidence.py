@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import pytest
+from case_checks import each_case
 
 from harness.environments.python.client import InputRun, describe_timeout
 from harness.sandbox.results import Stream
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("limit", "text"),
     [
         ("cpu_seconds", "the program used up its CPU time (60 s, in 64.2 s of wall time)"),

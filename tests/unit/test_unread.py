@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.audit.run import plan_audit
 from harness.benchmarks.data.hub_probe import HubUnreachableError
@@ -39,8 +40,8 @@ def samples(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("agent", ["oracle", "null"])
-@pytest.mark.parametrize(
+@each_case("agent", ["oracle", "null"])
+@each_case(
     ("settings", "option"),
     [
         ({"model": "m"}, "--model"),
@@ -61,7 +62,7 @@ def test_a_setting_that_the_agent_does_not_read_is_refused(
     assert str(error.hint).startswith("leave it out")
 
 
-@pytest.mark.parametrize("settings", [{"base_url": "http://localhost/v1"}, {"run_budget": {"cost": 1}}])
+@each_case("settings", [{"base_url": "http://localhost/v1"}, {"run_budget": {"cost": 1}}])
 def test_a_setting_of_a_model_needs_a_model(settings: dict[str, Any]) -> None:
     assert refusal(agent="chat", **settings).message == "agent 'chat' needs a model"
 
@@ -84,7 +85,7 @@ def test_an_agent_that_declares_nothing_reads_the_model_and_no_system_prompt(tmp
     assert "does not read 'system_prompt'" in refusal(agent=str(agent), system_prompt="Be short.").message
 
 
-@pytest.mark.parametrize("budget", ["run_budget", "attempt_budget"])
+@each_case("budget", ["run_budget", "attempt_budget"])
 def test_a_budget_of_the_cost_needs_prices_before_the_first_request(budget: str) -> None:
     endpoint: dict[str, Any] = {"model": "m", "base_url": "http://localhost:1/v1"}
     settings: dict[str, Any] = {"model": "mine", budget: {"cost": 1}}
@@ -109,16 +110,14 @@ def test_the_agents_that_read_a_setting_are_named(samples: str) -> None:
     assert "chat" in str(refusal(agent="oracle", model="m").hint)
 
 
-@pytest.mark.parametrize("number", [1, 5])
+@each_case("number", [1, 5])
 def test_the_number_of_attempts_is_refused_with_samples(samples: str, number: int) -> None:
     error = refusal(samples=samples, n_samples=number)
     assert error.message == "agent 'predictions' does not read --n-samples"
     assert "null, oracle" in str(error.hint)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("limits", {"memory_mb": 256}), ("runtime", "runc"), ("isolation", "run")]
-)
+@each_case(("key", "value"), [("limits", {"memory_mb": 256}), ("runtime", "runc"), ("isolation", "run")])
 def test_a_setting_of_sandboxes_is_refused_without_a_sandbox(key: str, value: Any) -> None:
     error = refusal("gsm8k", **{key: value})
     assert error.message.startswith("benchmark 'gsm8k' does not read ")
@@ -126,7 +125,7 @@ def test_a_setting_of_sandboxes_is_refused_without_a_sandbox(key: str, value: An
     assert selected("mbpp", **{key: value}).plan
 
 
-@pytest.mark.parametrize("category", ["os", "db"])
+@each_case("category", ["os", "db"])
 def test_sandboxes_for_many_tasks_are_refused_where_an_agent_acts_in_each(category: str) -> None:
     error = refusal("agentbench", isolation="run", filter_category=[category])
     assert error.message == "benchmark 'agentbench' does not read --isolation run"
@@ -210,7 +209,7 @@ def test_an_empty_folder_of_data_is_named_if_nothing_can_be_downloaded(
 # --- unknown tasks
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("task_id", "near"),
     [("0", "gsm8k/0"), ("gsm8k/10", "gsm8k/1"), ("GSM8K/1", "gsm8k/1"), ("/1", None), ("zebra", None)],
 )

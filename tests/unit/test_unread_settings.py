@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.runs.config import load_config
@@ -23,7 +24,7 @@ def refuse(path: Path, **overrides: str | None) -> UsageError:
     return caught.value
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 def test_an_unread_key_of_a_file_is_named_with_its_line(tmp_path: Path, form: str) -> None:
     (tmp_path / "base.yaml").write_text(CONFIG)
     path = tmp_path / "config.yaml"

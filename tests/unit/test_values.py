@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,7 +185,7 @@ def test_a_value_is_identical_after_crossing(value: Any) -> None:
     assert identical(value, crossed(value))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         0.0,
@@ -287,7 +288,7 @@ def test_a_time_whose_zone_has_no_offset_is_refused() -> None:
         encoded(datetime.time(1, tzinfo=Nowhere()))
 
 
-@pytest.mark.parametrize("view", ["keys", "values", "items"])
+@each_case("view", ["keys", "values", "items"])
 def test_a_view_of_a_dictionary_stays_a_view(view: str) -> None:
     original = getattr({"a": 1, "b": 2}, view)()
     got = crossed(original)
@@ -295,7 +296,7 @@ def test_a_view_of_a_dictionary_stays_a_view(view: str) -> None:
     assert list(got) == list(original)
 
 
-@pytest.mark.parametrize("view", ["keys", "values", "items"])
+@each_case("view", ["keys", "values", "items"])
 def test_a_view_of_an_ordered_dictionary_crosses_as_a_view(view: str) -> None:
     original = getattr(OrderedDict(a=1, b=2), view)()
     assert list(crossed(original)) == list(original)
@@ -415,7 +416,7 @@ class LyingCounter(Lying, Counter): ...
 class LyingOrderedDict(Lying, OrderedDict): ...
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "plain"),
     [
         (Colour.RED, 3),
@@ -446,7 +447,7 @@ def test_a_subclass_crosses_as_plain_data_inside_keys_and_elements() -> None:
     assert identical(crossed(value), {3: {"a"}, (1, "yes"): frozenset({4})})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         object(),
@@ -474,7 +475,7 @@ def test_a_refused_handle_refuses_the_whole_value() -> None:
 # Aliases and cycles.
 
 
-@pytest.mark.parametrize("make", [list, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict])
+@each_case("make", [list, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict])
 def test_an_alias_stays_an_alias(make: Callable[[], Any]) -> None:
     shared = make()
     first, (second,), other = crossed([shared, (shared,), make()])
@@ -503,7 +504,7 @@ def test_a_list_that_contains_itself_inside_a_tuple_crosses() -> None:
     assert got[0][0] is got
 
 
-@pytest.mark.parametrize("make", [dict, OrderedDict, defaultdict, Counter])
+@each_case("make", [dict, OrderedDict, defaultdict, Counter])
 def test_a_mapping_that_contains_itself_crosses(make: Callable[[], Any]) -> None:
     value = make()
     value["me"] = value
@@ -564,7 +565,7 @@ def depth_of(value: Any) -> int:
     return depth
 
 
-@pytest.mark.parametrize("make", [lambda inner: [inner], lambda inner: (inner,)], ids=["list", "tuple"])
+@each_case("make", [lambda inner: [inner], lambda inner: (inner,)], ids=["list", "tuple"])
 def test_nesting_far_beyond_the_recursion_limit_crosses(make: Callable[[Any], Any]) -> None:
     value = make(None)
     for _ in range(20_000):
@@ -590,7 +591,7 @@ def test_the_deepest_tuple_can_be_a_key_and_an_element() -> None:
     assert depth_of(next(iter(decoded(b"d\0\0\0\1" + deep + b"N")))) == values.MAX_DEPTH - 10
 
 
-@pytest.mark.parametrize("value", ["x" * values.MAX_BYTES, [bytes(1 << 24)] * 3], ids=["one", "sum"])
+@each_case("value", ["x" * values.MAX_BYTES, [bytes(1 << 24)] * 3], ids=["one", "sum"])
 def test_a_value_over_the_bound_is_refused_by_the_encoder(value: object) -> None:
     with pytest.raises(LimitReached, match="more than 33,554,432 bytes"):
         encoded(value)
@@ -618,9 +619,7 @@ def test_shared_lists_are_refused_by_the_number_of_ways_to_them() -> None:
         crossed(value)
 
 
-@pytest.mark.parametrize(
-    "make", [dict.fromkeys, set, frozenset, lambda keys: dict.fromkeys(keys).keys(), Counter]
-)
+@each_case("make", [dict.fromkeys, set, frozenset, lambda keys: dict.fromkeys(keys).keys(), Counter])
 def test_keys_that_share_a_hash_are_refused_above_their_bound(make: Callable[[Any], Any]) -> None:
     same = [n * (2**61 - 1) for n in range(weights.MAX_SAME_HASH + 1)]
     assert len(crossed(make(same[1:]))) == weights.MAX_SAME_HASH
@@ -628,7 +627,7 @@ def test_keys_that_share_a_hash_are_refused_above_their_bound(make: Callable[[An
         crossed(make(same))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "limit"),
     [
         (b"l" + (2_000_001).to_bytes(4, "big") + b"N" * 2_000_001, "2,000,000 items"),
@@ -718,7 +717,7 @@ def several(tag: bytes, *parts: object) -> bytes:
     return tag + count(len(parts)) + b"".join(encoded(part) for part in parts)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         pytest.param(b"", id="nothing"),
@@ -774,7 +773,7 @@ def test_a_handle_that_is_unknown_is_refused() -> None:
         Decoder(lambda kind, number, _: KNOWN[kind, number]).decode(b"H" + struct.pack(">BI", 9, 0))
 
 
-@pytest.mark.parametrize("make", [list, set, dict, Counter, OrderedDict, defaultdict, deque, bytearray])
+@each_case("make", [list, set, dict, Counter, OrderedDict, defaultdict, deque, bytearray])
 def test_memory_stays_in_proportion_to_the_bytes(make: Callable[[], Any]) -> None:
     number = 2000
     data = b"l" + count(number) + encoded(make()) * number
@@ -821,7 +820,7 @@ MUTABLES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("original", MUTABLES, ids=lambda value: type(value).__name__)
+@each_case("original", MUTABLES, ids=lambda value: type(value).__name__)
 def test_restored_contents_make_the_same_container(original: Any) -> None:
     (copy,) = crossed([original])
     (kept,) = changes.snapshot([copy])
@@ -830,20 +829,20 @@ def test_restored_contents_make_the_same_container(original: Any) -> None:
     assert identical(copy, original)
 
 
-@pytest.mark.parametrize("original", MUTABLES, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("items", [None, 1, [1], "ab", {1: 2}], ids=repr)
+@each_case("original", MUTABLES, ids=lambda value: type(value).__name__)
+@each_case("items", [None, 1, [1], "ab", {1: 2}], ids=repr)
 def test_contents_of_a_wrong_shape_are_refused(original: Any, items: object) -> None:
     with pytest.raises(ValueRefused):
         changes.restore(crossed([original])[0], items)
 
 
-@pytest.mark.parametrize("items", [(1,), ((1, 2, 3),), ([1, 2],), ("ab",)], ids=repr)
+@each_case("items", [(1,), ((1, 2, 3),), ([1, 2],), ("ab",)], ids=repr)
 def test_contents_of_a_dictionary_are_pairs(items: object) -> None:
     with pytest.raises(ValueRefused):
         changes.restore({}, items)
 
 
-@pytest.mark.parametrize("factory", [5, "text", [], {}], ids=repr)
+@each_case("factory", [5, "text", [], {}], ids=repr)
 def test_a_default_factory_that_cannot_be_called_is_refused(factory: object) -> None:
     tagged = b"D" + struct.pack(">I", 0) + Encoder(refuse).encode(factory)
     with pytest.raises(ValueRefused):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from starlette.testclient import TestClient
 from viewer_fixtures import SCRIPT, add_entries, add_records, make_prompt, make_record, write_run
 
@@ -69,9 +70,7 @@ def test_an_issued_token_opens_the_page_once(runs: Path) -> None:
     assert access.token not in first
 
 
-@pytest.mark.parametrize(
-    "path", ["/view/", "/view/?token=wrong", "/view/view.js", "/view/api/runs", "/", "/x"]
-)
+@each_case("path", ["/view/", "/view/?token=wrong", "/view/view.js", "/view/api/runs", "/", "/x"])
 def test_without_token_and_cookie_there_is_no_answer(stranger: TestClient, path: str) -> None:
     response = stranger.get(path)
     assert response.status_code == 401
@@ -87,19 +86,17 @@ def test_a_wrong_cookie_is_refused(stranger: TestClient) -> None:
     assert stranger.get("/view/api/runs", headers={b"cookie": b"harness-view=\xe9"}).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example:8000", "127.0.0.1.evil.example:8000", "evil.example", "", "[::1]:1"]
-)
+@each_case("host", ["evil.example:8000", "127.0.0.1.evil.example:8000", "evil.example", "", "[::1]:1"])
 def test_another_host_name_is_refused(client: TestClient, host: str) -> None:
     assert client.get("/view/api/runs", headers={"host": host}).status_code == 421
 
 
-@pytest.mark.parametrize("host", ["localhost:9000", "127.0.0.1:9000"])
+@each_case("host", ["localhost:9000", "127.0.0.1:9000"])
 def test_a_forwarded_port_is_accepted(client: TestClient, host: str) -> None:
     assert client.get("/view/api/runs", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@each_case("site", ["cross-site", "same-site"])
 def test_a_request_of_another_site_is_refused(client: TestClient, site: str) -> None:
     headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}
     assert client.get("/view/api/runs", headers=headers).status_code == 403
@@ -113,7 +110,7 @@ def test_the_page_opens_only_by_a_link(client: TestClient) -> None:
     assert client.get("/view/?token=the-token", headers=embedding).status_code == 403
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+@each_case("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_the_viewer_only_reads(stranger: TestClient, method: str) -> None:
     assert stranger.request(method, "/view/api/runs").status_code == 405
 
@@ -253,16 +250,14 @@ def test_attempts_come_by_range(client: TestClient) -> None:
     assert ask(client, "attempts", run="a", status="failed", category="graphs")["found"] == 2
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"sort": "x"}, {"status": "x"}, {"first": "-1"}, {"number": "1e3"}, {"first": "9" * 30}]
-)
+@each_case("wrong", [{"sort": "x"}, {"status": "x"}, {"first": "-1"}, {"number": "1e3"}, {"first": "9" * 30}])
 def test_a_wrong_parameter_is_named(client: TestClient, wrong: dict[str, str]) -> None:
     status, error = fail(client, "attempts", run="a", **wrong)
     assert status == 400
     assert repr(next(iter(wrong.values())))[:20].rstrip("'") in error
 
 
-@pytest.mark.parametrize("key", ["..", "/etc", "b", "a/../a", "\x00"])
+@each_case("key", ["..", "/etc", "b", "a/../a", "\x00"])
 def test_only_runs_of_the_list_can_be_named(client: TestClient, key: str) -> None:
     assert fail(client, "run", run=key) == (404, "the list has no such run")
 

@@ -8,38 +8,39 @@ import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import samples
+from case_checks import each_case
+from effort import THOROUGH
+from samples.shop import PublishedRecords, generate_records
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.worlds.web import find_catalogue
 from harness.core.errors import DataError, UsageError
 from harness.core.lock import exclusive
 from harness.environments.web import catalogue as catalogues
 from harness.environments.web import products, search_index
 from harness.environments.web.catalogue import Catalogue, load_catalogue
-from harness.environments.web.generator import PublishedRecords, generate_records
-from harness.environments.web.pages import OptionChoice, ProductLink
-from harness.environments.web.products import GeneratedShop, PublishedShop, stream_array, stream_object
-from harness.environments.web.reward import offline_nouns, reward_purchase
-from harness.environments.web.session import Session
+from harness.environments.web.category import find_catalogue
+from harness.environments.web.grader import offline_nouns, reward_purchase
+from harness.environments.web.products import PublishedShop, stream_array, stream_object
+from harness.environments.web.session import OptionChoice, ProductLink, Session
 
-SMALL = GeneratedShop(3, 1000)
+BUNDLED = PublishedShop.at(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)
 
 
 def write_files(folder: Path, records: PublishedRecords) -> PublishedShop:
-    folder.mkdir(parents=True, exist_ok=True)
-    contents = {
-        "items_shuffle_1000.json": records.products,
-        "items_ins_v2_1000.json": records.attributes,
-        "items_human_ins.json": records.instructions,
-    }
-    for name, content in contents.items():
-        (folder / name).write_text(json.dumps(content))
-    return PublishedShop(*find_catalogue(folder), index=folder / "indexes")
+    return replace(records.write(folder), index=folder / "indexes", in_memory=False)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+    """Return a catalogue of 1,000 products in memory."""
+    return load_catalogue(generate_records(3, 1000).write(tmp_path_factory.mktemp("shop")))
 
 
 @pytest.fixture
@@ -71,18 +72,19 @@ def shop_lazily(catalogue: Catalogue, limit: int) -> float:
     return total / limit
 
 
-@pytest.mark.parametrize("seed", [3, 15])
-def test_the_lazy_policy_does_not_win(seed: int) -> None:
-    assert shop_lazily(load_catalogue(GeneratedShop(seed, 1000)), 150) <= 0.6
+def test_the_lazy_policy_does_not_win(small: Catalogue) -> None:
+    assert shop_lazily(small, 150) <= 0.6
+    assert shop_lazily(load_catalogue(BUNDLED), 150) <= 0.6
 
 
-def test_ten_thousand_products_in_files_have_an_index_and_no_lazy_winner(
+def test_thousands_of_products_in_files_have_an_index_and_no_lazy_winner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    mapped = load_catalogue(write_files(tmp_path / "webshop", generate_records(3, 10_000)))
+    number = 10_000 if THOROUGH else 2_000
+    mapped = load_catalogue(write_files(tmp_path / "webshop", generate_records(3, number)))
     assert isinstance(mapped.index.documents, np.memmap)
-    assert mapped.size == 10_000
+    assert mapped.size == number
     for goal in mapped.goals[:20]:
         assert goal.asin in {mapped.product(number).asin for number in mapped.search(goal.name, 10)}
     assert shop_lazily(mapped, 60) <= 0.6
@@ -100,8 +102,8 @@ def test_a_generated_catalogue_has_as_many_products_as_asked_for() -> None:
     assert len(records.instructions) > 280, "the splits std and dev need 280 goals"
 
 
-def test_every_generated_goal_can_be_met() -> None:
-    catalogue = load_catalogue(SMALL)
+def test_every_generated_goal_can_be_met(small: Catalogue) -> None:
+    catalogue = small
     products = {product.asin: product for product in map(catalogue.product, range(catalogue.size))}
     for goal in catalogue.goals:
         product = products[goal.asin]
@@ -110,8 +112,8 @@ def test_every_generated_goal_can_be_met() -> None:
         assert all(any(option in values for values in product.options.values()) for option in goal.options)
 
 
-def test_near_duplicates_of_a_wanted_product_earn_less() -> None:
-    catalogue = load_catalogue(SMALL)
+def test_near_duplicates_of_a_wanted_product_earn_less(small: Catalogue) -> None:
+    catalogue = small
     products = list(map(catalogue.product, range(catalogue.size)))
     families = 0
     for goal in catalogue.goals:
@@ -129,22 +131,23 @@ def test_near_duplicates_of_a_wanted_product_earn_less() -> None:
 def test_published_files_give_the_same_catalogue_as_memory(published: PublishedShop) -> None:
     notes: list[str] = []
     mapped = load_catalogue(published, notes.append)
-    in_memory = load_catalogue(GeneratedShop(3, 200))
+    in_memory = load_catalogue(replace(published, in_memory=True))
     assert isinstance(mapped.rows, np.memmap)
     assert mapped.goals == in_memory.goals
     assert [mapped.product(n) for n in range(200)] == [in_memory.product(n) for n in range(200)]
     for goal in mapped.goals[:20]:
         assert mapped.search(goal.instruction, 50) == in_memory.search(goal.instruction, 50)
     assert set(mapped.digests) == {path.name for path in published.paths}
+    assert mapped.digests == in_memory.digests
     assert any("making the search index, once" in note for note in notes)
 
 
-@pytest.mark.parametrize("chunk", [1, 5000])
+@each_case("chunk", [1, 5000])
 def test_an_index_made_in_pieces_is_the_same(
     published: PublishedShop, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setattr(search_index, "_CHUNK", 4 * chunk)
-    mapped, in_memory = load_catalogue(published), load_catalogue(GeneratedShop(3, 200))
+    mapped, in_memory = load_catalogue(published), load_catalogue(replace(published, in_memory=True))
     for name in ("documents", "frequencies", "starts", "lengths", "ranks"):
         assert np.array_equal(getattr(mapped.index, name), getattr(in_memory.index, name)), name
 
@@ -171,8 +174,8 @@ def list_indexes(shop: PublishedShop) -> list[Path]:
     return [path for path in shop.index.iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("content", [b"x", b""])
-@pytest.mark.parametrize("name", ["products.jsonl", "ends.npy", "goals.json", "note.json", "documents.npy"])
+@each_case("content", [b"x", b""])
+@each_case("name", ["products.jsonl", "ends.npy", "goals.json", "note.json", "documents.npy"])
 def test_a_damaged_index_is_made_again(published: PublishedShop, name: str, content: bytes) -> None:
     goals = load_catalogue(published).goals
     forget(published)
@@ -240,7 +243,7 @@ def test_products_that_upstream_leaves_out_are_left_out(published: PublishedShop
     assert load_catalogue(published).size == len(records)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "content", "message"),
     [
         ("products", "[", "has an element that cannot be read"),
@@ -262,7 +265,7 @@ def test_broken_files_are_named(published: PublishedShop, field: str, content: s
     assert list_indexes(published) == []
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 7, 1 << 20])
+@each_case("chunk", [1, 2, 7, 1 << 20])
 def test_a_stream_has_the_elements_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
@@ -279,7 +282,7 @@ def test_a_stream_has_the_elements_of_the_file(
     assert list(stream_array(path)) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "content",
     [b"", b"[1", b"[1,]", b"[1 2]", b"[1]]", b"[nul]", b"\xff[1]", b'["' + b"a" * 99, b"[" * 99_999],
 )
@@ -294,9 +297,7 @@ def test_a_catalogue_is_found_by_its_folder_or_its_products(published: Published
     assert find_catalogue(published.products.parent) == find_catalogue(published.products) == published.paths
 
 
-@pytest.mark.parametrize(
-    "name", ["items_ins_v2_1000.json", "items_human_ins.json", "items_shuffle_1000.json"]
-)
+@each_case("name", ["items_ins_v2_1000.json", "items_human_ins.json", "items_shuffle_1000.json"])
 def test_a_missing_file_is_named(published: PublishedShop, name: str) -> None:
     (published.products.parent / name).unlink()
     with pytest.raises(DataError, match="is missing"):

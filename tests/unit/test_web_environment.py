@@ -7,27 +7,29 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import samples
+from case_checks import each_case
 from contexts import no_context
 
-from harness.core.tools import SUBMIT, TextCall, TextFault
+from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.text.expected_text import ExpectedText
 from harness.environments.web.catalogue import load_catalogue
+from harness.environments.web.category import find_catalogue
 from harness.environments.web.environment import (
     CLICK,
     MAX_KEYWORDS_CHARACTERS,
     MAX_VALUE_CHARACTERS,
     SEARCH,
     open_environment,
+    solve,
 )
-from harness.environments.web.grader import NOTHING_BOUGHT, ShopGoal, grade_purchase
-from harness.environments.web.oracle import solve
-from harness.environments.web.products import GeneratedShop
-from harness.environments.web.reward import OFFLINE
-from harness.environments.web.text_protocol import ShopProtocol
+from harness.environments.web.environment import TEXT_FORM as SHOP_FORM
+from harness.environments.web.grader import NOTHING_BOUGHT, OFFLINE, ShopGoal, grade_purchase
+from harness.environments.web.products import PublishedShop
 
-SHOP = GeneratedShop(3, 1000)
+SHOP = PublishedShop.at(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)
 TARGET = ShopGoal(SHOP, load_catalogue(SHOP).goals[0], "offline")
 TASK = Task("web/std/0", "agentbench", "web", "shop")
 NO_ANSWER = Submission("", agent_output="")
@@ -102,7 +104,7 @@ async def test_an_invalid_action_shows_the_same_page() -> None:
     assert '\n\nAvailable Actions:\n{"has_search_bar": false, "clickables": ["back to search"' in seen[0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments"),
     [
         (SEARCH, {"keywords": "x" * (MAX_KEYWORDS_CHARACTERS + 1)}),
@@ -133,11 +135,11 @@ async def test_a_flat_task_has_no_shop() -> None:
         assert list(environment.tools) == [SUBMIT.name]
 
 
-def protocol() -> ShopProtocol:
-    return ShopProtocol({tool.name: tool for tool in (SEARCH, CLICK, SUBMIT)})
+def protocol() -> TextProtocol:
+    return SHOP_FORM({tool.name: tool for tool in (SEARCH, CLICK, SUBMIT)})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reply", "call"),
     [
         ("Thought: hm\nAction: search[red lamp]", search("red lamp")),
@@ -168,7 +170,7 @@ def test_only_the_first_action_counts() -> None:
         assert read.advice
 
 
-@pytest.mark.parametrize("reply", ["", "I think.", "Action: search", "Action: fly[away]", "Action:", "x [y]"])
+@each_case("reply", ["", "I think.", "Action: search", "Action: fly[away]", "Action:", "x [y]"])
 def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
     read = protocol().read(reply)
     assert isinstance(read, TextFault), read

@@ -9,18 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
-from harness.environments.web.products import (
-    NO_ATTRIBUTE,
-    NO_LIMIT,
-    Goal,
-    Product,
-    UnreadableProduct,
-    is_sold,
-    read_goals,
-    read_product,
-)
-from harness.environments.web.reward import (
+from harness.environments.web.grader import (
     COLOURS,
     OFFLINE,
     first_colour,
@@ -30,6 +21,16 @@ from harness.environments.web.reward import (
     offline_nouns,
     reward_purchase,
     same_option,
+)
+from harness.environments.web.products import (
+    NO_ATTRIBUTE,
+    NO_LIMIT,
+    Goal,
+    Product,
+    UnreadableProduct,
+    is_sold,
+    read_goals,
+    read_product,
 )
 
 RECORD: dict[str, Any] = {
@@ -68,7 +69,7 @@ def test_a_record_is_read_as_upstream_does() -> None:
     assert LAMP.indexed_text.endswith("it folds flat. dimmable light color: forest green, black | white")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pricing", "prices", "tag"),
     [
         (None, (100.0,), "$100.0"),
@@ -89,7 +90,7 @@ def test_a_price_in_a_range_is_the_same_in_every_run() -> None:
     assert product.price != read_product(RECORD | {"pricing": "$10 - $90", "asin": "B1"}, None).price
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change", [{"name": 7}, {"pricing": "$1.2.3"}, {"customization_options": {"a": "b"}}, {"query": []}]
 )
 def test_an_unreadable_record_is_named(change: dict[str, Any]) -> None:
@@ -97,7 +98,7 @@ def test_an_unreadable_record_is_named(change: dict[str, Any]) -> None:
         read_product(RECORD | change, None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asin", "sold"), [("B000LAMP01", True), ("B000LAMP012", False), ("nan", False), ("", False), (7, False)]
 )
 def test_upstream_leaves_out_some_ids(asin: object, sold: bool) -> None:
@@ -167,7 +168,7 @@ def test_accented_letters_do_not_count_in_a_comparison() -> None:
     assert not has_attribute(replace(accented, attributes=("金 x",)), "銀 y")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "query", "category", "factor"),
     [
         ("Orla Desk Lamp", "other", "A › B", 1.0),
@@ -222,7 +223,7 @@ def spacy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     load_tagger.cache_clear()
 
 
-@pytest.mark.parametrize("choice", ["auto", "spacy"])
+@each_case("choice", ["auto", "spacy"])
 def test_an_installed_spacy_is_used_and_named(spacy: None, choice: Any) -> None:
     tagger = load_tagger(choice)
     assert tagger.name == "spaCy en_core_web_sm"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ def build(documents: Sequence[tuple[str, str]], folder: Path | None = None) -> S
     return index
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "terms"),
     [
         ("The Dogs and the cats", ["dog", "cat"]),
@@ -105,7 +105,7 @@ def test_a_repeated_word_of_a_query_counts_again() -> None:
     assert index.search("lamp lamp lamp chair", 2) == [0, 2]
 
 
-@pytest.mark.parametrize("query", ["", "the", "unknown", "\ud800", "\0", "*:*", "'" * 500])
+@each_case("query", ["", "the", "unknown", "\ud800", "\0", "*:*", "'" * 500])
 def test_a_query_without_known_words_finds_nothing(query: str) -> None:
     assert build(DOCUMENTS).search(query, 50) == []
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
+from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.web.pages import (
+from harness.environments.web.products import Product
+from harness.environments.web.session import (
     MAX_LIST_CHARACTERS,
     MAX_OBSERVATION_CHARACTERS,
     Button,
     PageKind,
+    Purchase,
+    Session,
     done_page,
     item_page,
     results_page,
     show_page,
 )
-from harness.environments.web.products import Product
-from harness.environments.web.session import Purchase, Session
 
 
 def make_product(number: int, **options: Sequence[str]) -> Product:
@@ -83,7 +84,7 @@ def test_the_way_back_from_a_product_leads_to_the_same_page_of_results() -> None
     assert session.click("< prev") == results
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("part", "texts"),
     [("description", ("A description.",)), ("features", ("One.", "Two.")), ("reviews", ())],
 )
@@ -110,7 +111,7 @@ def test_the_last_choice_of_an_option_counts() -> None:
     assert session.purchase.options == {"color": "blue", "size": "s"}
 
 
-@pytest.mark.parametrize("leave", [["< prev"], ["back to search"], ["description", "back to search"], []])
+@each_case("leave", [["< prev"], ["back to search"], ["description", "back to search"], []])
 def test_options_do_not_outlive_their_product(leave: list[str]) -> None:
     session = start()
     session.search("lamp")
@@ -162,7 +163,7 @@ def test_clicks_that_the_page_does_not_offer_buy_nothing(values: list[str]) -> N
     assert session.purchase is None
 
 
-@pytest.mark.parametrize("words", ["<r>", "<r> lamp", "<a> bright", "<c> garden", "<q> lamps"])
+@each_case("words", ["<r>", "<r> lamp", "<a> bright", "<c> garden", "<q> lamps"])
 def test_upstreams_hidden_searches_are_plain_words(words: str) -> None:
     asked: list[str] = []
 

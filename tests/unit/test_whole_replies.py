@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from case_checks import each_case
 
 from harness.models import streamed_replies
 from harness.models.streamed_replies import ReplyTooLongError, read_reply, receive_reply
@@ -27,7 +28,7 @@ async def test_the_rest_of_a_reply_with_too_many_values_is_not_received(
     assert sent == 10
 
 
-@pytest.mark.parametrize(("size", "is_here"), [(10, True), (200, False)])
+@each_case(("size", "is_here"), [(10, True), (200, False)])
 async def test_a_large_reply_is_read_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, size: int, is_here: bool
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.environments import environment_spec
@@ -20,7 +21,7 @@ def server(name: str = "files", **changes: Any) -> McpServer:
     return McpServer.model_validate({"name": name, "command": "x", "where": "sandbox", **changes})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("servers", "environment", "images"),
     [
         ([server(image="files")], OS, {"os+files"}),

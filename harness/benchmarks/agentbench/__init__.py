@@ -1,41 +1,35 @@
-"""AgentBench (Liu et al. 2023, arXiv 2308.03688): agents in a shell and on a database."""
+"""AgentBench (Liu et al. 2023, arXiv 2308.03688): agents in seven kinds of environments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from harness.benchmarks.agentbench import os_rehearsal, quarantine
-from harness.benchmarks.agentbench.category import CATEGORIES, WEB_BROWSING, category_of
+from harness.benchmarks.agentbench.categories import (
+    WEB_BROWSING,
+    AgentBenchOptions,
+    categories,
+    category_of,
+    options_model,
+)
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.options import AgentBenchOptions, options_model
-from harness.benchmarks.agentbench.quarantine import describe_manner, why_quarantined, why_trusting
 from harness.benchmarks.agentbench.scores import status_metrics
 from harness.benchmarks.agentbench.tasks import play, read, scores_of, submit
-from harness.benchmarks.agentbench.worlds import worlds
-from harness.benchmarks.benchmark import CategoryFacts, Definition
+from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.category import Category
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import validate_options
-from harness.core.types import DataSource, Reference
+from harness.core.types import DataSource
 
-_OS = CategoryFacts(
-    task="do a task in a shell of a Linux machine, as root",
-    bundled="14 tasks of ours",
-    bring="data/os_interaction/",
-)
-_DB = CategoryFacts(
-    task="answer a question from a SQLite database, or change it",
-    bundled="15 tasks of ours",
-    bring="data/dbbench/",
-)
+T = TypeVar("T")
 
 
 def _configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
     options = validate_options(options_model(), values, definition.name)
-    judges = [world.judge(options.of(world).own) for world in worlds().values()]
+    judges = [category.judge(options.of(category).own) for category in categories().values()]
     return replace(
         definition,
         read=partial(read, options=options),
@@ -46,8 +40,8 @@ def _configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
 
 
 def _find_notice(options: AgentBenchOptions, category: str, source: DataSource) -> str | None:
-    world = worlds().get(category)
-    return None if world is None else world.find_notice(options.of(world).own, source.kind == "bundled")
+    known = categories().get(category)
+    return None if known is None else known.find_notice(options.of(known).own, source.kind == "bundled")
 
 
 def _narrow(definition: Definition, categories: frozenset[str]) -> Definition:
@@ -56,21 +50,16 @@ def _narrow(definition: Definition, categories: frozenset[str]) -> Definition:
     return replace(definition, gather=partial(gather, only=categories))
 
 
-def _find_quarantine_reason(task_id: str) -> str | None:
-    reasons = (world.why_quarantined(task_id) for world in worlds().values())
-    return why_quarantined(task_id) or next((reason for reason in reasons if reason is not None), None)
-
-
-def _find_unsound(reference: Reference) -> str | None:
-    reasons = (world.why_unsound(reference) for world in worlds().values())
-    return why_trusting(reference.target) or next((reason for reason in reasons if reason is not None), None)
+def _first(find: Callable[[Category, T], str | None]) -> Callable[[T], str | None]:
+    """Return a function that returns the first text that a category finds about its argument, or None."""
+    return lambda given: next((text for each in categories().values() if (text := find(each, given))), None)
 
 
 BENCHMARKS = (
     Definition(
         name="agentbench",
         description="act in a shell, a database, a knowledge graph, a shop, a game, a puzzle, a household",
-        environments=("os", "db", *worlds()),
+        environments=tuple(categories()),
         tasks=530,
         licence="Apache-2.0",
         formats=("a folder or archive of upstream's layout", "its records as JSONL or JSON"),
@@ -80,8 +69,8 @@ BENCHMARKS = (
         submit=submit,
         reply_rule="the whole reply without blanks around it",
         play=play,
-        categories=CATEGORIES,
-        category_facts={"os": _OS, "db": _DB, **{name: world.facts for name, world in worlds().items()}},
+        categories=tuple(categories()),
+        category_facts={name: category.facts for name, category in categories().items()},
         find_category=category_of,
         names_tell_splits=False,
         missing={name: f"--filter-category {name} selects it" for name in ("dev", "std")},
@@ -90,12 +79,12 @@ BENCHMARKS = (
         },
         narrow=_narrow,
         gather=read_layout,
-        why_quarantined=_find_quarantine_reason,
-        why_unsound=_find_unsound,
-        find_manner=describe_manner,
-        rehearsals={each.ENVIRONMENT: each.find_unsound for each in (quarantine, os_rehearsal)},
+        why_quarantined=_first(lambda category, task_id: category.why_quarantined(task_id)),
+        why_unsound=_first(lambda category, reference: category.why_unsound(reference)),
+        find_manner=_first(lambda category, reference: category.find_manner(reference)),
+        rehearsals={each.name: each.rehearse for each in categories().values() if each.rehearse is not None},
         scores=scores_of,
-        score_metrics=tuple(name for world in worlds().values() for name in world.score_metrics),
+        score_metrics=tuple(name for each in categories().values() for name in each.score_metrics),
         options=options_model(),
         configure=_configure,
         extra_metrics=status_metrics,

@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from harness.benchmarks.agentbench.category import CATEGORIES
-from harness.benchmarks.agentbench.worlds import worlds
-from harness.benchmarks.benchmark import TaskResult
+from harness.benchmarks.agentbench.categories import categories
+from harness.benchmarks.category import Outcome, success_rate
 from harness.core.types import Status, Verdict
 
-WEIGHTS: Mapping[str, float] = {
-    "os": 10.8,
-    "db": 13.0,
-    "kg": 13.9,
-    "card": 12.0,
-    "lateral": 3.5,
-    "house": 13.0,
-    "web": 30.7,
-}
-"""The divisors of the paper: its models' mean scores, 0 to 100 (Liu et al. 2023, arXiv 2308.03688)."""
-
-AVERAGED_KINDS = ("SELECT", "INSERT", "UPDATE")
-"""The kinds in the mean that is upstream's database score. DELETE is reported but not counted."""
-
-_MEASURES = {"db": "mean of the accuracies of SELECT, INSERT and UPDATE"}
-_SUCCESS_RATE = "success rate"
 _RIGHT_ANSWERS = "share of right answers"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of one task. `kind` is SELECT, INSERT, UPDATE or DELETE for tasks on a database."""
-
-    category: str
-    result: TaskResult
-    kind: str | None = None
-    # Whether the task is a flat record, whose answer is judged as a text and not by its world.
-    is_flat: bool = False
 
 
 def scores(outcomes: Iterable[Outcome]) -> dict[str, Any]:
@@ -53,8 +24,8 @@ def scores(outcomes: Iterable[Outcome]) -> dict[str, Any]:
     by_category: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_category.setdefault(outcome.category, []).append(outcome)
-    categories = {name: _any_category(name, by_category[name]) for name in CATEGORIES if name in by_category}
-    return {"categories": categories, "overall": _overall(categories)}
+    found = {name: _any_category(name, by_category[name]) for name in categories() if name in by_category}
+    return {"categories": found, "overall": _overall(found)}
 
 
 def _any_category(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
@@ -62,14 +33,14 @@ def _any_category(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
     flat = [outcome for outcome in outcomes if outcome.is_flat]
     acted = [outcome for outcome in outcomes if not outcome.is_flat]
     if not acted:
-        return {"score": _accuracy(flat), "measure": _RIGHT_ANSWERS, "tasks": len(flat)}
+        return {"score": success_rate(flat), "measure": _RIGHT_ANSWERS, "tasks": len(flat)}
     found = _category(name, acted)
     if not flat:
         return found
     total = len(flat) + len(acted)
     score = None
     if found["score"] is not None:
-        score = (found["score"] * len(acted) + _accuracy(flat) * len(flat)) / total
+        score = (found["score"] * len(acted) + success_rate(flat) * len(flat)) / total
     return found | {
         "score": score,
         "measure": f"{found['measure']}, and {_RIGHT_ANSWERS} for {len(flat):,} flat records",
@@ -78,39 +49,20 @@ def _any_category(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def _category(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "score": _accuracy(outcomes),
-        "measure": _MEASURES.get(name, _SUCCESS_RATE),
-        "tasks": len(outcomes),
-    }
-    if (world := worlds().get(name)) is not None:
-        found |= {"score": world.score([outcome.result for outcome in outcomes]), "measure": world.measure}
-    if name == "db":
-        kinds: dict[str, list[Outcome]] = {}
-        for outcome in outcomes:
-            kinds.setdefault(outcome.kind or "SELECT", []).append(outcome)
-        averaged = [_accuracy(kinds[kind]) for kind in AVERAGED_KINDS if kind in kinds]
-        found["score"] = sum(averaged) / len(averaged) if averaged else None
-        found["kinds"] = {
-            kind: {"score": _accuracy(kinds[kind]), "tasks": len(kinds[kind])} for kind in sorted(kinds)
-        }
-        found["missing_kinds"] = [kind for kind in AVERAGED_KINDS if kind not in kinds]
-    return found
+    category = categories()[name]
+    found = category.score(outcomes)
+    return {"score": found["score"], "measure": category.measure, "tasks": len(outcomes), **found}
 
 
-def _overall(categories: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    known = {name: each["score"] for name, each in categories.items() if each["score"] is not None}
-    missing = [name for name in CATEGORIES if name not in known]
-    weighted = [100 * score / WEIGHTS[name] for name, score in known.items()]
+def _overall(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    known = {name: each["score"] for name, each in found.items() if each["score"] is not None}
+    missing = [name for name in categories() if name not in known]
+    weighted = [100 * score / categories()[name].weight for name, score in known.items()]
     return {
         "score": sum(weighted) / len(weighted) if weighted else None,
         "method": "partial" if missing else "weighted",
         "missing": missing,
     }
-
-
-def _accuracy(outcomes: list[Outcome]) -> float:
-    return sum(outcome.result.resolved for outcome in outcomes) / len(outcomes)
 
 
 COMPLETED = "completed"

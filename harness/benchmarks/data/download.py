@@ -2,8 +2,8 @@
 
 The code is ours because no library was found that keeps an interrupted download. When a connection is lost
 for good, `huggingface_hub` (2.4) and `pooch` (1.9) delete everything, and a file of LiveCodeBench has up to 2
-GB. `pooch` does not retry either. `huggingface_hub` loses up to 10 MiB at each interruption, and accepts a
-copy that was changed on the disk.
+GB. `pooch` does not retry either. `huggingface_hub` loses up to 10 MiB at each interruption, checks only the
+size of a file, knows no other publisher than the hub, and accepts a copy that was changed on the disk.
 """
 
 from __future__ import annotations

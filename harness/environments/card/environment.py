@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
+from harness.core.scoring.answers import drop_thoughts
 from harness.core.text import shorten
-from harness.core.tools import SUBMIT, Arguments, LastObservation, Observation, Tool
+from harness.core.tools import SUBMIT, Arguments, LastObservation, Observation, TextCall, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.card.duel import CardGame, Duel, begin_duel
 from harness.environments.card.engine import KINDS
 from harness.environments.card.grader import choose_guess, choose_move
 from harness.environments.host_environment import HostEnvironment, open_without_world
+from harness.environments.text_protocol import HOW_TO_ACT, ONLY_FIRST, TextForm, add_advice, read_named
 
 TURNS = 400
 """More than the longest game takes, with every illegal try that does not lose it."""
@@ -127,3 +131,86 @@ async def solve(environment: CardEnvironment, _target: CardGame) -> str:
             },
         )
     return environment.submitted
+
+
+# A move holds no other object. Every character is read once, because neither part of the class gives back.
+_OBJECT = re.compile(r"\{[^{}]*+\}")
+_INTEGER = re.compile(r"-?[0-9]{1,3}")
+
+_INSTRUCTIONS = f"""\
+{HOW_TO_ACT}
+
+`{GUESS.name}`: {GUESS.description}
+
+{{"guess_type": "FISH", "target_position": POSITION}}
+
+`{ACT.name}`: {ACT.description} ACTION is `normal` or `active`. Leave out the target of an active skill that \
+hits all enemies.
+
+{{"pick_fish": "FISH", "action": "ACTION", "target_position": POSITION}}
+
+`{LOOK.name}`: {LOOK.description}
+
+Act: look"""
+_ADVICE = (
+    'Write one object: {"guess_type": "FISH", "target_position": POSITION} or '
+    '{"pick_fish": "FISH", "action": "ACTION", "target_position": POSITION}.'
+)
+
+
+def _read_move(reply: str) -> TextCall | None:
+    """Return the first move in a reply, which is an object anywhere in it."""
+    moves = _find_moves(drop_thoughts(reply))
+    first = next(moves, None)
+    if first is None or next(moves, None) is None:
+        return first
+    return add_advice(first, ONLY_FIRST)
+
+
+def _find_moves(text: str) -> Iterator[TextCall]:
+    for found in _OBJECT.finditer(text):
+        written = found.group()
+        values = _parse(written) or _parse(written.replace("'", '"'))
+        if values is None:
+            continue
+        if "guess_type" in values:
+            given = {"position": values.get("target_position"), "fish": values["guess_type"]}
+            yield TextCall(GUESS.name, {name: _clean(value) for name, value in given.items()})
+        elif "pick_fish" in values:
+            given = {
+                "fish": values["pick_fish"],
+                "action": values.get("action"),
+                "target": values.get("target_position"),
+            }
+            yield TextCall(ACT.name, {name: _clean(value) for name, value in given.items()})
+
+
+def _parse(written: str) -> dict[str, Any] | None:
+    try:
+        values = json.loads(written, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _clean(value: Any) -> Any:
+    """Return an argument as the tools take it: a text in lower case, and a position as a number."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower()
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+TEXT_FORM = TextForm(
+    instructions=_INSTRUCTIONS,
+    tools=(GUESS, ACT, LOOK),
+    advice=_ADVICE,
+    result="The game:",
+    otherwise=read_named,
+    read_whole=_read_move,
+)
+"""AgentBench's form: a JSON object for a guess, and one for an action, anywhere in a reply.
+
+As upstream does, it takes positions as texts and single quotes as well. The first move is carried out, where
+upstream takes the first legal one.
+"""

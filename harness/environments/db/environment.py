@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import Field
 
 from harness.core.errors import SandboxError
-from harness.core.tools import Arguments, Tool
+from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.db.client import ROWS, SECONDS, Table, ask, create_tables, reset
 from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.text_protocol import HOW_TO_ACT, LONGER_FENCE, TextForm, read_parentheses
+from harness.environments.written_actions import WrittenAction, WrittenReply
 from harness.sandbox.failures import build_fault
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.sandbox import Sandbox
@@ -178,3 +181,128 @@ async def _require_all_ended(sandbox: Sandbox) -> None:
     """Raise SandboxError unless every process of the agent's SQL is known to have ended with its call."""
     if not sandbox.clean:
         raise build_fault("the machine did not end a process that ran the agent's SQL")
+
+
+OPERATION, ANSWER = "operation", "answer"
+_FINAL_ANSWER = re.compile(
+    r"(?P<before>[ \t>*_#`-]*+)final[ \t]++answer[ \t*_`]*+[:：][ \t]*+(?P<bold>\*{0,2}+)(?P<answer>.*)",
+    re.IGNORECASE | re.ASCII,
+)
+
+_INSTRUCTIONS = f"""\
+{HOW_TO_ACT}
+
+`sql`: {SQL.description}
+
+Action: Operation
+```sql
+SQL
+```
+
+`submit`, where ANSWER is the text to submit:
+
+Action: Answer
+Final Answer: ANSWER
+
+For example, to submit a list of two values:
+
+Action: Answer
+Final Answer: ["Ada", "Grace"]
+
+{LONGER_FENCE}"""
+_ADVICE = (
+    "Write a line `Action: Operation` and the SQL in a block ```sql, or the lines `Action: Answer` and "
+    "`Final Answer: ANSWER`."
+)
+
+
+def _read_operation(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    blocks = reply.actions[0].blocks
+    blocks = blocks or [each for each in reply.introduction.blocks if each.label == "sql"]
+    if not blocks:
+        return TextFault("missing block", f"There is no SQL in your reply. {_ADVICE}")
+    return TextCall(SQL.name, {"sql": blocks[0].text}, is_complete=blocks[0].is_closed)
+
+
+def _read_answer(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    action = reply.actions[0]
+    return (
+        _find_final_answer(action)
+        or read_parentheses(action)
+        or _find_final_answer(reply.introduction)
+        or TextFault("missing answer", "There is no answer. Write it on the line `Final Answer: ANSWER`.")
+    )
+
+
+def _leaves_out(call: TextCall, action: WrittenAction) -> bool:
+    return call.tool != SUBMIT.name and (len(action.blocks) > 1 or _find_final_answer(action) is not None)
+
+
+def _find_final_answer(action: WrittenAction) -> TextCall | None:
+    """Return the call that submits the answer after `Final Answer:`, None if there is none.
+
+    It is the rest of the line. A list may extend to the line that ends with its bracket. An empty rest stands
+    for the next block, or else for the next line that is not empty.
+    """
+    lines = [action.rest, *action.lines]
+    for number, line in enumerate(lines):
+        found = _FINAL_ANSWER.match(line)
+        if found is None:
+            continue
+        answer = found["answer"].strip()
+        if "*" in found["before"] and not found["bold"]:
+            answer = answer.removesuffix("**").rstrip()
+        if answer.startswith("`["):
+            answer = answer.strip("`")
+        following = lines[number + 1 :]
+        if not answer and action.blocks:
+            block = action.blocks[0]
+            return TextCall(SUBMIT.name, {"answer": block.text.strip()}, is_complete=block.is_closed)
+        if not answer:
+            number, answer = _find_text(following)
+            following = following[number:]
+        answer = _complete_list(answer, following)
+        # A line that the server cut off is the last one.
+        is_complete = bool(following) or answer.endswith("]")
+        return TextCall(SUBMIT.name, {"answer": answer}, is_complete=is_complete) if answer else None
+    return None
+
+
+def _find_text(lines: list[str]) -> tuple[int, str]:
+    """Return the first line that is not empty, and the number of lines up to it."""
+    found = ((number, line.strip()) for number, line in enumerate(lines, 1) if line.strip())
+    return next(found, (len(lines), ""))
+
+
+def _complete_list(answer: str, following: list[str]) -> str:
+    """Return an answer with the lines up to the end of its list, the answer alone if the list has no end."""
+    if not answer.startswith("[") or "]" in answer:
+        return answer
+    for number, line in enumerate(following, 1):
+        if line.rstrip().endswith("]"):
+            return "\n".join([answer, *following[:number]])
+    return answer
+
+
+TEXT_FORM = TextForm(
+    instructions=_INSTRUCTIONS,
+    tools=(SQL,),
+    advice=_ADVICE,
+    result="The result of the SQL:",
+    words={
+        OPERATION: _read_operation,
+        SQL.name: _read_operation,
+        ANSWER: _read_answer,
+        SUBMIT.name: _read_answer,
+    },
+    known=("Operation", "Answer"),
+    # Upstream accepts a final answer without the line before it.
+    read_without_action=lambda _reply, introduction: _find_final_answer(introduction),
+    leaves_out=_leaves_out,
+)
+"""AgentBench's form: `Action: Operation` with SQL, and `Action: Answer`.
+
+As upstream does, the form takes the first action of a reply, and of an operation the first block. A block or
+a final answer before the action counts if none follows it.
+Source: the task `dbbench` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
+"""

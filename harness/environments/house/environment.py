@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pydantic import Field
 
 from harness.core.errors import SandboxError
-from harness.core.tools import Arguments, LastObservation, Tool
+from harness.core.scoring.answers import drop_thoughts
+from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.house.files import HouseGame, load_game
 from harness.environments.house.game import find_nearest
 from harness.environments.house.goal import GoalError
-from harness.environments.house.play import Play
+from harness.environments.house.play import HouseGame, Play, load_game
+from harness.environments.text_protocol import NO_ACTION, TextForm
+from harness.environments.written_actions import WrittenAction, WrittenReply
 
 TURNS = 20
 # The longest possible command has about 70 characters. A comparison by BLEU takes time by the length.
@@ -105,3 +108,57 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
             raise SandboxError(f"{target.path}: {error}", outside=True) from error
 
     yield HostEnvironment(household, {TAKE_ACTION: handle}, context)
+
+
+_MARKS = " \t*_`\"'"
+_INSTRUCTIONS = """\
+In each reply, write your thoughts first, then exactly one action on its own line, and then stop. The next \
+message shows its result. Write one of the available actions after `ACTION:`, exactly as it is listed:
+
+THOUGHT: your thoughts
+ACTION: your next action
+
+To give up, write `ACTION: submit` instead."""
+_IN_LINE = re.compile(r"\bACTION:([^\n]*)")
+_ADVICE = "Write a line `ACTION:` with one of the available actions."
+
+
+def _read_written(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    action = reply.actions[0]
+    text, is_complete = _read_text(action)
+    if text.lower().startswith(SUBMIT.name):
+        return TextCall(SUBMIT.name, {"answer": action.find_in_parentheses() or ""})
+    if not text:
+        return TextFault(NO_ACTION, f"The line `ACTION:` is empty. {_ADVICE}")
+    return TextCall(TAKE_ACTION.name, {"action": text}, is_complete=is_complete)
+
+
+def _read_in_line(reply: str, _introduction: WrittenAction) -> TextCall | None:
+    found = _IN_LINE.search(drop_thoughts(reply))
+    text = "" if found is None else found[1].strip(_MARKS)
+    return TextCall(TAKE_ACTION.name, {"action": text}) if text else None
+
+
+def _read_text(action: WrittenAction) -> tuple[str, bool]:
+    """Return the text of an action, from its line or from the block after it, and whether it is complete."""
+    line = f"{action.name}{action.rest}".split("\n")[0]
+    if not line.strip(_MARKS) and action.blocks:
+        block = action.blocks[0]
+        return block.text.strip().split("\n")[0].strip(), block.is_closed
+    # A line that the server cut off is the last one.
+    return line.strip(_MARKS), bool(action.lines or action.blocks)
+
+
+TEXT_FORM = TextForm(
+    instructions=_INSTRUCTIONS,
+    tools=(TAKE_ACTION,),
+    advice=_ADVICE,
+    otherwise=_read_written,
+    # Upstream also accepts an action in the line of the thoughts.
+    read_without_action=_read_in_line,
+)
+"""AgentBench's form: `THOUGHT: ...` and `ACTION: go to drawer 1`.
+
+As upstream does, the form takes the first action of a reply, up to the end of its line.
+Source: the task `alfworld` of AgentBench v0.2 (Liu et al. 2023, arXiv 2308.03688).
+"""

@@ -10,10 +10,9 @@ from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import StateGrader
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.house.environment import MOST_EQUAL, TAKE_ACTION, Household
-from harness.environments.house.files import HouseGame
 from harness.environments.house.game import FLUENTS, PREDICATES, Game
 from harness.environments.house.goal import Bindings, GoalError
-from harness.environments.house.play import Play
+from harness.environments.house.play import HouseGame, Play
 
 
 async def grade_game(

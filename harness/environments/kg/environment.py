@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import Field
 
-from harness.core.tools import Arguments, Tool
+from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, Tool
 from harness.core.types import PlainData, Task
 from harness.environments.base import EnvironmentContext, Handler
 from harness.environments.host_environment import HostEnvironment, open_without_world
@@ -19,14 +20,18 @@ from harness.environments.kg.program import (
     ARGMAX,
     ARGMIN,
     COUNT,
+    FUNCTIONS,
     GET_ATTRIBUTES,
     GET_NEIGHBORS,
     GET_RELATIONS,
     INTERSECTION,
     Action,
+    split_arguments,
 )
 from harness.environments.kg.session import ActionError, Knowledge, Rules, Session
 from harness.environments.kg.sparql import Endpoint
+from harness.environments.text_protocol import TextForm, read_parentheses
+from harness.environments.written_actions import WrittenAction, WrittenReply
 
 TURNS = 15
 MAX_NAME_CHARACTERS = 1000
@@ -199,3 +204,93 @@ def _find_knowledge(target: KnowledgeAnswer) -> Knowledge:
     if target.sparql_url is not None:
         return Endpoint(target.sparql_url)
     return target.graph or Graph({})
+
+
+_ANSWER = "answer"
+_FINAL_ANSWER = re.compile(
+    r"[ \t>*_#`-]*+(?:final|find)[ \t]++answer[ \t*_`]*+[:：][ \t*_`]*+(?P<answer>.*)",
+    re.IGNORECASE | re.ASCII,
+)
+_MARKS = " \t*_`."
+_ACTIONS = "\n\n".join(
+    f"Action: {tool.name}({', '.join(FUNCTIONS[tool.name])})\n{tool.description}" for tool in TOOLS
+)
+_INSTRUCTIONS = f"""\
+In each reply, write your thoughts first, then exactly one action on one line, and then stop. The next \
+message shows the observation. The actions are these:
+
+{_ACTIONS}
+
+When a variable holds the answer, end with its name instead of an action:
+
+Final Answer: #3"""
+_ADVICE = "Write one line `Action: FUNCTION(ARGUMENTS)`, or `Final Answer: #NUMBER` to end."
+
+
+def _read_function(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    action = reply.actions[0]
+    function = action.name.rstrip(".-").lower()
+    names = FUNCTIONS[function]
+    try:
+        read = split_arguments(function, _find_arguments(action))
+    except ValueError:
+        advice = f"Write `Action: {function}({', '.join(names)})` on one line."
+        return TextFault("malformed arguments", advice)
+    arguments = dict(zip(names, read.arguments, strict=True))
+    return TextCall(function, arguments, is_complete=action.closes_parentheses)
+
+
+def _find_arguments(action: WrittenAction) -> str:
+    """Return the text between the parentheses of an action, "" if there is none.
+
+    The name of an entity may hold parentheses, and a remark in parentheses may follow the action.
+    """
+    text = action.find_in_parentheses()
+    depth = 0
+    for end, character in enumerate(text or ""):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            return str(text)[:end]
+    return text or ""
+
+
+def _read_answer(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    action = reply.actions[0]
+    if (answer := read_parentheses(action)) is not None:
+        return replace(answer, arguments={"answer": answer.arguments["answer"].strip()})
+    return _find_final_answer(action) or TextFault("missing answer", _ADVICE)
+
+
+def _leaves_out(call: TextCall, action: WrittenAction) -> bool:
+    return call.tool != SUBMIT.name and _find_final_answer(action) is not None
+
+
+def _find_final_answer(action: WrittenAction) -> TextCall | None:
+    """Return the call that submits the text after `Final Answer:`, None if no line has one."""
+    for number, line in enumerate(action.lines):
+        found = _FINAL_ANSWER.match(line)
+        answer = found["answer"].strip(_MARKS) if found else ""
+        if answer:
+            # A line that the server cut off is the last one.
+            return TextCall(SUBMIT.name, {"answer": answer}, is_complete=number + 1 < len(action.lines))
+    return None
+
+
+TEXT_FORM = TextForm(
+    instructions=_INSTRUCTIONS,
+    tools=TOOLS,
+    advice=_ADVICE,
+    result="Observation:",
+    separator=" ",
+    words={**dict.fromkeys(FUNCTIONS, _read_function), _ANSWER: _read_answer, SUBMIT.name: _read_answer},
+    known=(*FUNCTIONS, "Final Answer"),
+    # Upstream's own models escape the underscores of names.
+    clean=lambda reply: reply.replace("\\_", "_"),
+    read_introduction=_find_final_answer,
+    leaves_out=_leaves_out,
+)
+"""AgentBench's form: `Action: get_relations(Ada)`, and `Final Answer: #2`.
+
+The first of them in a reply is carried out.
+Source: the task `knowledgegraph` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
+"""

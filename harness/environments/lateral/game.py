@@ -7,13 +7,185 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache, lru_cache
+from typing import Literal
 
-from harness.environments.lateral.phrases import REFUSED, TEXTS, Answer
-from harness.environments.lateral.puzzle import MAX_QUESTION_CHARACTERS, Language, LateralPuzzle, normalize
+Language = Literal["en", "zh"]
+
+# The longest question, in characters.
+MAX_QUESTION_CHARACTERS = 300
+# The mark of a list at the start of a key: "1. " or "- ".
+_MARK = re.compile(r"(?:\d{1,3}\s*[.、)）](?!\d)|[-*•])\s*")
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+# No script puts more marks on a letter. Their order is found in quadratic time. Source: Unicode's annex 15,
+# "Stream-Safe Text Format".
+_MOST_MARKS = 30
+# Characters without a shape: controls, formats such as the zero-width space, halves of surrogate pairs,
+# private ones and unassigned ones.
+_SHAPELESS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+
+@dataclass(frozen=True, slots=True)
+class LateralPuzzle:
+    """A puzzle with its solution, which only the host and the grader know."""
+
+    language: Language
+    story: str
+    answer: str
+    # The facts that the story tells.
+    story_keys: tuple[str, ...]
+    # The facts of the solution, which an agent has to find.
+    answer_keys: tuple[str, ...]
+    # Facts of other puzzles, which are false here, in a group for each puzzle. A host that confirms one is
+    # not to be trusted.
+    decoys: tuple[tuple[str, ...], ...] = ()
+    # The name of the host: `offline`, or that of a model.
+    host: str = "offline"
+
+
+def normalize(text: str) -> str:
+    """Return a text as it is compared: one line, one form of each character, none without a shape.
+
+    Full-width letters become plain ones, so that no other spelling of a phrase is another phrase.
+    """
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
+    plain = unicodedata.normalize("NFKC", _drop_marks(text))
+    shaped = (" " if character.isspace() else character for character in plain)
+    kept = "".join(each for each in shaped if unicodedata.category(each) not in _SHAPELESS)
+    return " ".join(kept.split())
+
+
+def _drop_marks(text: str) -> str:
+    """Return a text without the marks that follow too many others on one letter."""
+    kept, marks = [], 0
+    for character in text:
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        if marks <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)
+
+
+def parse_keys(cell: str) -> tuple[str, ...]:
+    """Return the keys in a text that has one in each line, without the marks of a list."""
+    lines = (_MARK.sub("", normalize(line), count=1) if line.strip() else "" for line in cell.splitlines())
+    return tuple(line for line in lines if line)
+
+
+def find_language(text: str) -> Language:
+    """Return `zh` if at least a third of the letters of a text are Chinese characters, else `en`."""
+    letters = sum(character.isalpha() for character in text)
+    return "zh" if letters and 3 * len(_HAN.findall(text)) >= letters else "en"
+
+
+class Answer(StrEnum):
+    """The host's answer to a question. Nothing else that a host decides reaches the agent."""
+
+    YES = "yes"
+    NO = "no"
+    IRRELEVANT = "irrelevant"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The fixed texts in one language."""
+
+    answers: Mapping[Answer, str]
+    in_story: str
+    refused: str
+    aborted: str
+    solved: str
+
+
+TEXTS: Mapping[Language, Texts] = {
+    "en": Texts(
+        answers={Answer.YES: "Yes.", Answer.NO: "No.", Answer.IRRELEVANT: "Irrelevant."},
+        in_story="This is already in the story. Ask about something that the story does not tell.",
+        refused="The host does not answer this. Ask about the story what yes, no or irrelevant can answer.",
+        aborted="The game has ended, because too many messages did not ask about the story.",
+        solved="You have found everything. The game has ended.",
+    ),
+    "zh": Texts(
+        answers={Answer.YES: "是。", Answer.NO: "不是。", Answer.IRRELEVANT: "无关。"},
+        in_story="这一点故事里已经说了。请问故事没有说明的事情。",
+        refused="主持人不回答这句话。请针对故事提问，使主持人能用是、不是或无关来回答。",
+        aborted="太多的话与故事无关，游戏已经结束。",
+        solved="你已经找出全部真相，游戏结束。",
+    ),
+}
+
+# An agent that writes one of these asks the host to leave its part. They are in the form of `normalize`, in
+# lower case. None may be a part of a question that tries to solve a puzzle.
+REFUSED = (
+    "new game",
+    "new puzzle",
+    "new riddle",
+    "next puzzle",
+    "next riddle",
+    "next game",
+    "another puzzle",
+    "another riddle",
+    "different puzzle",
+    "change the puzzle",
+    "skip this puzzle",
+    "restart the game",
+    "start over the game",
+    "end the game",
+    "quit the game",
+    "give me a hint",
+    "give me the answer",
+    "give me the solution",
+    "tell me the answer",
+    "tell me the solution",
+    "tell me the truth of the story",
+    "reveal the answer",
+    "reveal the solution",
+    "show me the answer",
+    "show me the solution",
+    "what is the answer",
+    "what is the solution",
+    "ignore previous instructions",
+    "ignore the previous instructions",
+    "ignore all previous",
+    "ignore all instructions",
+    "ignore your instructions",
+    "system prompt",
+    "answer keys",
+    "新游戏",
+    "新的游戏",
+    "新谜题",
+    "下一题",
+    "下一个谜题",
+    "换一题",
+    "换一个谜题",
+    "换个谜题",
+    "重新开始游戏",
+    "结束游戏",
+    "退出游戏",
+    "给我提示",
+    "给个提示",
+    "告诉我答案",
+    "告诉我谜底",
+    "告诉我汤底",
+    "告诉我真相",
+    "公布答案",
+    "公布汤底",
+    "揭晓答案",
+    "揭晓汤底",
+    "答案是什么",
+    "汤底是什么",
+    "谜底是什么",
+    "忽略之前的指令",
+    "忽略以上指令",
+    "忽略所有指令",
+    "系统提示词",
+)
+
 
 # A question that shares more characters with a fact of the story asks nothing new.
 MOST_STORY_BLEU = 0.85

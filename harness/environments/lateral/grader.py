@@ -8,9 +8,13 @@ from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.grader import StateGrader
 from harness.environments.host_environment import HostEnvironment
 from harness.environments.lateral.environment import ASK, TURNS
-from harness.environments.lateral.game import LateralGame, is_in_story
-from harness.environments.lateral.phrases import Answer
-from harness.environments.lateral.puzzle import MAX_QUESTION_CHARACTERS, LateralPuzzle
+from harness.environments.lateral.game import (
+    MAX_QUESTION_CHARACTERS,
+    Answer,
+    LateralGame,
+    LateralPuzzle,
+    is_in_story,
+)
 
 # A sign of tampering, in the same words each time, so that reports can count it.
 VOID_ROUNDS = "the host confirmed facts of other puzzles"

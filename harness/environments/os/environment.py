@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import Field
 
 from harness.core.errors import DataError, SandboxError, UsageError
-from harness.core.tools import Arguments, Tool
+from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.os.machine_files import (
@@ -37,6 +37,14 @@ from harness.environments.os.root_sandbox import FileEntry, RootSandbox, Unreada
 from harness.environments.os.scripts import Script, run_script
 from harness.environments.os.shell_result import ShellEnd, ShellResult
 from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.text_protocol import (
+    HOW_TO_ACT,
+    LONGER_FENCE,
+    TextForm,
+    read_parentheses,
+    read_tool_call,
+)
+from harness.environments.written_actions import Block, WrittenReply
 from harness.sandbox.failures import build_fault
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxSettings
@@ -182,7 +190,7 @@ class Machine(SandboxEnvironment):
     @contextlib.asynccontextmanager
     async def _lease_fresh(self) -> AsyncIterator[RootSandbox]:
         context = self.context
-        settings = _settings(context, context.settings)
+        settings = _settings(context.settings)
         async with context.pool.lease(settings, seconds=context.seconds, nested=True) as leased:
             yield _require_root(leased)
 
@@ -238,7 +246,7 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
     setup = OsSetup() if task.setup is None else task.setup
     if not isinstance(setup, OsSetup):
         raise DataError(f"task {task.id} has the set-up of another environment: {type(setup).__name__}")
-    settings = _settings(context, context.workspace or context.settings)
+    settings = _settings(context.workspace or context.settings)
     async with context.pool.lease(settings, seconds=context.seconds) as leased:
         sandbox = _require_root(leased)
         async with context.pool.gate:
@@ -255,8 +263,8 @@ async def _snapshot(sandbox: RootSandbox) -> Snapshot:
         raise SandboxError(f"the set-up of the task made files that cannot be copied: {error}") from error
 
 
-def _settings(context: EnvironmentContext, settings: SandboxSettings) -> SandboxSettings:
-    return replace(settings, kind=RootSandbox, terminals=context.terminals)
+def _settings(settings: SandboxSettings) -> SandboxSettings:
+    return replace(settings, kind=RootSandbox)
 
 
 def _require_root(sandbox: Sandbox) -> RootSandbox:
@@ -306,3 +314,96 @@ def _describe_end(result: ShellResult, seconds: float) -> str:
             return f"ended by signal {-result.exit_code}"
         case _:
             return f"exit code {result.exit_code}"
+
+
+FINISH, ANSWER = "finish", "answer"
+DONE = "done"
+_SHELLS = ("bash", "sh", "shell")
+
+_INSTRUCTIONS = f"""\
+{HOW_TO_ACT}
+
+`bash`: {BASH.description}
+
+Think: YOUR THOUGHTS
+
+Act: bash
+
+```bash
+COMMAND
+```
+
+`submit` with an answer. It is in parentheses, and has quotes only if they belong to it:
+
+Think: YOUR THOUGHTS
+
+Act: answer(ANSWER)
+
+`submit` with `{DONE}`, when you were not asked for an answer:
+
+Think: YOUR THOUGHTS
+
+Act: finish
+
+A command that needs more time than usual goes into a block of JSON instead:
+
+Act: bash
+
+```json
+{{"command": COMMAND, "timeout_seconds": SECONDS}}
+```
+
+{LONGER_FENCE}"""
+_ADVICE = (
+    "Write a line `Act: bash` and the command in a block ```bash, or `Act: answer(ANSWER)`, or `Act: finish`."
+)
+
+
+def _read_command(tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    action = reply.actions[0]
+    blocks = action.blocks or [each for each in reply.introduction.blocks if each.label in _SHELLS]
+    if not blocks:
+        return TextFault("missing block", f"There is no command for `bash`. {_ADVICE}")
+    return read_tool_call(tools, replace(action, blocks=[_join_commands(blocks)]))
+
+
+def _read_answer(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
+    action = reply.actions[0]
+    if (answer := read_parentheses(action)) is not None:
+        return answer
+    if action.blocks:
+        block = action.blocks[0]
+        return TextCall(SUBMIT.name, {"answer": block.text}, is_complete=block.is_closed)
+    advice = "Write the answer in parentheses on the same line: `Act: answer(ANSWER)`."
+    return TextFault("missing answer", f"There is no answer. {advice}")
+
+
+def _join_commands(blocks: list[Block]) -> Block:
+    """Return the command of an action: its blocks marked as a shell's, joined, or else its first block."""
+    marked = [block for block in blocks if block.label in _SHELLS]
+    if blocks[0].label == "json" or not marked:
+        return blocks[0]
+    return Block(_SHELLS[0], "\n\n".join(block.text for block in marked), marked[-1].is_closed)
+
+
+TEXT_FORM = TextForm(
+    instructions=_INSTRUCTIONS,
+    tools=(BASH,),
+    advice=_ADVICE,
+    # Upstream begins every result so, and models know the words from AgentBench's examples.
+    result="The output of the OS:",
+    words={
+        BASH.name: _read_command,
+        ANSWER: _read_answer,
+        SUBMIT.name: _read_answer,
+        FINISH: lambda _tools, _reply: TextCall(SUBMIT.name, {"answer": DONE}),
+    },
+    known=(BASH.name, ANSWER, FINISH),
+)
+"""AgentBench's form: `Act: bash`, `Act: finish` and `Act: answer(...)`.
+
+Upstream carries out the last action of a reply. Here it is the first, because a model that writes several has
+not seen the result of the first one. As upstream does, the form joins all blocks marked as `bash`, and takes
+those before the action if none follows it.
+Source: the task `os_interaction` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
+"""

@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 
 from harness.core.errors import DataError, UsageError
 from harness.core.text import escape_text, shorten
-from harness.core.types import Phase, Status, Submission, Verdict
+from harness.core.types import Phase, Reference, Status, Submission, Verdict
+from harness.environments.base import Environment
 from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.os.checks.judgement import Judgement, judge_check
-from harness.environments.os.environment import Copy, Machine
+from harness.environments.os.environment import MOST_COMMAND_SECONDS, Copy, Machine
 from harness.environments.os.programs import (
     SCRIPT_SECONDS,
     ProgramCall,
@@ -402,6 +403,20 @@ def _fail_at_limit(result: ExecResult, named: str, tampering: str | None) -> Ver
 
 def _show(text: str) -> str:
     return escape_text(repr(shorten(text, KEPT_CHARACTERS)))
+
+
+async def solve(environment: Environment, reference: Reference) -> str:
+    """Bring about the state that the target describes, if it does, and return the answer."""
+    target: AnswerMatch | StateChecks = reference.target  # type: ignore[assignment]  # its tasks have these
+    if not reference.solution or (isinstance(target, AnswerMatch) and target.answer is not None):
+        return reference.solution
+    # A subshell has the shell's variables, and its `exit` does not end the shell.
+    command = f"(\n{reference.solution}\n) 2>/dev/null"
+    observation = await environment.call(
+        "bash", {"command": command, "timeout_seconds": MOST_COMMAND_SECONDS}
+    )
+    output, _, _ = observation.text.rpartition("\n[")
+    return "" if output == "[no output]" else output
 
 
 GRADERS = (

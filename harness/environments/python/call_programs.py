@@ -113,8 +113,10 @@ async def grade_calls(sandbox: Sandbox, target: CallTests, submission: Submissio
                 verdict_on_batch, status=Status.FAILED, score=0.0, evidence=escape_text(report.evidence or "")
             )
         last = verdict_on_batch
+        objects = sorted({*metrics.get("objects", ()), *report.objects})
         metrics = {
             **verdict_on_batch.metrics,
+            **({"objects": objects} if objects else {}),
             "tests": len(tests),
             "tests_run": metrics["tests_run"] + report.ran,
             "tests_passed": metrics["tests_passed"] + sum(results),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from harness.core.errors import SandboxError
 from harness.core.types import PlainData
+from harness.environments.python.guest.values import OBJECT_KINDS
 from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.layout import job_environment
 from harness.sandbox.limits import bound_seconds
@@ -77,6 +78,8 @@ class TestReport:
     clean: bool
     # The number of statements that the report covers.
     ran: int = 0
+    # The kinds of objects that crossed other than plain data, in the order of `OBJECT_KINDS`.
+    objects: tuple[str, ...] = ()
     # The limit on processor time, and the most that any of its parts has used. The guest
     # stops a program a little later (`GRACE`).
     cpu_limit: float = math.inf
@@ -157,6 +160,8 @@ def read_report(header: TestsReply, body: bytes, *, expected: int, cpu_limit: fl
         refused_forks=header["refused_forks"],
         clean=header["clean"],
         ran=0 if report is None else len(report["results"]),
+        # Only our own names, whatever the report holds.
+        objects=tuple(kind for kind in OBJECT_KINDS if report and kind in report.get("objects", ())),
         broken=header["broken"],
         cpu_limit=cpu_limit,
         cpu_seconds_of_limit=header["cpu_seconds"]

@@ -86,6 +86,8 @@ def grade_report(report: TestReport) -> Verdict:
         "tests_passed": sum(report.results),
         "cpu_seconds": round(report.cpu_seconds, 4),
     }
+    if report.objects:
+        metrics["objects"] = sorted(report.objects)
     sign = _find_tampering(report)
     passed = report.results and all(report.results) and report.ended is None and report.breach is None
     if report.is_borderline:

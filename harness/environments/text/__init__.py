@@ -1,0 +1,25 @@
+"""The `text` environment: questions with answers in words, without a sandbox."""
+
+from __future__ import annotations
+
+from harness.environments.spec import EnvironmentSpec
+from harness.environments.text import (
+    expected_text,
+    literal_answers,
+    number_answers,
+    plain_answers,
+    short_answers,
+)
+
+SPEC = EnvironmentSpec(
+    name="text",
+    image=None,
+    description="a question and its answer; no sandbox",
+    graders=(
+        *short_answers.GRADERS,
+        *plain_answers.GRADERS,
+        *number_answers.GRADERS,
+        *literal_answers.GRADERS,
+        *expected_text.GRADERS,
+    ),
+)

@@ -20,14 +20,11 @@ from numpy.typing import NDArray
 from harness.core.errors import DataError
 from harness.core.inputs.files import hash_file
 from harness.core.lock import cache_dir, exclusive
-from harness.environments.web.generator import generate_records
 from harness.environments.web.products import (
     MAX_FILE_BYTES,
-    GeneratedShop,
     Goal,
     Product,
     PublishedShop,
-    ShopSource,
     UnreadableProduct,
     is_sold,
     order_goals,
@@ -56,7 +53,7 @@ class Catalogue:
     rows: bytes | NDArray[np.uint8]
     ends: NDArray[np.int64]
     goals: tuple[Goal, ...]
-    # The SHA-256 (hex) of the published files by their names; empty for a generated catalogue.
+    # The SHA-256 (hex) of the published files by their names.
     digests: Mapping[str, str]
 
     @property
@@ -74,11 +71,11 @@ class Catalogue:
         return self.index.search(keywords, limit)
 
 
-_catalogues: dict[ShopSource, Catalogue] = {}
+_catalogues: dict[PublishedShop, Catalogue] = {}
 _loading = threading.Lock()
 
 
-def load_catalogue(source: ShopSource, notify: Notify = lambda _note: None) -> Catalogue:
+def load_catalogue(source: PublishedShop, notify: Notify = lambda _note: None) -> Catalogue:
     """Return the catalogue of a source, which this process keeps. The first call makes or maps it.
 
     `notify` gets a line of progress now and then. Raises DataError, and UsageError if the folder for the
@@ -88,41 +85,16 @@ def load_catalogue(source: ShopSource, notify: Notify = lambda _note: None) -> C
         if source not in _catalogues:
             while len(_catalogues) >= _KEPT_CATALOGUES:
                 del _catalogues[next(iter(_catalogues))]
-            match source:
-                case GeneratedShop(seed, products):
-                    _catalogues[source] = _generate(seed, products)
-                case PublishedShop():
-                    _catalogues[source] = _open_published(source, notify)
+            make = _keep_in_memory if source.in_memory else _open_published
+            _catalogues[source] = make(source, notify)
         return _catalogues[source]
 
 
-def _generate(seed: int, products: int) -> Catalogue:
-    records = generate_records(seed, products)
-    attributes = {asin: tuple(each["attributes"]) for asin, each in records.attributes.items()}
-    found = (read_product(record, attributes[record["asin"]]) for record in records.products)
-    return build_catalogue(found, records.instructions)
-
-
-def build_catalogue(
-    products: Iterable[Product], instructions: Mapping[str, Iterable[Mapping[str, Any]]]
-) -> Catalogue:
-    """Return a catalogue in memory. `instructions` are those of people, by the product's id."""
-    builder = IndexBuilder()
-    rows = bytearray()
-    ends, asins, goals = [], [], []
-    for product in products:
-        rows += _line(product)
-        ends.append(len(rows))
-        asins.append(product.asin)
-        builder.add(product.indexed_text)
-        goals += read_goals(product, instructions.get(product.asin, ()))
-    return Catalogue(
-        builder.build(asins), bytes(rows), np.array(ends, dtype=np.int64), tuple(order_goals(goals)), {}
-    )
-
-
-def _line(product: Product) -> bytes:
-    return json.dumps(product.as_row(), separators=(",", ":")).encode() + b"\n"
+def _keep_in_memory(source: PublishedShop, notify: Notify) -> Catalogue:
+    builder, rows = IndexBuilder(), bytearray()
+    found = _add_products(source, builder, rows.extend, notify)
+    ends = np.array(found.ends, dtype=np.int64)
+    return Catalogue(builder.build(found.asins), bytes(rows), ends, tuple(found.goals), _hash_files(source))
 
 
 def _open_published(source: PublishedShop, notify: Notify) -> Catalogue:
@@ -201,33 +173,53 @@ def _fill_folder(source: PublishedShop, partial: Path, folder: Path, notify: Not
     notify(f"{source.products}: making the search index, once, in {folder}")
     builder = IndexBuilder(partial)
     try:
-        goals, asins, ends = [], [], []
-        instructions = dict(stream_object(source.instructions))
-        attributes = _read_attributes(source, notify)
-        size = 0
         with (partial / _ROWS).open("wb") as rows:
-            for product in _read_products(source, attributes, notify):
-                line = _line(product)
-                rows.write(line)
-                size += len(line)
-                ends.append(size)
-                asins.append(product.asin)
-                builder.add(product.indexed_text)
-                if (wishes := instructions.get(product.asin)) is not None:
-                    goals += _goals_of(source, product, wishes)
-        del attributes
-        if not asins:
-            raise DataError("holds no products", path=source.products)
-        notify(f"{source.products}: sorting the words of {len(asins):,} products")
-        save_index(builder.build(asins), partial)
+            found = _add_products(source, builder, rows.write, notify)
+        notify(f"{source.products}: sorting the words of {len(found.asins):,} products")
+        save_index(builder.build(found.asins), partial)
     finally:
         builder.close()
-    np.save(partial / _ENDS, np.array(ends, dtype=np.int64), allow_pickle=False)
-    rows_of_goals = [list(dataclasses.astuple(goal)) for goal in order_goals(goals)]
-    (partial / _GOALS).write_text(json.dumps(rows_of_goals))
-    digests = {path.name: hash_file(path, max_bytes=MAX_FILE_BYTES) for path in source.paths}
-    (partial / _NOTE).write_text(json.dumps({"bytes": size, "sha256": digests, "from": str(source.products)}))
-    notify(f"{source.products}: the index of {len(asins):,} products and {len(goals):,} goals is made")
+    np.save(partial / _ENDS, np.array(found.ends, dtype=np.int64), allow_pickle=False)
+    (partial / _GOALS).write_text(json.dumps([list(dataclasses.astuple(goal)) for goal in found.goals]))
+    note = {"bytes": found.ends[-1], "sha256": _hash_files(source), "from": str(source.products)}
+    (partial / _NOTE).write_text(json.dumps(note))
+    sizes = f"{len(found.asins):,} products and {len(found.goals):,} goals"
+    notify(f"{source.products}: the index of {sizes} is made")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The ids of all products, the ends of their lines, and the goals in upstream's order."""
+
+    asins: list[str]
+    ends: list[int]
+    goals: list[Goal]
+
+
+def _add_products(
+    source: PublishedShop, builder: IndexBuilder, write: Callable[[bytes], Any], notify: Notify
+) -> _Found:
+    """Add all products to the index, and write each as a line."""
+    found = _Found([], [], [])
+    instructions = dict(stream_object(source.instructions))
+    attributes = _read_attributes(source, notify)
+    size = 0
+    for product in _read_products(source, attributes, notify):
+        line = json.dumps(product.as_row(), separators=(",", ":")).encode() + b"\n"
+        write(line)
+        size += len(line)
+        found.ends.append(size)
+        found.asins.append(product.asin)
+        builder.add(product.indexed_text)
+        if (wishes := instructions.get(product.asin)) is not None:
+            found.goals.extend(_goals_of(source, product, wishes))
+    if not found.asins:
+        raise DataError("holds no products", path=source.products)
+    return _Found(found.asins, found.ends, order_goals(found.goals))
+
+
+def _hash_files(source: PublishedShop) -> dict[str, str]:
+    return {path.name: hash_file(path, max_bytes=MAX_FILE_BYTES) for path in source.paths}
 
 
 def _read_attributes(source: PublishedShop, notify: Notify) -> dict[str, tuple[str, ...]]:

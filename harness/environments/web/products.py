@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from harness.core.errors import DataError
 from harness.core.inputs.files import open_input
@@ -224,33 +224,53 @@ def _plain(value: Any) -> str:
     return value
 
 
-DEFAULT_PRODUCTS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedShop:
-    """A catalogue that the generator makes."""
-
-    seed: int
-    products: int = DEFAULT_PRODUCTS
+_PACKAGE = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedShop:
-    """A catalogue in WebShop's published files."""
+    """A catalogue in WebShop's published files: its products, their attributes, and the instructions."""
 
-    products: Path
-    attributes: Path
-    instructions: Path
+    # A relative path is within this package, so that the bundled files mean the same on every machine.
+    files: tuple[Path, Path, Path]
     # The folder for search indexes, None for the one in the cache folder.
     index: Path | None = None
+    # Whether the search index of a small catalogue is in memory instead of in a folder.
+    in_memory: bool = False
+
+    @classmethod
+    def at(
+        cls,
+        products: Path,
+        attributes: Path,
+        instructions: Path,
+        *,
+        index: Path | None = None,
+        in_memory: bool = False,
+    ) -> Self:
+        """Return the catalogue in these files."""
+        files = (_name_portably(products), _name_portably(attributes), _name_portably(instructions))
+        return cls(files, index, in_memory)
+
+    @property
+    def products(self) -> Path:
+        return _PACKAGE / self.files[0]
+
+    @property
+    def attributes(self) -> Path:
+        return _PACKAGE / self.files[1]
+
+    @property
+    def instructions(self) -> Path:
+        return _PACKAGE / self.files[2]
 
     @property
     def paths(self) -> tuple[Path, Path, Path]:
         return (self.products, self.attributes, self.instructions)
 
 
-ShopSource = GeneratedShop | PublishedShop
+def _name_portably(path: Path) -> Path:
+    return path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else path
 
 
 MAX_FILE_BYTES = 64 * 1024**3

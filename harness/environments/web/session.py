@@ -2,24 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
-from harness.environments.web.pages import (
-    RESULTS_A_PAGE,
-    Button,
-    OptionChoice,
-    Page,
-    PageKind,
-    ProductLink,
-    done_page,
-    item_page,
-    part_page,
-    results_page,
-    search_page,
-)
 from harness.environments.web.products import Product
+
+SEPARATOR = " [SEP] "
+RESULTS_A_PAGE = 10
+MAX_OBSERVATION_CHARACTERS = 20_000
+MAX_LIST_CHARACTERS = 20_000
+_CUT = " [the rest is not shown]"
+
+
+class Button(Enum):
+    """The buttons of all pages, by the values under which they are clicked."""
+
+    SEARCH = "Search"
+    BACK_TO_SEARCH = "Back to Search"
+    PREVIOUS = "< Prev"
+    NEXT = "Next >"
+    DESCRIPTION = "Description"
+    FEATURES = "Features"
+    REVIEWS = "Reviews"
+    BUY = "Buy Now"
+
+
+@dataclass(frozen=True, slots=True)
+class ProductLink:
+    """A link to the page of a product, by its number in the catalogue."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OptionChoice:
+    """The choice of one value of an option."""
+
+    name: str
+    value: str
+
+
+Clickable = Button | ProductLink | OptionChoice
+
+
+class PageKind(Enum):
+    """The kinds of pages, of which some give the same button another meaning."""
+
+    SEARCH = "search"
+    RESULTS = "results"
+    ITEM = "item"
+    PART = "part of an item"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: the texts on it in order, and its clickable values in lower case."""
+
+    kind: PageKind
+    texts: tuple[str, ...]
+    clickables: Mapping[str, Clickable] = field(default_factory=dict)
+
+    @property
+    def observation(self) -> str:
+        """Return the whole text of the page."""
+        # A line end alone separates two elements, and any other blank text is an element without letters.
+        return SEPARATOR.join(text.strip() for text in self.texts if text not in ("", "\n"))
+
+    @property
+    def actions(self) -> dict[str, bool | list[str]]:
+        """Return the available actions in upstream's form."""
+        return {"has_search_bar": self.kind is PageKind.SEARCH, "clickables": list(self.clickables)}
+
+
+def search_page(instruction: str) -> Page:
+    """Return the page on which a session begins."""
+    return Page(
+        PageKind.SEARCH,
+        ("WebShop", "Instruction:", instruction, Button.SEARCH.value),
+        _buttons(Button.SEARCH),
+    )
+
+
+def results_page(instruction: str, number: int, total: int, products: Iterable[tuple[int, Product]]) -> Page:
+    """Return page `number` (from 1) of the results, with these products and their places in the catalogue."""
+    shown = [Button.BACK_TO_SEARCH, *([Button.PREVIOUS] if number > 1 else []), Button.NEXT]
+    texts = [*_head(instruction), Button.BACK_TO_SEARCH.value, f"Page {number} (Total results: {total})"]
+    texts += [button.value for button in shown[1:]]
+    clickables = _buttons(*shown)
+    for place, product in products:
+        texts += [product.asin, product.name, product.price_tag]
+        # No product takes the place of a button, whatever its id is.
+        clickables.setdefault(product.asin.lower(), ProductLink(place))
+    return Page(PageKind.RESULTS, tuple(texts), clickables)
+
+
+def item_page(instruction: str, product: Product) -> Page:
+    """Return the page of a product. A value that two options share is the later option's."""
+    parts = (Button.DESCRIPTION, Button.FEATURES, Button.REVIEWS)
+    clickables = _buttons(Button.BACK_TO_SEARCH, Button.PREVIOUS, *parts, Button.BUY)
+    texts = [*_head(instruction), Button.BACK_TO_SEARCH.value, Button.PREVIOUS.value]
+    for name, values in product.options.items():
+        texts += [name, *values]
+        for value in values:
+            # The words of a button remain the button's, whatever a seller calls a colour.
+            if not isinstance(clickables.get(value), Button):
+                clickables[value] = OptionChoice(name, value)
+    texts += [product.name, f"Price: {product.price_tag}", "Rating: N.A.", *(part.value for part in parts)]
+    texts.append(Button.BUY.value)
+    return Page(PageKind.ITEM, tuple(texts), clickables)
+
+
+def part_page(instruction: str, product: Product, part: Button) -> Page:
+    """Return the page with a product's description, its features, or its reviews, of which there are none."""
+    texts = {Button.DESCRIPTION: (product.description,), Button.FEATURES: product.bullets}.get(part, ())
+    head = (*_head(instruction), Button.BACK_TO_SEARCH.value, Button.PREVIOUS.value)
+    return Page(PageKind.PART, (*head, *texts), _buttons(Button.BACK_TO_SEARCH, Button.PREVIOUS))
+
+
+def done_page(asin: str, options: Mapping[str, str]) -> Page:
+    """Return the page after a purchase. Upstream's page also shows the score, which no agent may see."""
+    return Page(
+        PageKind.DONE,
+        (
+            "Thank you for shopping with us!",
+            *("Your code:", "None", "(Paste it in your MTurk interface.)"),
+            *("Purchased", "asin", asin, "options", json.dumps(dict(options))),
+            *("attrs", "None", "category", "None", "query", "None", "product category", "None"),
+            *("Target", "asin", "options", "attrs", "price upper", "instuction text"),
+            *("category", "product category", "query", "Goal", "None"),
+        ),
+    )
+
+
+def show_page(page: Page) -> str:
+    """Return the text of a page for an agent, bounded."""
+    observation = page.observation
+    if len(observation) > MAX_OBSERVATION_CHARACTERS:
+        observation = observation[:MAX_OBSERVATION_CHARACTERS] + _CUT
+    actions = json.dumps(page.actions, ensure_ascii=False)
+    if len(actions) > MAX_LIST_CHARACTERS:
+        actions = actions[:MAX_LIST_CHARACTERS] + _CUT
+    return f"Observation:\n{observation}\n\nAvailable Actions:\n{actions}"
+
+
+def _head(instruction: str) -> Sequence[str]:
+    return ("Instruction:", instruction)
+
+
+def _buttons(*buttons: Button) -> dict[str, Clickable]:
+    return {button.value.lower(): button for button in buttons}
+
 
 MAX_RESULTS = 50
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from harness import reports
 from harness.core.errors import HarnessError, UsageError, describe_installation
 from harness.core.types import Status
-from harness.reports.viewer.attempt_query import MOST_ROWS, Query, describe_rows, find_attempts
+from harness.reports.viewer.attempt_query import MOST_ROWS, Query, find_attempts
 from harness.reports.viewer.catalogue import Catalogue, RemovedRunError, UnknownRunError, describe_audit
 from harness.reports.viewer.run_view import (
     MOST_RUNS,
@@ -262,23 +262,23 @@ class _Views:
         return list_runs(self._catalogue, parameters.get("search", "")[:200], first, number)
 
     def _list_attempts(self, parameters: Mapping[str, str]) -> dict[str, Any]:
-        index, indexed = self._catalogue.read_attempts(self._find(parameters))
-        rows = find_attempts(indexed, read_query(parameters))
+        index = self._catalogue.read_attempts(self._find(parameters))
         first = _read_number(parameters, "first", 0)
         number = min(_read_number(parameters, "number", 100), MOST_ROWS)
+        found, rows = find_attempts(index, read_query(parameters), first, number)
         return {
-            "all": len(indexed.latest),
-            "found": len(rows),
+            "all": len(index),
+            "found": found,
             "first": first,
             "is_complete": index.is_complete,
-            "rows": describe_rows(indexed, rows[first : first + number].tolist()),
+            "rows": rows,
         }
 
     def _describe_attempt(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         folder = self._find(parameters)
-        index, indexed = self._catalogue.read_attempts(folder)
+        index = self._catalogue.read_attempts(folder)
         task_id, attempt = _read(parameters, "task"), _read_number(parameters, "attempt", 0)
-        return describe_attempt(folder, index, indexed, task_id, attempt)
+        return describe_attempt(folder, index, task_id, attempt)
 
     def _read_transcript(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         task_id, attempt = _read(parameters, "task"), _read_number(parameters, "attempt", 0)

@@ -1,27 +1,37 @@
-"""Filter, search and sort the attempts of an index, and return one range of them."""
+"""Filter, search and sort the attempts of an index, return one range of them, and count them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
 from harness.core.text import escape_text
 from harness.core.types import Status
-from harness.reports.viewer.attempt_index import STATUSES, IndexedAttempts
+from harness.runs.attempt_index import STATUSES, AttemptIndex, Row
 
-SORTS = ("ended", "task", "status", "category", "score", "duration", "error")
 MOST_ROWS = 500
 """The most attempts of one range."""
 
+# The order in SQL of each column that sorts the list. Numbers in names are compared as numbers. An attempt
+# without a score comes before the lowest one.
+_ORDERS = {
+    "ended": ("offset",),
+    "task": ("in_numbers(task)", "number"),
+    "status": ("status",),
+    "category": ("in_numbers(category)",),
+    "score": ("score",),
+    "duration": ("seconds",),
+    "error": ("ifnull(error, '')",),
+}
+SORTS = tuple(_ORDERS)
+_SHOWN = "task, number, status, category, score, seconds, error"
 _DIGITS = re.compile("[0-9]+")
+_HALF = re.compile(r"\\u(d[89a-f][0-9a-f]{2})")
+_PASSED = f"status = {STATUSES.index(Status.PASSED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,100 +54,124 @@ class Query:
             )
 
 
-def find_attempts(indexed: IndexedAttempts, query: Query) -> NDArray[np.int64]:
-    """Return the rows of the attempts that fit a query, in its order."""
-    fits = np.zeros(indexed.table.num_rows, dtype=bool)
-    fits[indexed.latest] = True
+def find_attempts(
+    index: AttemptIndex, query: Query, first: int = 0, number: int = MOST_ROWS
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many attempts fit a query, and the cells of a range of them in its order.
+
+    The cells are plain values whose texts are safe to show. `task_id` is the id by which the attempt is asked
+    for, and `name` is the id to show.
+    """
+    fits, values = _write_conditions(query)
+    direction = "DESC" if query.descending else "ASC"
+    order = ", ".join(f"{column} {direction}" for column in _ORDERS[query.sort])
+    index.add_function("in_numbers", _pad_numbers)
+    index.add_function("contains", _contains)
+    ((found,),) = index.ask(f"SELECT count(*) FROM attempts WHERE {fits}", *values)
+    rows = index.select(
+        f"SELECT {_SHOWN} FROM attempts WHERE {fits} ORDER BY {order}, offset LIMIT ? OFFSET ?",
+        *(*values, number, first),
+    )
+    return found, [_describe(row) for row in rows]
+
+
+def _write_conditions(query: Query) -> tuple[str, list[Any]]:
+    """Return the condition of a query in SQL, and its values."""
+    fits: list[str] = ["1"]
+    values: list[Any] = []
     if query.status is not None:
-        fits &= indexed.status == STATUSES.index(query.status)
+        fits.append("status = ?")
+        values.append(STATUSES.index(query.status))
     if query.category is not None:
-        codes, names = indexed.category_codes
-        fits &= _look_up(pc.equal(names, query.category), codes)
+        fits.append("ifnull(category, '') = CAST(? AS TEXT)")
+        values.append(query.category)
     for word in query.search.split():
-        fits &= _contains(indexed, word)
-    rows = np.flatnonzero(fits)
-    if query.sort == "ended":
-        return rows[::-1] if query.descending else rows
-    ranks = _rank(indexed, query.sort)[rows]
-    return rows[np.argsort(-ranks if query.descending else ranks, kind="stable")]
+        folded = word.casefold()
+        named = [
+            str(place)
+            for place, status in enumerate(STATUSES)
+            if folded in status.value or folded in status.value.replace("_", " ")
+        ]
+        # The function of SQLite knows only the capitals of ASCII, and is much faster.
+        form = "instr(lower({}), ?)" if folded.isascii() else "contains({}, ?)"
+        either = [form.format(column) for column in ("task", "category", "error")]
+        values += [folded] * len(either)
+        either.append(f"status IN ({', '.join(named)})")
+        if word.startswith("#") and word[1:].isdecimal() and len(word) < 19:
+            either.append("number = ?")
+            values.append(int(word[1:]))
+        fits.append(f"({' OR '.join(either)})")
+    return " AND ".join(fits), values
 
 
-def _contains(indexed: IndexedAttempts, word: str) -> NDArray[np.bool_]:
-    """Return whether a word occurs in the texts of each record, in capitals or not."""
-    found = _to_bool(pc.match_substring(indexed.table["error"], word, ignore_case=True))
-    for codes, names in (indexed.task_codes, indexed.category_codes):
-        found |= _look_up(pc.match_substring(names, word, ignore_case=True), codes)
-    named = [word.lower() in status.value.replace("_", " ") or word.lower() in status for status in STATUSES]
-    found |= np.array(named)[indexed.status]
-    if word.startswith("#") and word[1:].isdecimal() and len(word) < 19:
-        found |= indexed.attempt == int(word[1:])
+def _contains(text: str | None, folded: str) -> bool:
+    """Return whether a text has a word, in capitals or not."""
+    return text is not None and folded in text.casefold()
+
+
+@lru_cache(maxsize=100_000)
+def _pad_numbers(name: str | None) -> str:
+    """Return a name by whose order x/2 precedes x/10."""
+    return _DIGITS.sub(lambda match: match.group().zfill(20), name or "")
+
+
+def _describe(row: Row) -> dict[str, Any]:
+    task_id, number, status, category, score, seconds, error = row
+    return {
+        # A browser cannot send half a surrogate pair.
+        "task_id": task_id.encode("utf-8", "backslashreplace").decode(),
+        "name": escape_text(task_id),
+        "attempt": number,
+        "status": STATUSES[status].value,
+        "category": escape_text(category or ""),
+        "score": score,
+        "duration_seconds": seconds,
+        "error": escape_text(error or ""),
+    }
+
+
+def find_offset(index: AttemptIndex, task_id: str, number: int) -> int | None:
+    """Return the offset of the last record of an attempt with the `task_id` of a row, None without one."""
+    if not -(2**63) <= number < 2**63:
+        return None
+    found = index.find_offset((task_id, number))
+    if found is None:
+        exact = _HALF.sub(lambda match: chr(int(match[1], 16)), task_id)
+        found = index.find_offset((exact, number))
     return found
 
 
-def _look_up(found: pa.Array, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    flags = _to_bool(found)
-    return flags[codes] if len(flags) else np.zeros(len(codes), dtype=bool)
+def count_statuses(index: AttemptIndex) -> dict[Status, int]:
+    """Return the number of attempts with each status that occurs, in the order of Status."""
+    rows = index.ask("SELECT status, count(*) FROM attempts GROUP BY status ORDER BY status")
+    return {STATUSES[place]: number for place, number in rows}
 
 
-def _to_bool(found: Any) -> NDArray[np.bool_]:
-    # A single array copies only if it is asked to.
-    return np.array(pc.fill_null(found, False).to_numpy(**_copy(found)), dtype=bool)
+def count_resolved(index: AttemptIndex) -> int:
+    """Return the number of tasks whose first attempt passed."""
+    return int(index.ask(f"SELECT count(*) FROM attempts WHERE number = 0 AND {_PASSED}")[0][0])
 
 
-def _copy(found: Any) -> dict[str, bool]:
-    return {} if isinstance(found, pa.ChunkedArray) else {"zero_copy_only": False}
+def count_tasks(index: AttemptIndex) -> int:
+    """Return the number of tasks that have a record."""
+    return int(index.ask("SELECT count(DISTINCT task) FROM attempts")[0][0])
 
 
-def _rank(indexed: IndexedAttempts, sort: str) -> NDArray[Any]:
-    """Return a number for each record, by which the records are sorted."""
-    if sort == "status":
-        return indexed.status
-    if sort == "duration":
-        return np.asarray(indexed.table["duration_seconds"].to_numpy(), dtype=float)
-    if sort == "score":
-        # An attempt without a score comes before the lowest one.
-        return np.asarray(pc.fill_null(indexed.table["score"], -np.inf).to_numpy(), dtype=float)
-    if sort == "error":
-        order = pc.sort_indices(pc.fill_null(indexed.table["error"], "").combine_chunks()).to_numpy()
-        ranks = np.empty(len(order), dtype=np.int64)
-        ranks[order] = np.arange(len(order))
-        return ranks
-    codes, names = indexed.task_codes if sort == "task" else indexed.category_codes
-    ranks = _rank_names(names)[codes] if len(names) else codes
-    if sort == "task":
-        _, attempts = np.unique(indexed.attempt, return_inverse=True)
-        ranks = ranks * (int(attempts.max(initial=0)) + 1) + attempts
-    return ranks
+def count_categories(index: AttemptIndex) -> dict[str, tuple[int, int]]:
+    """Return the attempts of each category, and those that passed. No category is ""."""
+    rows = index.ask(f"SELECT ifnull(category, ''), count(*), sum({_PASSED}) FROM attempts GROUP BY 1")
+    return {name: (total, passed) for name, total, passed in rows}
 
 
-def _rank_names(names: pa.StringArray) -> NDArray[np.int64]:
-    """Return the rank of each name. Numbers in names are compared as numbers, so that x/2 precedes x/10."""
-    padded = [_DIGITS.sub(_pad, name) for name in names.to_pylist()]
-    ranks = np.empty(len(padded), dtype=np.int64)
-    ranks[sorted(range(len(padded)), key=padded.__getitem__)] = np.arange(len(padded))
-    return ranks
+def list_shares(index: AttemptIndex) -> Sequence[tuple[str, float]]:
+    """Return the category of each task with a record, and the share of its attempts that passed."""
+    rows = index.select(
+        f"SELECT ifnull(max(category), ''), 1.0 * sum({_PASSED}) / count(*) FROM attempts GROUP BY task"
+    )
+    return [(category, share) for category, share in rows]
 
 
-def _pad(match: re.Match[str]) -> str:
-    return match.group().zfill(20)
-
-
-def describe_rows(indexed: IndexedAttempts, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the cells of the list for some rows, as plain values whose texts are safe to show.
-
-    `task_id` is the exact id, by which the attempt is asked for. `name` is the id to show.
-    """
-    table = indexed.table
-    return [
-        {
-            "task_id": table["task_id"][row].as_py(),
-            "name": escape_text(table["task_id"][row].as_py()),
-            "attempt": table["attempt"][row].as_py(),
-            "status": STATUSES[indexed.status[row]].value,
-            "category": escape_text(table["category"][row].as_py() or ""),
-            "score": table["score"][row].as_py(),
-            "duration_seconds": table["duration_seconds"][row].as_py(),
-            "error": escape_text(table["error"][row].as_py() or ""),
-        }
-        for row in rows
-    ]
+def list_ended(index: AttemptIndex) -> set[tuple[str, int]]:
+    """Return the attempts with a verdict. One without a verdict may have begun again."""
+    places = ", ".join(str(place) for place, status in enumerate(STATUSES) if status.has_score)
+    return set(index.select(f"SELECT task, number FROM attempts WHERE status IN ({places})"))

@@ -23,13 +23,13 @@ from harness.core.text import escape_terminal, escape_text
 from harness.core.types import Status
 from harness.reports.figures import count
 from harness.reports.run_list import ListedRun, read_listed_run
-from harness.reports.viewer.attempt_index import AttemptIndex, IndexedAttempts
 from harness.runs.durations import FinishedCount
+from harness.runs.followed_index import FollowedIndex
 from harness.runs.run_files import read_run_file
 from harness.runs.run_names import RUNS, is_run_folder, is_running, list_run_folders
 from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY
 
-# The indexes that stay in memory. That of a million attempts takes about 200 MB.
+# The indexes that stay open. Each has up to 64 MB of its table in memory.
 _MOST_INDEXES = 4
 # The time for which one request reads on in a long file.
 _INDEX_SECONDS = 0.4
@@ -75,7 +75,7 @@ class Catalogue:
         self._audits: dict[str, ViewedAudit] = {}
         self._listed: dict[str, tuple[_Signature, ListedRun]] = {}
         self._finished: dict[Path, FinishedCount] = {}
-        self._indexes: OrderedDict[Path, AttemptIndex] = OrderedDict()
+        self._indexes: OrderedDict[Path, FollowedIndex] = OrderedDict()
 
     @property
     def is_open(self) -> bool:
@@ -112,10 +112,10 @@ class Catalogue:
             raise RemovedRunError("the folder of this audit was removed")
         return audit
 
-    def find_index(self, folder: Path) -> AttemptIndex:
+    def find_index(self, folder: Path) -> FollowedIndex:
         """Return the index of a run folder, which stays in memory while it is among the last in use."""
         with self._lock:
-            index = self._indexes.pop(folder, None) or AttemptIndex(folder)
+            index = self._indexes.pop(folder, None) or FollowedIndex(folder)
             self._indexes[folder] = index
             while len(self._indexes) > _MOST_INDEXES:
                 self._indexes.popitem(last=False)
@@ -133,10 +133,11 @@ class Catalogue:
             self._listed[key] = signature, listed
         return listed
 
-    def read_attempts(self, folder: Path) -> tuple[AttemptIndex, IndexedAttempts]:
+    def read_attempts(self, folder: Path) -> FollowedIndex:
         """Return the index of a run folder after a look at the new part of its file. Raises OSError."""
         index = self.find_index(folder)
-        return index, index.advance(_INDEX_SECONDS)
+        index.advance(_INDEX_SECONDS)
+        return index
 
     def _count_finished(self, folder: Path) -> int | None:
         # Not by an index, because more runs may be under way than indexes stay in memory.

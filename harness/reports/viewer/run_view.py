@@ -37,23 +37,31 @@ from harness.reports.html import flatten
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
 from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
 from harness.reports.stored_summary import read_stored_summary
-from harness.reports.viewer.attempt_index import AttemptIndex, IndexedAttempts
+from harness.reports.viewer.attempt_query import (
+    count_categories,
+    count_resolved,
+    count_tasks,
+    find_offset,
+    list_ended,
+    list_shares,
+)
+from harness.reports.viewer.attempt_query import count_statuses as count_recorded_statuses
 from harness.reports.viewer.catalogue import Catalogue, UnknownRunError
 from harness.reports.viewer.transcript_follower import show_text
+from harness.runs.attempt_index import AttemptIndex
 from harness.runs.comparison import Comparison, compare_runs
+from harness.runs.followed_index import FollowedIndex
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
 from harness.runs.run_names import is_running
 from harness.runs.run_state import count_statuses
-from harness.runs.store import TRANSCRIPTS, UNFINISHED, read_manifest
+from harness.runs.store import TRANSCRIPTS, read_manifest
 from harness.runs.transcript_file import transcript_name
 from harness.runs.transcripts import ActiveStage, ActiveStages, find_transcript, read_stages
 
 _ATTEMPT_FACT_CHARACTERS = 4000
 
 
-def describe_attempt(
-    folder: Path, index: AttemptIndex, indexed: IndexedAttempts, task_id: str, attempt: int
-) -> dict[str, Any]:
+def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: int) -> dict[str, Any]:
     """Return the values of an attempt. One that is under way has a transcript and no record.
 
     Raises:
@@ -61,13 +69,13 @@ def describe_attempt(
         UsageError: the record cannot be read.
     """
     head = {"name": escape_text(task_id), "attempt": attempt}
-    row = indexed.find(task_id, attempt)
-    if row is None:
+    offset = find_offset(index, task_id, attempt)
+    if offset is None:
         if not has_run_file(*split_nested(find_transcript(folder, task_id, attempt))):
             raise UnknownRunError("this run has no such attempt, or none yet")
         state = _describe_state(folder, task_id, attempt)
         return {**head, "status": None, "state": state, "texts": [], "facts": []}
-    record = read_record(index, int(indexed.offsets[row]))
+    record = read_record(index, offset)
     return {
         **head,
         "status": record.status.value,
@@ -98,7 +106,7 @@ def describe_stage(active: ActiveStage) -> str:
     return active.stage if active.place is None else f"{active.stage} on {escape_text(active.place)}"
 
 
-def read_record(index: AttemptIndex, offset: int) -> AttemptRecord:
+def read_record(index: FollowedIndex, offset: int) -> AttemptRecord:
     """Return a whole record. Raises UsageError if it is no longer at its place."""
     try:
         return index.read(offset)
@@ -184,9 +192,9 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
     """
     folder = catalogue.find_run(key)
     listed = catalogue.read_listed_run(key, folder)
-    index, indexed = catalogue.read_attempts(folder)
+    index = catalogue.read_attempts(folder)
     figures: list[tuple[str, str]] = []
-    summary = _summarize(listed, indexed)
+    summary = _summarize(listed, index)
     problems = [text for text in (listed.reason, index.problem) if text]
     if listed.state == "finished":
         try:
@@ -208,17 +216,17 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         "problems": [escape_text(text) for text in problems],
         "figures": [(escape_terminal(label), escape_terminal(text, 1000)) for label, text in figures],
         # The attempts with a record, by which the list is filtered.
-        "statuses": {status.value: number for status, number in indexed.count_statuses().items()},
+        "statuses": {status.value: number for status, number in count_recorded_statuses(index).items()},
         # All planned attempts, as the reports count them.
         "status_counts": [
             {"key": each.key, "label": each.label.replace("_", " "), "number": each.number}
             for each in count_statuses(summary, is_running=is_running)
         ],
-        "has_categories": indexed.has_categories,
-        "categories": [*_list_categories(indexed)],
-        "attempts": len(indexed.latest),
+        "has_categories": any(count_categories(index)),
+        "categories": [*_list_categories(index)],
+        "attempts": len(index),
         "index": _describe_index(index),
-        "under_way": [*_list_under_way(folder, indexed, stages)] if is_running else [],
+        "under_way": [*_list_under_way(folder, index, stages)] if is_running else [],
         "stages": [(stage, number) for stage, number in stages.counts.items()],
     }
 
@@ -232,21 +240,21 @@ def list_facts(folder: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_index(index: AttemptIndex) -> dict[str, Any]:
+def _describe_index(index: FollowedIndex) -> dict[str, Any]:
     return {"is_complete": index.is_complete, "share": index.end / index.size if index.size else 1.0}
 
 
-def _summarize(listed: ListedRun, indexed: IndexedAttempts) -> Summary:
+def _summarize(listed: ListedRun, index: AttemptIndex) -> Summary:
     """Return the summary of the attempts so far, in which attempts to come count as cancelled."""
-    statuses = indexed.count_statuses()
+    statuses = count_recorded_statuses(index)
     made = sum(statuses.values())
     planned = max(listed.planned_attempts or 0, made)
     if planned > made:
         statuses[Status.CANCELLED] = statuses.get(Status.CANCELLED, 0) + planned - made
-    total = listed.total or indexed.tasks
-    resolved = indexed.count_resolved()
+    total = listed.total or count_tasks(index)
+    resolved = count_resolved(index)
     # A run that lacks attempts has no rate, and a finished one has a summary.
-    shares = indexed.list_shares() if planned == made and listed.state != "finished" else []
+    shares = list_shares(index) if planned == made and listed.state != "finished" else []
     rate = math.fsum(share for _, share in shares) / total if total else 0.0
     spread = clustered_interval([(share, 1) for _, share in shares], attempts=made)
     interval = None if spread is None else RateInterval(*spread, len(shares))
@@ -261,13 +269,13 @@ def _list_figures(summary: Summary) -> Iterator[tuple[str, str]]:
     yield from list_remarks(summary)
 
 
-def _list_categories(indexed: IndexedAttempts) -> Iterator[dict[str, Any]]:
+def _list_categories(index: AttemptIndex) -> Iterator[dict[str, Any]]:
     """Yield the categories, none if there is only one."""
-    counts = indexed.count_categories()
+    counts = count_categories(index)
     if len(counts) < 2:
         return
     shares: dict[str, list[float]] = {}
-    for name, share in indexed.list_shares():
+    for name, share in list_shares(index):
         shares.setdefault(name, []).append(share)
     for name, (attempts, passed) in sorted(counts.items())[:_MOST_CATEGORIES]:
         of_tasks = shares.get(name, [0.0])
@@ -285,21 +293,21 @@ def _list_categories(indexed: IndexedAttempts) -> Iterator[dict[str, Any]]:
         }
 
 
-def _list_under_way(folder: Path, indexed: IndexedAttempts, stages: ActiveStages) -> Iterator[dict[str, Any]]:
+def _list_under_way(folder: Path, index: AttemptIndex, stages: ActiveStages) -> Iterator[dict[str, Any]]:
     """Yield the attempts that have a transcript and no record yet. Very long runs yield none."""
     try:
         planned = read_manifest(folder).get("planned")
     except HarnessError:
         return
     ids = planned.get("task_ids") if isinstance(planned, Mapping) else None
-    if not isinstance(ids, list) or len(ids) > _MOST_TASKS or indexed.table.num_rows > _MOST_TASKS:
+    if not isinstance(ids, list) or len(ids) > _MOST_TASKS or len(index) > _MOST_TASKS:
         return
     stems = {transcript_name(task_id, 0).removesuffix("-0.jsonl"): task_id for task_id in ids}
     try:
         names = list_run_files(folder, TRANSCRIPTS)
     except OSError:
         return
-    ended = _list_ended(indexed)
+    ended = list_ended(index)
     found = []
     for name in names:
         stem, _, number = name.removesuffix(".jsonl").rpartition("-")
@@ -330,14 +338,6 @@ def _measure_ages(folder: Path, name: str, now: float) -> tuple[float | None, fl
     began = first.get("time") if isinstance(first, dict) else None
     age = now - began if isinstance(began, float) and 0 <= began <= now else None
     return age, max(now - changed, 0.0)
-
-
-def _list_ended(indexed: IndexedAttempts) -> set[tuple[str, int]]:
-    rows = indexed.latest.tolist()
-    ids, numbers = indexed.table["task_id"].to_pylist(), indexed.attempt.tolist()
-    places = [list(Status).index(status) for status in UNFINISHED]
-    # An attempt without a verdict may have begun again.
-    return {(ids[row], numbers[row]) for row in rows if indexed.status[row] not in places}
 
 
 MOST_TASKS = 2000

@@ -16,27 +16,15 @@ from harness.environments.workspace import OpenWorkspace
 from harness.models.endpoint import Endpoint
 from harness.models.messages import Generation, Message, ModelReply, ToolSchema
 from harness.runs.command_settings import CommandSettings
+from harness.runs.settings import KEYS
 
 if TYPE_CHECKING:
     from harness.runs.agents.recording import Recording
 
 # The config keys of the model. An agent that reads `model` gets a session, to which all of them apply.
-MODEL_SETTINGS = frozenset(
-    {"model", "base_url", "api", "endpoints", "generation", "attempt_budget", "run_budget", "reply_cache"}
-)
+MODEL_SETTINGS = frozenset(key.name for key in KEYS.values() if key.rules.read_by == "model")
 # The config keys that an agent may or may not read.
-AGENT_SETTINGS = MODEL_SETTINGS | {
-    "samples",
-    "n_samples",
-    "agent_prompt",
-    "system_prompt",
-    "extract",
-    # Only agents whose programs ask the model through the relay read it.
-    "client_generation",
-    "replay_from",
-    "mcp_servers",
-    "command",
-}
+AGENT_SETTINGS = MODEL_SETTINGS | {key.name for key in KEYS.values() if key.rules.read_by == "agent"}
 
 
 class AgentError(Exception):
@@ -157,6 +145,7 @@ class Agent(Protocol):
       is `submit` then.
     - `needs_this_machine`: True if it can act only where the command runs, such as at its terminal.
     - `needs_solutions`: True if it submits the reference solution.
+    - `recording`: the `Recording` of a run that it repeats. Its judgements are used, and no model is asked.
     - `close`: a function that the run calls at its end to release the resources of the agent. Further
       attempts may follow in a later run.
     """

@@ -8,14 +8,12 @@ from pathlib import Path
 from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row
 from harness.core.errors import UsageError, unknown_task
-from harness.core.types import Submission, Task
+from harness.core.types import TEXT_FIELDS, Submission, Task
 from harness.runs.agents.agent import AgentError, AgentSettings, AttemptContext
-
-FIELDS = ("completion", "solution", "answer", "reply")
 
 
 class Predictions:
-    """Submits the samples of a file. Each line has a `task_id` and exactly one of FIELDS.
+    """Submits the samples of a file. Each line has a `task_id` and exactly one of TEXT_FIELDS.
 
     A task may have several samples. A task without a sample gets one attempt, which ends as `agent_error`,
     because every selected task is in the denominator. Raises DataError, which names the file and the line,
@@ -54,14 +52,14 @@ class Predictions:
 
     def _text(self, line: int) -> tuple[str, str]:
         row, _ = self._rows[line]
-        field = next(field for field in FIELDS if field in row.values)
+        field = next(field for field in TEXT_FIELDS if field in row.values)
         return field, row.text(field)
 
 
 def _read(path: Path) -> dict[int, tuple[Row, str]]:
     samples = {}
     for number, row in enumerate(read_rows(path)[0], start=1):
-        fields = [field for field in FIELDS if field in row.values]
+        fields = [field for field in TEXT_FIELDS if field in row.values]
         if not fields:
             raise row.error("needs one of 'completion', 'solution', 'answer' and 'reply'")
         if len(fields) > 1:

@@ -53,7 +53,7 @@ class Replay:
             raise UsageError(
                 "agent 'replay' needs a recorded run", hint="add --from RUN, such as --from latest"
             )
-        self._recording: Recording = settings.recording
+        self.recording: Recording = settings.recording
         self._comparisons: dict[tuple[str, int], _Comparison] = {}
 
     async def attempt(self, context: AttemptContext) -> Submission:
@@ -66,7 +66,7 @@ class Replay:
         # A later try of the attempt replaces the comparison of an earlier one.
         comparison = self._comparisons[key] = _Comparison()
         try:
-            comparison.recorded = await complete(asyncio.to_thread(self._recording.read_attempt, *key))
+            comparison.recorded = await complete(asyncio.to_thread(self.recording.read_attempt, *key))
             if context.environment is not None:
                 await self._act(context, context.environment, comparison)
         except DataError as error:
@@ -81,7 +81,7 @@ class Replay:
     async def _act(
         self, context: AttemptContext, environment: AgentEnvironment, comparison: _Comparison
     ) -> None:
-        with self._recording.open_steps(context.task.id, context.number) as read_step:
+        with self.recording.open_steps(context.task.id, context.number) as read_step:
             # A long observation is read on a thread, because other attempts would wait.
             while (step := await complete(asyncio.to_thread(read_step))) is not None:
                 if isinstance(step, RecordedCall) and step.is_foreign:

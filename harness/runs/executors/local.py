@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.types import Task
+from harness.host.retries import RunStopped
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.executors.base import Work, group_attempts
 from harness.runs.executors.messages import discard_sandboxes, make_record
-from harness.runs.faults import RunStopped
 from harness.runs.plan import PlannedAttempt
 
 

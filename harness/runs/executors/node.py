@@ -20,8 +20,9 @@ from harness.core.errors import HarnessError, SandboxError, UsageError
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Status
 from harness.core.version import __version__
+from harness.host.engine import remove_dead_containers
+from harness.host.retries import RunStopped, RunStoppedError
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.dead_runs import remove_dead_containers
 from harness.runs.execute import make_pool
 from harness.runs.executors.inputs import find_difference, hash_code, hash_inputs, read_config
 from harness.runs.executors.messages import (
@@ -35,7 +36,7 @@ from harness.runs.executors.messages import (
     discard_sandboxes,
     make_record,
 )
-from harness.runs.faults import Faults, RunStopped, RunStoppedError, choose_concurrency
+from harness.runs.faults import Faults, choose_concurrency
 from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.records import to_json
@@ -182,7 +183,7 @@ class EngineNode:
         backend = self._backend
         assert backend is not None, "only a node with an engine has containers"  # noqa: S101
         await asyncio.to_thread(remove_run, backend, run_id)
-        await asyncio.to_thread(remove_dead_containers, backend, note)
+        await remove_dead_containers(backend, note)
         self._stack.push_async_callback(asyncio.to_thread, remove_run, backend, run_id)
 
     async def _find_image(self, image: ImageContent) -> str | None:
@@ -301,7 +302,6 @@ class Node(EngineNode):
             turns=config.rounds,
             isolation=config.isolation,
             repeats=any(planned.number > 0 for planned in selection.plan),
-            recording=selection.recording,
         )
         return choose_concurrency(
             config.max_concurrent,

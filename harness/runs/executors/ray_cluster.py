@@ -19,8 +19,8 @@ from typing import Any, TextIO
 
 from harness.core.errors import UsageError, describe_installation, quote_value
 from harness.core.logger import get_logger
+from harness.host.retries import RunStoppedError
 from harness.runs.executors.ray_nodes import EngineTaken, NodeOpener, NodeRefused, RayNode, find_alive_nodes
-from harness.runs.faults import RunStoppedError
 from harness.runs.run_secrets import list_environment_secrets
 
 # The address that starts a cluster of this machine alone, which ends with the run.

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Status, Verdict
+from harness.host.retries import RunStoppedError
 from harness.runs.executors.base import Work, group_attempts
 from harness.runs.executors.inputs import describe_config, hash_inputs
 from harness.runs.executors.messages import ImageContent, Lease, LeaseBook, NodeSpec, Report, Stop
@@ -26,7 +27,6 @@ from harness.runs.executors.ray_nodes import (
     RayNode,
     describe_images,
 )
-from harness.runs.faults import RunStoppedError
 from harness.runs.observer import RunObserver
 from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import ActiveAttempt

@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 from harness.core.errors import HarnessError, SandboxError
 from harness.core.version import __version__
+from harness.host.retries import RunStoppedError
 from harness.runs.executors.inputs import hash_code
 from harness.runs.executors.messages import ImageContent, NodeFacts, Refusal
 from harness.runs.executors.node import EngineNode
-from harness.runs.faults import RunStoppedError
 from harness.sandbox.backends.base import Backend, MovesImages
 from harness.sandbox.reaper import namespace
 

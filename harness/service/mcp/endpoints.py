@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from starlette.responses import Response
 from starlette.routing import Route
 
 from harness.core.errors import HarnessError, UsageError
@@ -24,8 +23,7 @@ from harness.service.errors import (
     DrainingError,
     InvalidRequestError,
     ServiceError,
-    encode_error,
-    list_headers,
+    make_error_response,
 )
 from harness.service.mcp.sessions import McpSessions, watch_session_id
 from harness.service.sandboxes.endpoints import TOOLS, call_tool, open_session
@@ -181,7 +179,7 @@ class _App:
         try:
             await self._endpoints.serve(self._path, scope, receive, send)
         except ServiceError as error:
-            response = Response(encode_error(error), error.status, list_headers(error), "application/json")
+            response = make_error_response(error)
             await response(scope, receive, send)
 
 

@@ -20,12 +20,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from harness.benchmarks import Benchmark
 from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
 from harness.core.logger import get_logger
-from harness.core.types import Task
-from harness.runs.agents.predictions import FIELDS
-from harness.service.body import read_json
-from harness.service.encoding import encode_reply
+from harness.core.types import TEXT_FIELDS, Task
+from harness.host.episode import Episode
+from harness.service.body import encode_reply, read_json
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
-from harness.service.openenv.episodes import Action, Episode, StepResult, open_episode
+from harness.service.openenv.episodes import Action, ServedEpisode, StepResult, open_episode
 from harness.service.service import Service
 
 _LOGGER = get_logger(__name__)
@@ -72,14 +71,14 @@ class StepData(BaseModel):
 
     @model_validator(mode="after")
     def _require_one(self) -> StepData:
-        given = [name for name in ("tool", *FIELDS) if getattr(self, name) is not None]
+        given = [name for name in ("tool", *TEXT_FIELDS) if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"needs exactly one of tool, {', '.join(FIELDS)}")
+            raise ValueError(f"needs exactly one of tool, {', '.join(TEXT_FIELDS)}")
         return self
 
     def read(self) -> Action:
         """Return the action."""
-        field = next((name for name in FIELDS if getattr(self, name) is not None), None)
+        field = next((name for name in TEXT_FIELDS if getattr(self, name) is not None), None)
         return Action(self.tool, self.arguments, field, "" if field is None else getattr(self, field))
 
 
@@ -121,7 +120,7 @@ class _Session:
         self._service = service
         self._client = str(websocket.state.client)
         self._held = contextlib.AsyncExitStack()
-        self._episode: Episode | None = None
+        self._episode: ServedEpisode | None = None
         # A client sends the next message after the reply, so more than one waits only if it breaks that rule.
         self._messages: asyncio.Queue[str | bytes | None] = asyncio.Queue(maxsize=2)
         self._gone = asyncio.Event()
@@ -219,7 +218,9 @@ class _Session:
             self._service, self._client, benchmark, task, seed=seed, episode_id=data.episode_id
         )
         self._episode = await self._held.enter_async_context(opening)
-        return Reply(type="observation", data=Result(observation=_describe_start(self._episode)).model_dump())
+        return Reply(
+            type="observation", data=Result(observation=_describe_start(self._episode.episode)).model_dump()
+        )
 
     async def _step(self, action: Action) -> Reply:
         if self._episode is None:
@@ -237,8 +238,8 @@ class _Session:
         state = {
             "episode_id": episode.id,
             "step_count": episode.steps,
-            "benchmark": episode.benchmark.name,
-            "task_id": episode.task.id,
+            "benchmark": episode.episode.benchmark.name,
+            "task_id": episode.episode.task.id,
             "done": verdict is not None,
             "status": None if verdict is None else verdict.status.value,
         }

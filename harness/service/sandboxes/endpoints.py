@@ -6,8 +6,9 @@ import asyncio
 import codecs
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+from fastapi import Body, Query, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.convertors import PathConvertor, register_url_convertor
 
@@ -17,9 +18,9 @@ from harness.core.tools import Arguments, Tool
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.streaming import OutputChunk, OutputStream
-from harness.service.encoding import encode_reply
+from harness.service.body import encode_reply
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, encode_error
-from harness.service.operations import Call, Operation, StreamedReply
+from harness.service.operations import Call, Called, StreamedReply, make_router
 from harness.service.sandboxes.models import (
     CreateSandboxRequest,
     Encoding,
@@ -149,14 +150,25 @@ _SILENT_SECONDS = 15.0
 _COMMENT = b": the command runs\n\n"
 
 
-async def run_command(request: ExecRequest, call: Call) -> ExecReply | StreamedReply:
+router = make_router()
+_ONE = "/v1/sandboxes/{id}"
+
+
+@router.post(
+    f"{_ONE}/exec",
+    summary="Run a command; with 'Accept: text/event-stream' its output comes as events.",
+    name="exec",
+    response_model=ExecReply,
+    responses={200: {"content": {EVENT_STREAM: {}}}},
+)
+async def run_command(id: str, request: ExecRequest, call: Called) -> ExecReply | StreamedReply:
     """Run a command in a sandbox, and return its result or the stream of its output.
 
     The command ends when its client goes away. Raises ServiceError, and UsageError for a command that cannot
     be used.
     """
     stdin = request.read_stdin()
-    session = call.service.sessions.find(call.path["id"])
+    session = call.service.sessions.find(id)
     running = session.sandbox.stream(
         request.argv,
         timeout=request.timeout_seconds,
@@ -166,7 +178,7 @@ async def run_command(request: ExecRequest, call: Call) -> ExecReply | StreamedR
         keep_bytes=request.keep_bytes,
     )
     if EVENT_STREAM in call.headers.get("accept", ""):
-        return StreamedReply(_send_events(running, request.encoding, call), EVENT_STREAM)
+        return StreamedReply(_send_events(session, running, request.encoding, call), EVENT_STREAM)
     async with call.service.sessions.use(session.id), running as output:
         async for _chunk in output:
             pass
@@ -174,12 +186,15 @@ async def run_command(request: ExecRequest, call: Call) -> ExecReply | StreamedR
 
 
 async def _send_events(
-    running: contextlib.AbstractAsyncContextManager[OutputStream], encoding: Encoding, call: Call
+    session: SandboxSession,
+    running: contextlib.AbstractAsyncContextManager[OutputStream],
+    encoding: Encoding,
+    call: Call,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of a command. The last one is `result` or `error`."""
     decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
     try:
-        async with call.service.sessions.use(call.path["id"]), running as output:
+        async with call.service.sessions.use(session.id), running as output:
             while (chunk := await _read_soon(output)) is not None:
                 if not chunk.data:
                     yield _COMMENT
@@ -224,6 +239,10 @@ _PIECE_BYTES = 256 * 1024
 _WAIT_SECONDS = 30.0
 
 
+class _FileContent(Response):
+    media_type = "application/octet-stream"
+
+
 class _FilePathConvertor(PathConvertor):
     """The rest of a URL's path, whatever is in it.
 
@@ -237,23 +256,40 @@ class _FilePathConvertor(PathConvertor):
 register_url_convertor("file", _FilePathConvertor())
 
 
-async def write_file(content: bytes, call: Call) -> None:
+@router.put(
+    f"{_ONE}/files/{{path:file}}",
+    summary="Write a file. The body is its content, and the parameter 'mode' its mode in octal.",
+    status_code=204,
+)
+async def write_file(
+    id: str,
+    path: str,
+    content: Annotated[bytes, Body(media_type="application/octet-stream")],
+    call: Called,
+    mode: Annotated[str, Query(description="the mode of the file in octal, from 0 to 777")] = _DEFAULT_MODE,
+) -> None:
     """Write the body of a request to a file. Raises ServiceError."""
-    mode = _read_mode(call.query.get("mode", _DEFAULT_MODE))
-    _require_path(call)
-    async with call.service.sessions.use(call.path["id"]) as session:
+    bits = _read_mode(mode)
+    _require_path(path)
+    async with call.service.sessions.use(id) as session:
         try:
-            await session.sandbox.write_file(call.path["path"], content, mode=mode)
+            await session.sandbox.write_file(path, content, mode=bits)
         except UsageError as error:
             raise InvalidRequestError(error.message, code="unwritable_file", status=422) from error
 
 
-async def read_file(_request: None, call: Call) -> StreamedReply:
+@router.get(
+    f"{_ONE}/files/{{path:file}}",
+    summary="Read a file. The reply is its content.",
+    response_model=None,
+    response_class=_FileContent,
+)
+async def read_file(id: str, path: str, call: Called) -> StreamedReply:
     """Return the content of a file. Raises ServiceError."""
     sessions, limits = call.service.sessions, call.service.settings.limits
-    _require_path(call)
+    _require_path(path)
     async with contextlib.AsyncExitStack() as stack:
-        session = await stack.enter_async_context(sessions.use(call.path["id"]))
+        session = await stack.enter_async_context(sessions.use(id))
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
                 await stack.enter_async_context(sessions.send_file(call.client))
@@ -264,7 +300,7 @@ async def read_file(_request: None, call: Call) -> StreamedReply:
                 retry_seconds=1.0,
             ) from None
         try:
-            content = await session.sandbox.read_file(call.path["path"], limit=limits.body_bytes)
+            content = await session.sandbox.read_file(path, limit=limits.body_bytes)
         except UsageError as error:
             raise InvalidRequestError(error.message, code="unreadable_file", status=404) from error
         return StreamedReply(_Pieces(content, stack.pop_all()), "application/octet-stream")
@@ -294,8 +330,8 @@ class _Pieces:
         await self._held.aclose()
 
 
-def _require_path(call: Call) -> None:
-    if not call.path["path"]:
+def _require_path(path: str) -> None:
+    if not path:
         raise InvalidRequestError("the path of the file is missing, as in files/data.csv", status=422)
 
 
@@ -312,7 +348,6 @@ def _read_mode(text: str) -> int:
 
 
 _LOGGER = get_logger(__name__)
-_ONE = "/v1/sandboxes/{id}"
 
 
 async def open_session(service: Service, client: str, request: CreateSandboxRequest) -> SandboxSession:
@@ -325,93 +360,48 @@ async def open_session(service: Service, client: str, request: CreateSandboxRequ
         return await service.sessions.open(client, request)
 
 
-async def _create(request: CreateSandboxRequest, call: Call) -> SandboxInfo:
+@router.post(
+    "/v1/sandboxes",
+    summary="Open a sandbox, which lives until it is deleted, idle for too long, or at its deadline.",
+    name="create_sandbox",
+    status_code=201,
+)
+async def create(request: CreateSandboxRequest, call: Called) -> SandboxInfo:
     session = await open_session(call.service, call.client, request)
     _LOGGER.info("a sandbox was opened", extra={"image": request.image, "client": call.client})
     return session.describe()
 
 
-async def _list(_request: None, call: Call) -> SandboxList:
+@router.get("/v1/sandboxes", summary="List the sandboxes that this client has opened.", name="list_sandboxes")
+async def list_own(call: Called) -> SandboxList:
     found = call.service.sessions.list_sessions(call.client)
     return SandboxList(sandboxes=[session.describe() for session in found])
 
 
-async def _show(_request: None, call: Call) -> SandboxInfo:
-    return call.service.sessions.find(call.path["id"]).describe()
+@router.get(_ONE, summary="Show a sandbox.", name="show_sandbox")
+async def show(id: str, call: Called) -> SandboxInfo:
+    """Return the facts about a sandbox. Raises ServiceError."""
+    return call.service.sessions.find(id).describe()
 
 
-async def _keep_alive(_request: None, call: Call) -> SandboxInfo:
-    async with call.service.sessions.use(call.path["id"]) as session:
+@router.post(
+    f"{_ONE}/keepalive",
+    summary="Start the idle time of a sandbox again. Its deadline stays.",
+    name="keep_sandbox_alive",
+)
+async def keep_alive(id: str, call: Called) -> SandboxInfo:
+    """Return the facts about a sandbox, whose idle time begins again. Raises ServiceError."""
+    async with call.service.sessions.use(id) as session:
         pass
     return session.describe()
 
 
-async def _delete(_request: None, call: Call) -> None:
-    await call.service.sessions.delete(call.path["id"])
-
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/v1/sandboxes",
-        "Open a sandbox, which lives until it is deleted, idle for too long, or at its deadline.",
-        _create,
-        request=CreateSandboxRequest,
-        reply=SandboxInfo,
-        name="create_sandbox",
-        status=201,
-    ),
-    Operation(
-        "GET",
-        "/v1/sandboxes",
-        "List the sandboxes that this client has opened.",
-        _list,
-        reply=SandboxList,
-        name="list_sandboxes",
-    ),
-    Operation("GET", _ONE, "Show a sandbox.", _show, reply=SandboxInfo, name="show_sandbox"),
-    Operation(
-        "POST",
-        f"{_ONE}/keepalive",
-        "Start the idle time of a sandbox again. Its deadline stays.",
-        _keep_alive,
-        reply=SandboxInfo,
-        name="keep_sandbox_alive",
-    ),
-    Operation(
-        "DELETE",
-        _ONE,
-        "End a sandbox with everything that runs in it.",
-        _delete,
-        name="delete_sandbox",
-        status=204,
-    ),
-    Operation(
-        "POST",
-        f"{_ONE}/exec",
-        "Run a command; with 'Accept: text/event-stream' its output comes as events.",
-        run_command,
-        request=ExecRequest,
-        reply=ExecReply,
-        name="exec",
-        stream_type=EVENT_STREAM,
-    ),
-    Operation(
-        "PUT",
-        f"{_ONE}/files/{{path:file}}",
-        "Write a file. The body is its content, and the parameter 'mode' its mode in octal.",
-        write_file,
-        name="write_file",
-        query={"mode": "the mode of the file in octal, from 0 to 777"},
-        takes_bytes=True,
-        status=204,
-    ),
-    Operation(
-        "GET",
-        f"{_ONE}/files/{{path:file}}",
-        "Read a file. The reply is its content.",
-        read_file,
-        name="read_file",
-        media_type="application/octet-stream",
-    ),
+@router.delete(
+    _ONE,
+    summary="End a sandbox with everything that runs in it.",
+    name="delete_sandbox",
+    status_code=204,
 )
+async def delete(id: str, call: Called) -> None:
+    """Destroy a sandbox. Raises ServiceError."""
+    await call.service.sessions.delete(id)

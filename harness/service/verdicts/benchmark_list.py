@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from harness.core.errors import quote_value
 from harness.core.version import __version__
 from harness.service.errors import ServiceError
-from harness.service.operations import Call, Operation
+from harness.service.operations import Called, make_router
 from harness.service.service import Service
 from harness.service.verdicts.samples import SAMPLE_FIELDS, ServedBenchmark
 
@@ -89,7 +89,15 @@ def require_revisions(service: Service, revisions: Mapping[str, str]) -> None:
             )
 
 
-async def list_benchmarks(_request: None, call: Call) -> BenchmarkList:
+router = make_router()
+
+
+@router.get(
+    "/v1/benchmarks",
+    summary="List the loaded benchmarks, with the SHA-256 of their data.",
+    name="v1/benchmarks",
+)
+async def list_benchmarks(call: Called) -> BenchmarkList:
     """Return the loaded benchmarks."""
     service = call.service
     facts = service.facts
@@ -115,14 +123,3 @@ def _describe(service: Service, served: ServedBenchmark) -> LoadedBenchmark:
         fields=list(SAMPLE_FIELDS) if served.takes_text else [],
         revision=find_revision(service, served),
     )
-
-
-OPERATIONS = (
-    Operation(
-        "GET",
-        "/v1/benchmarks",
-        "List the loaded benchmarks, with the SHA-256 of their data.",
-        list_benchmarks,
-        reply=BenchmarkList,
-    ),
-)

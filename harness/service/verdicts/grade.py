@@ -17,9 +17,9 @@ from harness.benchmarks.hidden_tests import HiddenTests
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS
 from harness.core.types import Status, Verdict
-from harness.service.encoding import encode_reply
+from harness.service.body import encode_reply
 from harness.service.errors import InvalidRequestError
-from harness.service.operations import Call, Operation, Reply, StreamedReply
+from harness.service.operations import Call, Called, StreamedReply, make_router
 from harness.service.verdicts.benchmark_list import require_revisions
 from harness.service.verdicts.samples import (
     SAMPLE_FIELDS,
@@ -165,7 +165,17 @@ class GradeReply(BaseModel):
     """One verdict for each sample, in the order of the request."""
 
 
-async def grade(request: GradeRequest, call: Call) -> Reply:
+router = make_router()
+
+
+@router.post(
+    "/v1/grade",
+    summary="Grade a batch of samples by a benchmark or by hidden tests; with 'stream', a verdict a line.",
+    name="v1/grade",
+    response_model=GradeReply,
+    responses={200: {"content": {_STREAM_TYPE: {}}}},
+)
+async def grade(request: GradeRequest, call: Called) -> GradeReply | StreamedReply:
     """Return the verdicts on a batch.
 
     Raises InvalidRequestError for a batch with a sample that cannot be graded, and BusyError or
@@ -243,16 +253,3 @@ def describe_verdict(sample_id: int | str, verdict: Verdict) -> SampleVerdict:
         metrics=verdict.recorded_metrics,
         evidence=verdict.evidence,
     )
-
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/v1/grade",
-        "Grade a batch of samples by a benchmark or by hidden tests; with 'stream', a verdict a line.",
-        grade,
-        request=GradeRequest,
-        reply=GradeReply,
-        stream_type=_STREAM_TYPE,
-    ),
-)

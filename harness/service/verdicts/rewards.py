@@ -21,7 +21,7 @@ from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, BrokenJSONError, ValueCounter, parse_json
 from harness.core.types import Status, Verdict
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError
-from harness.service.operations import Call, Operation
+from harness.service.operations import Called, make_router
 from harness.service.settings import MIB
 from harness.service.verdicts.grade import GradeSample
 from harness.service.verdicts.samples import (
@@ -76,7 +76,11 @@ class RewardReply(BaseModel):
     """For the client's log: whether each completion has passed, and whether it was too slow, as 1 and 0."""
 
 
-async def get_reward(request: RewardRequest, call: Call) -> RewardReply:
+router = make_router()
+
+
+@router.post("/get_reward", summary="Return rewards for completions, in the protocol of OpenRLHF.")
+async def get_reward(request: RewardRequest, call: Called) -> RewardReply:
     """Return a reward for each query.
 
     Raises InvalidRequestError for a label that is no judge, BusyError or ShareUsedError if the queue is too
@@ -199,15 +203,3 @@ def _read_sample(label: str | dict[str, JsonValue], completion: str) -> GradeSam
         return GradeSample.model_validate({**judge, field: completion})
     except ValidationError as error:
         raise UsageError(describe_first_error(error)) from error
-
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/get_reward",
-        "Return rewards for completions, in the protocol of OpenRLHF.",
-        get_reward,
-        request=RewardRequest,
-        reply=RewardReply,
-    ),
-)

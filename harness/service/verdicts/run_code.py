@@ -23,13 +23,13 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.logger import get_logger
 from harness.environments.python.client import run_on_inputs
 from harness.environments.python.needed_sockets import may_need_sockets
+from harness.host.local import LocalHost
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 from harness.service.errors import BusyError, InvalidRequestError
-from harness.service.operations import Call, Operation
-from harness.service.workers.base import Workplace
+from harness.service.operations import Called, make_router
 
 _LOGGER = get_logger(__name__)
 # SandboxFusion keeps this much of each stream, from its start.
@@ -117,7 +117,11 @@ class RunCodeResponse(BaseModel):
     """The fetched files, in base64."""
 
 
-async def run_code(request: RunCodeRequest, call: Call) -> RunCodeResponse:
+router = make_router()
+
+
+@router.post("/run_code", summary="Run a program in Python or bash, in the protocol of SandboxFusion.")
+async def run_code(request: RunCodeRequest, call: Called) -> RunCodeResponse:
     """Return the outcome of a program, before the client gives up.
 
     Raises BusyError if the time of the client does not suffice, or too many requests wait, and
@@ -178,7 +182,7 @@ class ProgramRun:
     # The time until the result must be there.
     seconds: float
 
-    async def perform(self, workplace: Workplace) -> RunCodeResponse | None:
+    async def perform(self, host: LocalHost) -> RunCodeResponse | None:
         """Run the program and return its outcome. Raises HarnessError.
 
         The outcome is None if the program has used up a time that is shorter than its own limit, because
@@ -187,9 +191,9 @@ class ProgramRun:
         request = self.request
         try:
             if request.language == "python" and not self.files and not request.fetch_files:
-                response = await self._run_program(workplace.pool)
+                response = await self._run_program(host.pool)
             else:
-                response = await self._run_command(workplace.pool)
+                response = await self._run_command(host.pool)
         except SandboxLimitReached as error:
             return _describe_lost(error)
         result = response.run_result
@@ -325,15 +329,3 @@ def _decode(path: str, content: str) -> bytes:
         return base64.b64decode("".join(content.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidRequestError(f"'files': {path[:80]!r} is no base64: {error}", status=422) from None
-
-
-OPERATIONS = (
-    Operation(
-        "POST",
-        "/run_code",
-        "Run a program in Python or bash, in the protocol of SandboxFusion.",
-        run_code,
-        request=RunCodeRequest,
-        reply=RunCodeResponse,
-    ),
-)

@@ -12,20 +12,28 @@ from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import read_submission
 from harness.core.errors import DataError, UsageError, unknown_name, unknown_task
 from harness.core.shield import complete
-from harness.core.types import Phase, PlainData, Status, Submission, Task, Verdict, explain_verdict
+from harness.core.types import (
+    TEXT_FIELDS,
+    Phase,
+    PlainData,
+    Status,
+    Submission,
+    Task,
+    Verdict,
+    explain_verdict,
+)
 from harness.environments import environment_spec
-from harness.runs.agents.predictions import FIELDS
-from harness.runs.grader import is_graded_by_text, require_text_grading
+from harness.host.episode import TaskSource
+from harness.host.local import LocalHost, is_graded_by_text, require_text_grading
 from harness.runs.images_needed import list_images
 from harness.runs.manifest import hash_definition
 from harness.service.errors import BusyError, ServiceError, ShareUsedError, explain
 from harness.service.operations import Call
 from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, list_sources
-from harness.service.workers.base import Workplace
 
 # `submission` is the text that a grader gets, after every rule that takes it out of a reply.
 SUBMISSION = "submission"
-SAMPLE_FIELDS = (*FIELDS, SUBMISSION)
+SAMPLE_FIELDS = (*TEXT_FIELDS, SUBMISSION)
 # The source in the hidden tests of one sample. Python's parser needs a third of a second for the worst source
 # of this size, in which it parses for no other client.
 MOST_SOURCE_BYTES = 64 * 1024
@@ -101,7 +109,7 @@ class Work:
     target: PlainData
     submission: Submission
     # The benchmark that adds its metrics to the verdict, None for tests of the client.
-    benchmark: Benchmark | None = None
+    benchmark: TaskSource | None = None
 
 
 async def read_work(
@@ -213,8 +221,8 @@ class Grading:
     # Programs of different owners never share a container.
     owner: str
 
-    async def perform(self, workplace: Workplace) -> Verdict:
-        return await workplace.grader.grade(
+    async def perform(self, host: LocalHost) -> Verdict:
+        return await host.grade(
             self.target, self.submission, timeout_seconds=self.timeout_seconds, owner=self.owner
         )
 

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from harness.core.shield import complete
-from harness.runs.grader import Grader
+from harness.host.local import LocalHost, log_note
+from harness.host.retries import Retries
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.pool import SandboxPool
-from harness.sandbox.reaper import remove_run
 
 Result = TypeVar("Result", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Workplace:
-    """The sandboxes of one machine."""
-
-    pool: SandboxPool
-    # Grades in the sandboxes of `pool`.
-    grader: Grader
 
 
 class WorkItem(Protocol[Result]):
@@ -32,7 +19,7 @@ class WorkItem(Protocol[Result]):
     It may be performed twice, because a machine can be lost before it has sent the result.
     """
 
-    async def perform(self, workplace: Workplace) -> Result:
+    async def perform(self, host: LocalHost) -> Result:
         """Do the work and return its result. Raises HarnessError."""
 
 
@@ -67,8 +54,7 @@ class Workers(Protocol):
         """
 
 
-@contextlib.asynccontextmanager
-async def open_workplace(
+def make_host(
     backend: Backend,
     *,
     images: Mapping[str, str],
@@ -77,8 +63,8 @@ async def open_workplace(
     max_concurrent: int,
     wait_seconds: float,
     on_fault: Callable[[], None],
-) -> AsyncIterator[Workplace]:
-    """Yield the sandboxes of this machine. The end of the block destroys them.
+) -> LocalHost:
+    """Return this machine as the host of a service. Its block opens it, and destroys its sandboxes.
 
     Args:
         backend: starts the sandboxes.
@@ -87,28 +73,17 @@ async def open_workplace(
         runtime: the container runtime.
         run_id: the label of all containers.
         max_concurrent: the number of work items that are done at once.
-        wait_seconds: the time for which a grading waits for a lost engine.
+        wait_seconds: how long a grading waits for a lost engine.
         on_fault: is called for each fault of the infrastructure in a grading.
     """
     # The queue has one place more for a client without work.
     places = max_concurrent + 1
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(lambda: complete(asyncio.to_thread(remove_run, backend, run_id)))
-        pool = await stack.enter_async_context(
-            SandboxPool(backend, images=images, runtime=runtime, run_id=run_id, gate_places=places)
-        )
-        grader = Grader(
-            pool,
-            backend,
-            isolation="run",
-            timeout_seconds=None,
-            limits=None,
-            max_concurrent=places,
-            wait_seconds=wait_seconds,
-            on_fault=on_fault,
-        )
-        stack.push_async_callback(grader.close)
-        yield Workplace(pool, grader)
+    return LocalHost(
+        SandboxPool(backend, images=images, runtime=runtime, run_id=run_id, gate_places=places),
+        Retries(backend, log_note, wait_seconds=wait_seconds),
+        max_concurrent=places,
+        on_fault=on_fault,
+    )
 
 
 class LocalWorkers:
@@ -116,17 +91,17 @@ class LocalWorkers:
 
     machines = 1
 
-    def __init__(self, workplace: Workplace, places: int) -> None:
-        self._workplace = workplace
+    def __init__(self, host: LocalHost, places: int) -> None:
+        self._host = host
         self.places = places
 
     @property
     def sandboxes(self) -> int:
-        return self._workplace.pool.count
+        return self._host.pool.count
 
     def watch_places(self, notify: Callable[[int], None]) -> None:
         """Do nothing, because the places of one machine do not change."""
 
     async def perform(self, item: WorkItem[Result], *, seconds: float) -> Result:
         # This machine has limits for all of its work, so that it answers in time.
-        return await item.perform(self._workplace)
+        return await item.perform(self._host)

@@ -12,6 +12,8 @@ from typing import Any, Literal, cast
 from harness.core.errors import DataError, HarnessError, SandboxError, UsageError
 from harness.core.logger import get_logger
 from harness.core.shield import complete
+from harness.host.local import LocalHost
+from harness.host.retries import RunStoppedError
 from harness.runs.executors.messages import ImageContent, Refusal
 from harness.runs.executors.node import EngineNode
 from harness.runs.executors.ray_cluster import RayMembers, connect_ray
@@ -24,11 +26,10 @@ from harness.runs.executors.ray_nodes import (
     RayNode,
     describe_images,
 )
-from harness.runs.faults import RunStoppedError
 from harness.sandbox.backends.base import Backend
 from harness.service.errors import BusyError
 from harness.service.metrics import bound_concurrency
-from harness.service.workers.base import Result, WorkItem, Workplace, open_workplace
+from harness.service.workers.base import Result, WorkItem, make_host
 
 _LOGGER = get_logger(__name__)
 
@@ -73,7 +74,7 @@ class ServiceNode(EngineNode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._workplace: Workplace | None = None
+        self._host: LocalHost | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._faults = 0
 
@@ -86,15 +87,15 @@ class ServiceNode(EngineNode):
 
     async def perform(self, item: WorkItem[Any]) -> WorkReply:
         """Do a work item. A cancellation ends its programs."""
-        workplace = self._workplace
-        assert workplace is not None, "an open node has a workplace"  # noqa: S101
+        host = self._host
+        assert host is not None, "an open node has a host"  # noqa: S101
         task = asyncio.current_task()
         assert task is not None, "Ray calls it in a task"  # noqa: S101
         self._tasks.add(task)
         faults_before = self._faults
         result, failure = None, None
         try:
-            result = await item.perform(workplace)
+            result = await item.perform(host)
         except HarnessError as error:
             failure = await self._explain(error)
         finally:
@@ -102,7 +103,7 @@ class ServiceNode(EngineNode):
         if failure is None and self._faults > faults_before and not await self._responds():
             failure = Failure("engine", "its Docker engine does not answer", None)
         faults, self._faults = self._faults, 0
-        return WorkReply(result, failure, faults, workplace.pool.count)
+        return WorkReply(result, failure, faults, host.pool.count)
 
     async def close(self) -> Refusal | None:
         """End all work, and remove every container. Return the reason if one stays."""
@@ -119,8 +120,8 @@ class ServiceNode(EngineNode):
         await asyncio.to_thread(backend.describe, runtime=spec.runtime)
         images = await self.find_images(spec.images)
         await self.own_containers(spec.run_id, _LOGGER.warning)
-        self._workplace = await self._stack.enter_async_context(
-            open_workplace(
+        self._host = await self._stack.enter_async_context(
+            make_host(
                 backend,
                 images=images,
                 runtime=spec.runtime,

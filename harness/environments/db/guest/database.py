@@ -14,7 +14,7 @@ import sqlite3
 import time
 from typing import NamedTuple
 
-from . import mysql, mysql_functions, mysql_values, translation
+from . import mysql, mysql_functions, mysql_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class Session:
             result(self._execute(tokens))
             return
         sql, names = show
-        for name in names:
+        for name in names if mysql.LIKE not in sql else ():
             known = "SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE"
             if self._connection.execute(known, (name,)).fetchone() is None:
                 raise mysql.Unreadable(f"no such table: {name}")
@@ -262,7 +262,7 @@ class Session:
 
     def _execute_as_mysql(self, tokens: list[mysql.Token], raw: str) -> sqlite3.Cursor:
         try:
-            translated = _translate(tokens, quotes_are_strings=True)
+            translated = mysql.translate(tokens, quotes_are_strings=True)
         except mysql.Wrong:
             raise
         except mysql.Unreadable as unreadable:
@@ -281,8 +281,10 @@ class Session:
                 raise
             try:
                 found = [tokens for _, tokens in mysql.statements(raw, escapes=True) if mysql.text_of(tokens)]
-                translated = _translate(found[0], quotes_are_strings=False) if len(found) == 1 else raw
+                translated = mysql.translate(found[0], quotes_are_strings=False) if len(found) == 1 else raw
                 return self._connection.execute(translated)
+            except mysql.Wrong:
+                raise
             except mysql.Unreadable:
                 raise error from None
             except sqlite3.Error as second_error:
@@ -300,6 +302,8 @@ class Session:
             return f"stopped after {self._seconds:g} s: the statement takes too long"
         if message == "user-defined function raised exception" and self._failures.last:
             return self._failures.last
+        if message.startswith("no such function: "):
+            return f"ERROR 1305 (42000): FUNCTION {message.partition(': ')[2]} does not exist"
         if message == "database or disk is full":
             return f"the database must not grow beyond {MAX_FILE_BYTES >> 20} MiB"
         return message
@@ -322,13 +326,6 @@ class Session:
             return sqlite3.SQLITE_OK
         self._denied = denied
         return sqlite3.SQLITE_DENY
-
-
-def _translate(tokens: list[mysql.Token], *, quotes_are_strings: bool) -> str:
-    translation.load()
-    from . import mysql_dialect
-
-    return mysql_dialect.translate(*mysql.prepare_for_parser(tokens, quotes_are_strings=quotes_are_strings))
 
 
 _ATTACHING = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)

@@ -1,4 +1,4 @@
-"""MySQL's dates and times, on texts of the form `2024-02-29 13:45:00`. NULL stands for all other texts."""
+"""MySQL's dates and times, on texts of the form `2024-02-29 13:45:00`. Other texts give NULL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import calendar
 import datetime
 import re
 
-from . import mysql_values as values
+from .mysql_values import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,334 +20,209 @@ _MOMENT = re.compile(
     r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})\d*)?)?)?",
     re.ASCII,
 )
-_CLOSE = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2}))?(?!\d)", re.ASCII)
-_TIME = re.compile(r"\s*(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2}))?", re.ASCII)
-_MONTHS = tuple(calendar.month_name)
-_DAYS = tuple(calendar.day_name)
+_CLOSE = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})())?(?!\d)", re.ASCII)
+_CLOCK = re.compile(r"\s*(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2}))?", re.ASCII)
+_MONTHS = tuple(name.lower() for name in calendar.month_name)
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 7 * 86400}
 _MONTH_COUNTS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+# The directive of strftime for each letter of DATE_FORMAT.
+_WRITTEN = {
+    **{letter: f"%{letter}" for letter in "ymdbawjHIfpSU"},
+    **dict(zip("MWhisceklvx", ("%B", "%A", "%I", "%M", "%S", "%-m", "%-d", "%-H", "%-I", "%V", "%G"))),
+    "T": "%H:%M:%S",
+    "r": "%I:%M:%S %p",
+}
+# What each letter of STR_TO_DATE reads, by the name of the part.
+_READ = {
+    **{letter: rf"(?P<{part}>\d{{1,2}})" for letter, part in zip("ymcdeHkhIlisS", "ymmddHHhhhiss")},
+    **dict(zip("YDf", (r"(?P<Y>\d{1,4})", r"(?P<d>\d{1,2})(?:st|nd|rd|th)", r"(?P<f>\d{1,6})"))),
+    **dict(zip("MbWap", ("(?P<M>[a-z]+)", "(?P<M>[a-z]{3})", "[a-z]+", "[a-z]{3}", "(?P<p>[ap]m)"))),
+    "T": r"(?P<H>\d{1,2}):(?P<i>\d{1,2}):(?P<s>\d{1,2})",
+    "r": r"(?P<h>\d{1,2}):(?P<i>\d{1,2}):(?P<s>\d{1,2})\s*(?P<p>[ap]m)",
+}
+_WITH_TIME = re.compile("%[HkhIlisSfpTr]")
 
 
-def moment_of(value: object) -> Moment:
-    """Return the moment that a text or a number such as 20240229 stands for, or None."""
-    said = values.text(value)[:40]
+def moment(value: object) -> Moment:
+    """Return the moment that a text or a number such as 20240229 names, or None."""
+    said = text(value)[:40]
     found = _MOMENT.match(said) or _CLOSE.match(said)
     if found is None:
         return None
-    parts = [int(part) if part else 0 for part in found.groups()[:6]]
+    year, month, day, *rest = (int(part or 0) for part in found.groups()[:6])
     if len(found.group(1)) == 2:
-        parts[0] += 2000 if parts[0] < 70 else 1900
-    fraction = found.group(7) if found.re is _MOMENT else None
+        year += 2000 if year < 70 else 1900
     try:
-        year, month, day, hour, minute, second = parts
-        microsecond = int((fraction or "0").ljust(6, "0"))
-        return datetime.datetime(year, month, day, hour, minute, second, microsecond)
+        hour, minute, second = rest
+        time = datetime.time(hour, minute, second, int((found.group(7) or "0").ljust(6, "0")))
+        return datetime.datetime.combine(datetime.date(year, month, day), time)
     except ValueError:
         return None
 
 
-def write_moment(moment: datetime.datetime, with_time: bool) -> str:
-    day = f"{moment.year:04}-{moment.month:02}-{moment.day:02}"
-    if not with_time:
-        return day
-    fraction = f".{moment.microsecond:06}" if moment.microsecond else ""
-    return f"{day} {moment.hour:02}:{moment.minute:02}:{moment.second:02}{fraction}"
+def write(found: datetime.datetime, *, timed: bool) -> str:
+    day = f"{found.year:04}-{found.month:02}-{found.day:02}"
+    fraction = f".{found.microsecond:06}" if found.microsecond else ""
+    return f"{day} {found:%H:%M:%S}{fraction}" if timed else day
 
 
-def _of(take: Callable[[datetime.datetime], Any]) -> Callable[[object], Any]:
-    def part(value: object) -> Any:
-        moment = None if value is None else moment_of(value)
-        return None if moment is None else take(moment)
+def clock(value: object) -> int | None:
+    """Return the time of day, or the signed length of time, in seconds."""
+    said = text(value)[:40]
+    found = moment(value) if "-" in said[1:] else None
+    if found is not None:
+        return found.hour * 3600 + found.minute * 60 + found.second
+    parts = _CLOCK.match(said)
+    if parts is None:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups()[1:])
+    return (hours * 3600 + minutes * 60 + seconds) * (-1 if parts.group(1) else 1)
 
-    return part
+
+def write_clock(seconds: int) -> str:
+    left = min(abs(seconds), 3020399)
+    return f"{'-' * (seconds < 0)}{left // 3600:02}:{left // 60 % 60:02}:{left % 60:02}"
 
 
-def _has_time(value: object) -> bool:
-    return ":" in values.text(value)[:40]
-
-
-def shift(value: object, count: object, unit: object) -> str | None:
+def shift(value: object, count: int, unit: str = "DAY") -> str | None:
     """Return the moment that is `count` units later, as DATE_ADD does."""
-    if value is None or count is None:
+    found, unit = moment(value), unit.upper()
+    if found is None:
         return None
-    moment = moment_of(value)
-    name = values.text(unit).upper()
-    if moment is None:
-        return None
-    timed = _has_time(value) or name in ("SECOND", "MINUTE", "HOUR")
+    timed = ":" in text(value)[:40] or unit in ("SECOND", "MINUTE", "HOUR")
     try:
-        if name in _MONTH_COUNTS:
-            return write_moment(_months_later(moment, values.whole(count) * _MONTH_COUNTS[name]), timed)
-        if name not in _SECONDS:
-            raise ValueError(f"INTERVAL: the unit {name} is not available here")
-        return write_moment(moment + datetime.timedelta(seconds=values.whole(count) * _SECONDS[name]), timed)
+        if unit in _SECONDS:
+            return write(found + datetime.timedelta(seconds=count * _SECONDS[unit]), timed=timed)
+        months = found.year * 12 + found.month - 1 + count * _known(unit)
+        year, month = months // 12, months % 12 + 1
+        if not 1 <= year <= 9999:
+            return None
+        day = min(found.day, calendar.monthrange(year, month)[1])
+        return write(found.replace(year=year, month=month, day=day), timed=timed)
     except OverflowError:
         return None
 
 
-def _months_later(moment: datetime.datetime, months: int) -> datetime.datetime:
-    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
-    if not 1 <= year <= 9999:
-        raise OverflowError
-    day = min(moment.day, calendar.monthrange(year, month + 1)[1])
-    return moment.replace(year=year, month=month + 1, day=day)
+def _known(unit: str) -> int:
+    if unit not in _MONTH_COUNTS:
+        raise unsupported(f"INTERVAL {unit}")
+    return _MONTH_COUNTS[unit]
 
 
-def shift_back(value: object, count: object, unit: object) -> str | None:
-    return shift(value, None if count is None else -values.whole(count), unit)
+def unsupported(what: str) -> ValueError:
+    return ValueError(f"ERROR 1235 (42000): This version of MySQL doesn't yet support '{what}'")
 
 
-def difference(unit: object, start: object, end: object) -> int | None:
+def difference(unit: str, start: datetime.datetime, end: datetime.datetime) -> int:
     """Return how many whole units `end` is after `start`, as TIMESTAMPDIFF does."""
-    if start is None or end is None:
-        return None
-    one, other = moment_of(start), moment_of(end)
-    if one is None or other is None:
-        return None
-    name = values.text(unit).upper().replace("SQL_TSI_", "")
-    if name in _MONTH_COUNTS:
-        sign = 1 if other >= one else -1
-        early, late = sorted((one, other))
-        months = (late.year - early.year) * 12 + late.month - early.month
-        months -= (late.day, late.time()) < (early.day, early.time())
-        return sign * (months // _MONTH_COUNTS[name])
-    if name not in _SECONDS:
-        raise ValueError(f"TIMESTAMPDIFF: the unit {name} is not available here")
-    return int((other - one).total_seconds() / _SECONDS[name])
-
-
-def day_difference(one: object, other: object) -> int | None:
-    if one is None or other is None:
-        return None
-    first, second = moment_of(one), moment_of(other)
-    return None if first is None or second is None else (first.date() - second.date()).days
+    unit = unit.upper().replace("SQL_TSI_", "")
+    if unit in _SECONDS:
+        return int((end - start).total_seconds() / _SECONDS[unit])
+    early, late = sorted((start, end))
+    months = (late.year - early.year) * 12 + late.month - early.month
+    months -= (late.day, late.time()) < (early.day, early.time())
+    return (1 if end >= start else -1) * (months // _known(unit))
 
 
 def _ordinal(day: int) -> str:
     return f"{day}{'th' if 10 < day % 100 < 14 else {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10, 'th')}"
 
 
-_FORMATS: dict[str, Callable[[datetime.datetime], str]] = {
-    "Y": lambda m: f"{m.year:04}",
-    "y": lambda m: f"{m.year % 100:02}",
-    "m": lambda m: f"{m.month:02}",
-    "c": lambda m: str(m.month),
-    "d": lambda m: f"{m.day:02}",
-    "e": lambda m: str(m.day),
-    "D": lambda m: _ordinal(m.day),
-    "M": lambda m: _MONTHS[m.month],
-    "b": lambda m: _MONTHS[m.month][:3],
-    "W": lambda m: _DAYS[m.weekday()],
-    "a": lambda m: _DAYS[m.weekday()][:3],
-    "w": lambda m: str((m.weekday() + 1) % 7),
-    "j": lambda m: f"{m.timetuple().tm_yday:03}",
-    "H": lambda m: f"{m.hour:02}",
-    "k": lambda m: str(m.hour),
-    "h": lambda m: f"{(m.hour + 11) % 12 + 1:02}",
-    "I": lambda m: f"{(m.hour + 11) % 12 + 1:02}",
-    "l": lambda m: str((m.hour + 11) % 12 + 1),
-    "i": lambda m: f"{m.minute:02}",
-    "s": lambda m: f"{m.second:02}",
-    "S": lambda m: f"{m.second:02}",
-    "f": lambda m: f"{m.microsecond:06}",
-    "p": lambda m: "AM" if m.hour < 12 else "PM",
-    "T": lambda m: f"{m.hour:02}:{m.minute:02}:{m.second:02}",
-    "r": lambda m: f"{(m.hour + 11) % 12 + 1:02}:{m.minute:02}:{m.second:02} {'AM' if m.hour < 12 else 'PM'}",
-}
-
-
-def format_moment(value: object, pattern: object) -> str | None:
+def date_format(found: datetime.datetime, pattern: str) -> str:
     """Return the moment as DATE_FORMAT writes it."""
-    if value is None or pattern is None:
-        return None
-    moment = moment_of(value)
-    if moment is None:
-        return None
-    known = moment
 
-    def piece(found: re.Match[str]) -> str:
-        write = _FORMATS.get(found.group(1))
-        return found.group(1) if write is None else write(known)
+    def piece(match: re.Match[str]) -> str:
+        letter = match.group(1)
+        if letter in "uVX":
+            raise unsupported(f"DATE_FORMAT %{letter}")
+        if letter in "YD":
+            return f"{found.year:04}" if letter == "Y" else _ordinal(found.day)
+        return found.strftime(_WRITTEN[letter]) if letter in _WRITTEN else letter
 
-    return re.sub(r"%(.)", piece, values.text(pattern), flags=re.DOTALL)
+    return re.sub("%(.)", piece, pattern, flags=re.DOTALL)
 
 
-_READ = {
-    "Y": r"(?P<Y>\d{1,4})",
-    "y": r"(?P<y>\d{1,2})",
-    "m": r"(?P<m>\d{1,2})",
-    "c": r"(?P<m>\d{1,2})",
-    "d": r"(?P<d>\d{1,2})",
-    "e": r"(?P<d>\d{1,2})",
-    "D": r"(?P<d>\d{1,2})(?:st|nd|rd|th)",
-    "M": r"(?P<M>[a-z]+)",
-    "b": r"(?P<M>[a-z]{3})",
-    "W": r"[a-z]+",
-    "a": r"[a-z]{3}",
-    "H": r"(?P<H>\d{1,2})",
-    "k": r"(?P<H>\d{1,2})",
-    "h": r"(?P<h>\d{1,2})",
-    "I": r"(?P<h>\d{1,2})",
-    "l": r"(?P<h>\d{1,2})",
-    "i": r"(?P<i>\d{1,2})",
-    "s": r"(?P<s>\d{1,2})",
-    "S": r"(?P<s>\d{1,2})",
-    "f": r"(?P<f>\d{1,6})",
-    "p": r"(?P<p>[ap]m)",
-    "T": r"(?P<H>\d{1,2}):(?P<i>\d{1,2}):(?P<s>\d{1,2})",
-}
-_WITH_TIME = re.compile("%[HkhIlisSfpTr]")
-
-
-def read(value: object, pattern: object) -> str | None:
+def str_to_date(value: str, pattern: str) -> str | None:
     """Return the date, the time or both that STR_TO_DATE finds in a text."""
-    if value is None or pattern is None:
-        return None
-    wanted = values.text(pattern)[:200]
     regular = ""
-    for piece in re.findall(r"%.|\s+|.", wanted, re.DOTALL):
-        if piece.startswith("%") and len(piece) == 2:
-            regular += rf"\s*{_READ.get(piece[1], re.escape(piece[1]))}"
-        else:
-            regular += r"\s*" if piece.isspace() else rf"\s*{re.escape(piece)}"
+    for piece in re.findall(r"%.|\s+|.", pattern[:200], re.DOTALL):
+        known = _READ.get(piece[1]) if len(piece) == 2 and piece[0] == "%" else None
+        regular += r"\s*" + (known or ("" if piece.isspace() else re.escape(piece[-1:])))
     try:
-        found = re.match(regular, values.text(value)[:200], re.IGNORECASE | re.ASCII)
+        found = re.match(regular, value[:200], re.IGNORECASE | re.ASCII)
     except re.error:  # The pattern names the same part twice.
         return None
-    return None if found is None else _assemble(found.groupdict(), bool(_WITH_TIME.search(wanted)))
+    return found and _assemble(found.groupdict(), timed=bool(_WITH_TIME.search(pattern[:200])))
 
 
-def _assemble(parts: dict[str, str | None], timed: bool) -> str | None:
-    def whole(name: str) -> int:
-        return int(parts.get(name) or 0)
-
-    year, month, day, hour = whole("Y"), whole("m"), whole("d"), whole("H")
-    given = parts.get("Y") or parts.get("y")
-    if given is not None and len(given) <= 2:
-        year = int(given) + (2000 if int(given) < 70 else 1900)
-    name = (parts.get("M") or "").lower()
+def _assemble(parts: dict[str, str | None], *, timed: bool) -> str | None:
+    given = {name: int(part) for name, part in parts.items() if part and part.isdigit()}
+    year = given.get("Y", given.get("y", 0))
+    if len(parts.get("Y") or parts.get("y") or "four") <= 2:
+        year += 2000 if year < 70 else 1900
+    month, day, name = given.get("m", 0), given.get("d", 0), (parts.get("M") or "").lower()
     if name:
-        names = [each.lower() for each in _MONTHS]
-        fitting = [number for number, each in enumerate(names) if each and each[: max(3, len(name))] == name]
-        if not fitting:
-            return None
-        month = fitting[0]
-    if parts.get("h"):
-        hour = whole("h") % 12 + 12 * ((parts.get("p") or "").lower() == "pm")
-    if hour > 23 or whole("i") > 59 or whole("s") > 59 or month > 12 or day > 31:
-        return None
-    if month and day and day > calendar.monthrange(year or 4, month)[1]:
-        return None
-    clock = f"{hour:02}:{whole('i'):02}:{whole('s'):02}"
-    if timed and parts.get("f"):
-        clock += f".{(parts['f'] or '').ljust(6, '0')}"
+        month = next((place for place, each in enumerate(_MONTHS) if each and name in (each, each[:3])), 0)
+    hour, minute, second = given.get("H", 0), given.get("i", 0), given.get("s", 0)
+    if "h" in given:
+        hour = given["h"] % 12 + 12 * ((parts.get("p") or "").lower() == "pm")
     dated = any(parts.get(part) for part in "YymMd")
-    if dated and not (year and month and day):
-        return None  # In its default mode, MySQL refuses an incomplete date.
-    day_text = f"{year:04}-{month:02}-{day:02}"
-    return (f"{day_text} {clock}" if dated else clock) if timed else day_text
-
-
-def _clock(value: object) -> tuple[int, int, int] | None:
-    if value is None:
+    try:  # In its default mode, MySQL refuses an incomplete date, as Python does.
+        datetime.time(hour, minute, second)
+        datetime.date(year, month, day) if dated else None
+    except ValueError:
         return None
-    moment = moment_of(value) if "-" in values.text(value)[1:40] else None
-    if moment is not None:
-        return moment.hour, moment.minute, moment.second
-    found = _TIME.match(values.text(value)[:40])
-    return None if found is None else (int(found.group(2)), int(found.group(3)), int(found.group(4) or 0))
+    fraction = f".{parts['f']:<06}" if parts.get("f") else ""
+    time, date = f"{hour:02}:{minute:02}:{second:02}{fraction}", f"{year:04}-{month:02}-{day:02}"
+    return (f"{date} {time}" if dated else time) if timed else date
 
 
-def _clock_part(place: int) -> Callable[[object], int | None]:
-    def part(value: object) -> int | None:
-        clock = _clock(value)
-        return None if clock is None else clock[place]
-
-    return part
+def _last_day(found: datetime.datetime) -> str:
+    return write(found.replace(day=calendar.monthrange(found.year, found.month)[1]), timed=False)
 
 
-def time_text(value: object) -> str | None:
-    clock = _clock(value)
-    return None if clock is None else "{:02}:{:02}:{:02}".format(*clock)
-
-
-def _seconds(value: object) -> int | None:
-    clock = _clock(value)
-    return None if clock is None else clock[0] * 3600 + clock[1] * 60 + clock[2]
-
-
-def seconds_text(value: object) -> str | None:
-    if value is None:
-        return None
-    seconds = min(values.whole(value), 3020399)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-
-def make_date(year: object, day: object) -> str | None:
-    if year is None or day is None or values.whole(day) < 1:
-        return None
-    try:
-        first = datetime.datetime(values.whole(year), 1, 1)
-        return write_moment(first + datetime.timedelta(days=values.whole(day) - 1), False)
-    except (ValueError, OverflowError):
-        return None
-
-
-def extract(unit: object, value: object) -> int | None:
-    part = _PARTS.get(values.text(unit).lower())
-    if part is None:
-        raise ValueError(f"EXTRACT: the unit {values.text(unit)} is not available here")
-    found = part(value)
-    return None if found is None else int(found)
+def extract(unit: str, value: object) -> Any:
+    letters, part = FUNCTIONS.get(unit.lower(), ("", None))
+    if part is None or unit.upper() not in (*_SECONDS, *_MONTH_COUNTS):
+        raise unsupported(f"EXTRACT {unit}")
+    found = moment(value) if letters == "m" else clock(value)
+    return None if found is None else part(found)
 
 
 def now() -> str:
-    return write_moment(datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0), True)
+    return write(datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0), timed=True)
 
 
-_PARTS: dict[str, Callable[[object], Any]] = {
-    "year": _of(lambda m: m.year),
-    "quarter": _of(lambda m: (m.month + 2) // 3),
-    "month": _of(lambda m: m.month),
-    "week": _of(lambda m: int(m.strftime("%U"))),
-    "day": _of(lambda m: m.day),
-    "hour": _clock_part(0),
-    "minute": _clock_part(1),
-    "second": _clock_part(2),
-}
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **_PARTS,
-    "dayofmonth": _PARTS["day"],
-    "dayofyear": _of(lambda m: m.timetuple().tm_yday),
-    "dayofweek": _of(lambda m: (m.weekday() + 1) % 7 + 1),
-    "weekday": _of(lambda m: m.weekday()),
-    "dayname": _of(lambda m: _DAYS[m.weekday()]),
-    "monthname": _of(lambda m: _MONTHS[m.month]),
-    "to_days": _of(lambda m: m.toordinal() + 365),
-    "last_day": _of(lambda m: write_moment(m.replace(day=calendar.monthrange(m.year, m.month)[1]), False)),
-    "date": _of(lambda m: write_moment(m, False)),
-    "timestamp": _of(lambda m: write_moment(m, True)),
-    "time": time_text,
-    "time_to_sec": _seconds,
-    "sec_to_time": seconds_text,
-    "makedate": make_date,
-    "date_format": format_moment,
-    "str_to_date": read,
-    "date_add": shift,
-    "date_sub": shift_back,
-    "adddate": lambda value, count, unit="DAY": shift(value, count, unit),
-    "subdate": lambda value, count, unit="DAY": shift_back(value, count, unit),
-    "datediff": day_difference,
-    "timestampdiff": difference,
-    "timestampadd": lambda unit, count, value: shift(value, count, unit),
-    "extract": extract,
-    "now": now,
-    "sysdate": now,
-    "current_timestamp": now,
-    "localtime": now,
-    "localtimestamp": now,
-    "curdate": lambda: now()[:10],
-    "current_date": lambda: now()[:10],
-    "curtime": lambda: now()[11:],
-    "current_time": lambda: now()[11:],
+# `mysql_functions.convert` explains the letters.
+FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "year": ("m", lambda found: found.year),
+    "quarter": ("m", lambda found: (found.month + 2) // 3),
+    "month": ("m", lambda found: found.month),
+    "week": ("m", lambda found: int(f"{found:%U}")),
+    **dict.fromkeys(("day", "dayofmonth"), ("m", lambda found: found.day)),
+    "hour": ("c", lambda seconds: abs(seconds) // 3600),
+    "minute": ("c", lambda seconds: abs(seconds) // 60 % 60),
+    "second": ("c", lambda seconds: abs(seconds) % 60),
+    "dayofyear": ("m", lambda found: found.timetuple().tm_yday),
+    "dayofweek": ("m", lambda found: (found.weekday() + 1) % 7 + 1),
+    "weekday": ("m", lambda found: found.weekday()),
+    "dayname": ("m", lambda found: f"{found:%A}"),
+    "monthname": ("m", lambda found: f"{found:%B}"),
+    "to_days": ("m", lambda found: found.toordinal() + 365),
+    "last_day": ("m", _last_day),
+    "date": ("m", lambda found: write(found, timed=False)),
+    "timestamp": ("m", lambda found: write(found, timed=True)),
+    "time": ("c", write_clock),
+    "time_to_sec": ("c", lambda seconds: seconds),
+    "sec_to_time": ("i", write_clock),
+    "date_format": ("mt", date_format),
+    "str_to_date": ("tt", str_to_date),
+    **dict.fromkeys(("date_add", "adddate"), ("vit", shift)),
+    **dict.fromkeys(("date_sub", "subdate"), ("vit", lambda at, count, *unit: shift(at, -count, *unit))),
+    "datediff": ("mm", lambda one, other: (one.date() - other.date()).days),
+    "timestampdiff": ("tmm", difference),
+    "extract": ("tv", extract),
+    **dict.fromkeys(("now", "sysdate", "current_timestamp", "localtimestamp"), ("i", lambda *_: now())),
+    **dict.fromkeys(("curdate", "current_date"), ("", lambda: now()[:10])),
+    **dict.fromkeys(("curtime", "current_time"), ("i", lambda *_: now()[11:])),
 }

@@ -1,4 +1,4 @@
-"""MySQL's functions for SQLite.
+"""MySQL's functions for SQLite, as one table.
 
 Each function has the name `mysql_NAME`, which translated statements use. It also has the name NAME, unless
 SQLite has a function of that name that an agent could mean.
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import decimal
 import functools
+import hashlib
+import itertools
 import math
+import operator
+import re
 
-from . import mysql_dates, mysql_texts
+from . import mysql_dates, mysql_patterns
 from . import mysql_values as values
-from .mysql_values import compare_values, fold, number, strict, text, truth, whole
+from .mysql_values import bytes_of, compare_values, exact_number, fold, number, quantize, text, truth, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,27 +27,37 @@ if TYPE_CHECKING:
 PREFIX = "mysql_"
 COLLATIONS = ("NOCASE", "utf8mb4_0900_ai_ci", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8_general_ci")
 # An agent that writes these names means SQLite's functions, unless its statement had to be translated.
-_SQLITES_OWN = frozenset(
-    (
-        *("abs", "ceil", "ceiling", "char", "current_date", "current_time", "current_timestamp", "date"),
-        *(
-            "degrees",
-            "exp",
-            "floor",
-            "hex",
-            "ifnull",
-            "instr",
-            "length",
-            "ln",
-            "log",
-            "log10",
-            "log2",
-            "ltrim",
-        ),
-        *("mod", "nullif", "octet_length", "pi", "pow", "power", "quote", "radians", "replace", "round"),
-        *("rtrim", "sign", "sqrt", "substr", "substring", "time", "trim", "unhex"),
-    )
+_SQLITES_OWN = (
+    *(
+        "abs",
+        "ceil",
+        "ceiling",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "date",
+        "degrees",
+        "exp",
+    ),
+    *("floor", "hex", "ifnull", "instr", "length", "ln", "log", "log10", "log2", "ltrim", "mod", "nullif"),
+    *("octet_length", "pi", "pow", "power", "radians", "replace", "round", "rtrim", "sign", "sqrt", "substr"),
+    *("substring", "time", "trim"),
 )
+_LONG = 1 << 20
+_MOST_CHARACTERS = 4 * _LONG
+# The digit of SOUNDEX for each letter.
+_SOUNDS = dict(zip("BFPVCGJKQSXZDTLMNR", "111122222222334556"))
+_FIGURES = "0123456789abcdefghijklmnopqrstuvwxyz"
+# The letters of `convert`. A function is not called if one of its values is NULL or not a date.
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "v": lambda value: value,
+    "t": text,
+    "i": whole,
+    "n": number,
+    "b": bytes_of,
+    "m": mysql_dates.moment,
+    "c": mysql_dates.clock,
+}
 
 
 class Failures:
@@ -63,7 +77,8 @@ class Failures:
                 self.last = f"{name.upper()}: the result is not valid UTF-8"
                 raise
             except TypeError:
-                self.last = f"{name.upper()}: it does not take {len(arguments)} arguments"
+                problem = "Incorrect parameter count in the call to native function"
+                self.last = f"ERROR 1582 (42000): {problem} '{name.upper()}'"
                 raise
             except Exception as error:
                 self.last = f"{error}" or f"{name.upper()}: {type(error).__name__}"
@@ -76,12 +91,10 @@ def install(connection: sqlite3.Connection) -> Failures:
     """Add the functions and collations to the connection. Return the record of their failures."""
     failures = Failures()
     install_collations(connection)
-    for name, function in OPERATORS.items():
-        connection.create_function(PREFIX + name, -1, failures.wrap(name, function))
-    for name, function in FUNCTIONS.items():
+    for name, function in _CONVERTED.items():
         wrapped = failures.wrap(name, function)
         connection.create_function(PREFIX + name, -1, wrapped)
-        if name not in _SQLITES_OWN:
+        if name in FUNCTIONS and name not in _SQLITES_OWN:
             connection.create_function(name, -1, wrapped)
     connection.create_aggregate(f"{PREFIX}group_concat", -1, GroupConcat)  # type: ignore[arg-type]
     return failures
@@ -90,6 +103,30 @@ def install(connection: sqlite3.Connection) -> Failures:
 def install_collations(connection: sqlite3.Connection) -> None:
     for name in COLLATIONS:
         connection.create_collation(name, values.compare)
+
+
+def convert(letters: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with its arguments converted as the letters say, and NULL if one of them is NULL.
+
+    A letter is one of `_CONVERSIONS`. With * at the end, the last holds for all further arguments. With no
+    letter but *, the function receives the arguments as they are, and NULL as None.
+    """
+    if letters == "*":
+        return function
+    each = [_CONVERSIONS[letter] for letter in letters.rstrip("*")]
+    more = itertools.repeat(each[-1]) if letters.endswith("*") else ()
+
+    def call(*arguments: Any) -> Any:
+        if None in arguments:
+            return None
+        if len(arguments) > len(each) and not more:
+            raise TypeError
+        if each and each[0] is _CONVERSIONS["v"] is each[-1]:
+            return function(*arguments)
+        given = [to(value) for to, value in zip(itertools.chain(each, more), arguments)]
+        return None if None in given else function(*given)
+
+    return call
 
 
 class GroupConcat:
@@ -110,7 +147,7 @@ class GroupConcat:
         if value is not None:
             self._rows.append((text(value), order))
             self._length += len(text(value))
-            if self._length > mysql_texts.MOST_CHARACTERS:
+            if self._length > _MOST_CHARACTERS:
                 raise ValueError("GROUP_CONCAT: the result is too long")
 
     def finalize(self) -> str | None:
@@ -134,229 +171,311 @@ def _sort_key(row: tuple[str, tuple[Any, ...]], *, place: int) -> Any:
     return (1, 0, values.sort_key(value)) if isinstance(value, str) else (1, number(value), "")
 
 
-def _comparison(holds: Callable[[int], bool], binary: bool = False) -> Callable[..., Any]:
-    return strict(lambda one, other: holds(compare_values(one, other, binary)))
+def _same(one: object, other: object) -> bool:
+    return one is other if one is None or other is None else compare_values(one, other) == 0
 
 
-def _same(one: object, other: object, binary: bool = False) -> bool:
-    if one is None or other is None:
-        return one is other
-    return compare_values(one, other, binary) == 0
-
-
-def _in(value: object, *others: object, binary: bool = False) -> bool | None:
+def _in(value: object, *others: object) -> bool | None:
     if value is None:
         return None
-    if any(other is not None and compare_values(value, other, binary) == 0 for other in others):
+    if any(other is not None and _same(value, other) for other in others):
         return True
     return None if None in others else False
 
 
-def _and(one: bool | None, other: bool | None) -> bool | None:
-    if one is False or other is False:
-        return False
-    return None if one is None or other is None else True
-
-
-def _between(value: object, low: object, high: object, binary: bool = False) -> bool | None:
+def _between(value: Any, low: Any, high: Any) -> bool | None:
     if value is None:
         return None
     if any(isinstance(each, (int, float)) for each in (value, low, high)):
         value, low, high = (None if each is None else number(each) for each in (value, low, high))
-    above = None if low is None else compare_values(value, low, binary) >= 0
-    below = None if high is None else compare_values(value, high, binary) <= 0
-    return _and(above, below)
+    above = None if low is None else compare_values(value, low) >= 0
+    below = None if high is None else compare_values(value, high) <= 0
+    if above is False or below is False:
+        return False
+    return None if above is None or below is None else True
 
 
-def _divide(one: object, other: object) -> float | None:
-    by = number(other)
-    return None if by == 0 else number(one) / by
-
-
-def _exact_pair(one: object, other: object) -> tuple[decimal.Decimal, decimal.Decimal]:
-    return values.exact_number(one), values.exact_number(other)
-
-
-def _quotient(one: object, other: object, digits: object) -> str | None:
-    """Return an exact division as MySQL stores it, with all digits that MySQL computes.
-
-    Further digits are cut off.
-    """
-    first, second = _exact_pair(one, other)
-    if second == 0:
+def _quotient(one: object, other: object, digits: int) -> str | None:
+    """Return an exact division with all digits that MySQL computes, which are more than it shows."""
+    if exact_number(other) == 0:
         return None
     with decimal.localcontext() as context:
         context.prec = 120
-        unit = decimal.Decimal(1).scaleb(-int(digits))  # type: ignore[call-overload]
-        return format((first / second).quantize(unit, decimal.ROUND_DOWN), "f")
+        return format(quantize(exact_number(one) / exact_number(other), digits, decimal.ROUND_DOWN), "f")
 
 
 def _divide_whole(one: object, other: object) -> int | None:
-    first, second = _exact_pair(one, other)
-    return None if second == 0 else math.trunc(first / second)
+    return math.trunc(exact_number(one) / exact_number(other)) if exact_number(other) else None
 
 
 def _remainder(one: object, other: object) -> Any:
-    if isinstance(one, int) and isinstance(other, int):
-        rest = None if other == 0 else abs(one) % abs(other)
-        return -rest if rest and one < 0 else rest
     by = number(other)
-    return None if by == 0 else math.fmod(number(one), by)
+    if by == 0:
+        return None
+    if isinstance(one, int) and isinstance(other, int):
+        return abs(one) % abs(other) * (-1 if one < 0 else 1)
+    return math.fmod(number(one), by)
 
 
 def _store(value: object, scale: object = None) -> str | None:
     if value is None:
         return None
-    return text(value) if scale is None else values.decimal_text(value, int(scale))  # type: ignore[call-overload]
+    return text(value) if scale is None else format(quantize(value, whole(scale)), "f")
 
 
-def _signed(value: object) -> int:
-    return max(-(1 << 63), min((1 << 63) - 1, whole(value)))
+def _to_decimal(value: object, precision: int, places: int) -> float | int:
+    most = decimal.Decimal(10) ** (precision - places) - decimal.Decimal(1).scaleb(-places)
+    exact = max(-most, min(most, quantize(value, places)))
+    return int(exact) if not places and abs(exact) < 1 << 62 else float(exact)
 
 
-def _unsigned(value: object) -> Any:
-    found = whole(value)
-    return found if found >= 0 else str((1 << 64) + max(found, -(1 << 63)))
-
-
-def _to_decimal(value: object, precision: object, scale: object) -> float | int:
-    places = int(scale)  # type: ignore[call-overload]
-    most = decimal.Decimal(10) ** (int(precision) - places) - decimal.Decimal(1).scaleb(-places)  # type: ignore[call-overload]
-    exact = decimal.Decimal(values.decimal_text(value, places))
-    exact = max(-most, min(most, exact))
-    return float(exact) if places else int(exact) if abs(exact) < 1 << 62 else float(exact)
-
-
-def _round(value: object, digits: object = 0, exact: object = 0) -> float | int:
-    places = max(-30, min(30, whole(digits)))
+def _round(value: object, digits: int = 0, exact: int = 0) -> float | int:
+    places = max(-30, min(30, digits))
     if isinstance(value, int) and places >= 0:
         return value
     if exact or isinstance(value, int):
-        unit = decimal.Decimal(1).scaleb(-places)
-        return float(values.exact_number(value).quantize(unit, decimal.ROUND_HALF_UP))
-    scale = 10.0 ** abs(places)
-    found = number(value)
+        return float(quantize(value, places))
+    found, scale = number(value), 10.0 ** abs(places)
     scaled = found * scale if places >= 0 else found / scale
     if not math.isfinite(scaled):
         return found
     return float(round(scaled) / scale if places >= 0 else round(scaled) * scale)
 
 
-def _truncate(value: object, digits: object) -> float | int:
-    if isinstance(value, int) and whole(digits) >= 0:
+def _truncate(value: object, digits: int) -> float | int:
+    if isinstance(value, int) and digits >= 0:
         return value
-    places = decimal.Decimal(1).scaleb(-max(-30, min(30, whole(digits))))
-    return float(values.exact_number(value).quantize(places, decimal.ROUND_DOWN))
-
-
-def _to_whole(function: Callable[[Any], int]) -> Callable[..., Any]:
-    return strict(lambda value: _fit(function(number(value))))
+    return float(quantize(value, max(-30, min(30, digits)), decimal.ROUND_DOWN))
 
 
 def _fit(found: int) -> int | float:
     return found if abs(found) < 1 << 63 else float(found)
 
 
-def _real(function: Callable[..., float]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> float | None:
+def _real(function: Callable[..., float]) -> tuple[str, Callable[..., Any]]:
+    def call(*arguments: float) -> float | None:
         try:
-            found = function(*(number(argument) for argument in arguments))
+            found = function(*arguments)
         except (ValueError, ZeroDivisionError):
             return None
         except OverflowError:
             raise ValueError("a number is out of range") from None
         return found if isinstance(found, float) and math.isfinite(found) else None
 
-    return strict(call)
+    return "n*", call
 
 
-def _best(choose: Callable[..., Any]) -> Callable[..., Any]:
+def _best(choose: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
     def best(*given: Any) -> Any:
-        if all(isinstance(value, (int, float)) for value in given):
-            return choose(given)
         if any(isinstance(value, (int, float)) for value in given):
             return choose(number(value) for value in given)
         return choose(given, key=lambda value: values.sort_key(text(value)))
 
-    return strict(best)
+    return "v*", best
 
 
-def _coalesce(*given: object) -> object:
-    return next((value for value in given if value is not None), None)
-
-
-def _bits(operate: Callable[[int, int], int]) -> Callable[..., Any]:
-    def call(one: object, other: object) -> int | str:
-        found = operate(whole(one) % (1 << 64), whole(other) % (1 << 64)) % (1 << 64)
+def _bits(operate: Callable[..., int]) -> tuple[str, Callable[..., Any]]:
+    def call(*arguments: int) -> int | str:
+        found = operate(*(value % (1 << 64) for value in arguments)) % (1 << 64)
         return found if found < 1 << 63 else str(found)
 
-    return strict(call)
+    return "i*", call
 
 
-_COMPARISONS: dict[str, Callable[[int], bool]] = {
-    "eq": lambda sign: sign == 0,
-    "neq": lambda sign: sign != 0,
-    "lt": lambda sign: sign < 0,
-    "lte": lambda sign: sign <= 0,
-    "gt": lambda sign: sign > 0,
-    "gte": lambda sign: sign >= 0,
-}
+def _find_in_set(part: str, value: str) -> int:
+    parts, wanted = [fold(each) for each in value.split(",")] if value else [], fold(part)
+    return parts.index(wanted) + 1 if wanted in parts else 0
+
+
+def _field(value: object, *others: object) -> int:
+    if value is None:
+        return 0
+    if not all(isinstance(each, str) for each in (value, *others) if each is not None):
+        others = tuple(None if other is None else number(other) for other in others)
+        value = number(value)
+    equal = [other is not None and _same(value, other) for other in others]
+    return equal.index(True) + 1 if True in equal else 0
+
+
+def _substring_index(value: str, mark: str, count: int) -> str:
+    parts = value.split(mark) if mark and count else [""]
+    return mark.join(parts[:count] if count > 0 else parts[count:])
+
+
+def _substring(value: str, start: int, length: int | None = None) -> str:
+    if start == 0 or start < -len(value):
+        return ""
+    rest = value[start - 1 :] if start > 0 else value[start:]
+    return rest if length is None else rest[: max(0, length)]
+
+
+def _locate(part: str, value: str, start: int = 1) -> int:
+    if len(fold(value)) == len(value):
+        value, part = fold(value), fold(part)
+    return value.find(part, start - 1) + 1 if start > 0 else 0
+
+
+def _trim(value: str, part: str = " ", where: str = "BOTH") -> str:
+    while part and where != "TRAILING" and value.startswith(part):
+        value = value[len(part) :]
+    while part and where != "LEADING" and value.endswith(part):
+        value = value[: -len(part)]
+    return value
+
+
+def _replace(value: str, old: str, new: str) -> str:
+    if len(value) + value.count(old) * len(new) > _MOST_CHARACTERS:
+        raise ValueError("REPLACE: the result is too long")
+    return value.replace(old, new) if old else value
+
+
+def _pad(value: str, width: int, fill: str = " ", *, left: bool) -> str | None:
+    if width < 0 or width > _LONG or (not fill and width > len(value)):
+        return None
+    missing = max(0, width - len(value))
+    added = (fill * (missing // max(1, len(fill)) + 1))[:missing]
+    return (added + value if left else value + added)[:width]
+
+
+def _repeat(value: str, count: int) -> str:
+    if count * len(value) > _LONG:
+        raise ValueError("REPEAT: the result is too long")
+    return value * max(0, count)
+
+
+def _hex(value: object) -> str:
+    is_number = isinstance(value, (int, float))
+    return f"{whole(value) % (1 << 64):X}" if is_number else bytes_of(value).hex().upper()
+
+
+def _convert_base(value: str, old: int, new: int) -> str | None:
+    """Return a number with its digits in another base. A negative base asks for a sign."""
+    base, other = abs(old), abs(new)
+    if not (2 <= base <= 36 and 2 <= other <= 36):
+        return None
+    usable = re.match(f"(-?)([{_FIGURES[:base]}]+)", value.strip().lower())
+    found = int("".join(usable.groups()), base) if usable else 0
+    left = found % (1 << 64) if new > 0 else abs(found)
+    digits = ""
+    while left:
+        left, place = divmod(left, other)
+        digits = _FIGURES[place] + digits
+    return ("-" if found < 0 and new < 0 else "") + (digits.upper() or "0")
+
+
+def _soundex(value: str) -> str:
+    letters = [char for char in value.upper() if char.isalpha()]
+    said, last = "".join(letters[:1]), _SOUNDS.get("".join(letters[:1]))
+    for char in letters[1:]:
+        code = _SOUNDS.get(char)
+        if code is not None and code != last:
+            said += code
+        if code is not None or char not in "HWAEIOUY":
+            last = code
+    return said.ljust(4, "0") if said else ""
+
+
+def _case(change: Callable[[str], str]) -> tuple[str, Callable[..., Any]]:
+    """Return a function that keeps letters that would become several, like MySQL."""
+    return "t", lambda value: "".join(char if len(change(char)) > 1 else change(char) for char in value)
+
+
+def _digest(name: str) -> tuple[str, Callable[..., Any]]:
+    return "b", lambda data: hashlib.new(name, data, usedforsecurity=False).hexdigest()
+
+
+def _concat_ws(separator: object, *parts: object) -> str | None:
+    texts = [text(part) for part in parts if part is not None]
+    return None if separator is None else text(separator).join(texts)
+
+
 # Translated statements call these for operators and conversions. No agent writes their names.
-OPERATORS: dict[str, Callable[..., Any]] = {
-    **{name: _comparison(holds) for name, holds in _COMPARISONS.items()},
-    **{f"{name}_binary": _comparison(holds, binary=True) for name, holds in _COMPARISONS.items()},
-    "same": _same,
-    "same_binary": functools.partial(_same, binary=True),
-    "in": _in,
-    "in_binary": functools.partial(_in, binary=True),
-    "between": _between,
-    "between_binary": functools.partial(_between, binary=True),
-    "xor": strict(lambda one, other: truth(one) != truth(other)),
-    "divide": strict(_divide),
-    "div": strict(_divide_whole),
-    "quotient": strict(_quotient),
-    "bit_and": _bits(lambda one, other: one & other),
-    "bit_or": _bits(lambda one, other: one | other),
-    "bit_xor": _bits(lambda one, other: one ^ other),
-    "bit_not": strict(lambda value: _bits(lambda one, other: one ^ other)(value, -1)),
-    "shift_left": _bits(lambda one, other: one << other if other < 64 else 0),
-    "shift_right": _bits(lambda one, other: one >> other if other < 64 else 0),
-    "stored": _store,
-    "to_char": strict(mysql_texts.char),
-    "to_binary": strict(values.bytes_of),
-    "to_signed": strict(_signed),
-    "to_unsigned": strict(_unsigned),
-    "to_decimal": strict(_to_decimal),
-    "to_double": strict(lambda value: float(number(value))),
-    "regexp_binary": strict(lambda pattern, value: mysql_texts.find_by(pattern, value, binary=True)),
+OPERATORS: dict[str, tuple[str, Callable[..., Any]]] = {
+    **{
+        name: ("vv", functools.partial(lambda holds, one, other: holds(compare_values(one, other), 0), holds))
+        for name, holds in zip(
+            ("eq", "neq", "lt", "lte", "gt", "gte"),
+            (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
+        )
+    },
+    "nullsafeeq": ("*", _same),
+    "in": ("*", _in),
+    "between": ("*", _between),
+    "xor": ("vv", lambda one, other: truth(one) != truth(other)),
+    "div": ("nn", lambda one, other: one / other if other else None),
+    "intdiv": ("vv", _divide_whole),
+    "quotient": ("vvi", _quotient),
+    "bitwiseand": _bits(operator.and_),
+    "bitwiseor": _bits(operator.or_),
+    "bitwisexor": _bits(operator.xor),
+    "bitwisenot": _bits(operator.invert),
+    "bitwiseleftshift": _bits(lambda one, other: one << other if other < 64 else 0),
+    "bitwiserightshift": _bits(lambda one, other: one >> other if other < 64 else 0),
+    "stored": ("*", _store),
+    "to_char": ("ti", lambda value, length=None: value if length is None else value[:length]),
+    "to_binary": ("b", lambda data: data),
+    "as_bytes": ("v", lambda value: bytes_of(value) if isinstance(value, str) else value),
+    "to_signed": ("i", lambda value: max(-(1 << 63), min((1 << 63) - 1, value))),
+    "to_unsigned": ("i", lambda value: value if value >= 0 else str((1 << 64) + max(value, -(1 << 63)))),
+    "to_decimal": ("vii", _to_decimal),
+    "to_double": ("n", float),
 }
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "mod": strict(_remainder),
-    "if": lambda test, yes, no: yes if truth(test) else no,
-    "ifnull": lambda value, other: other if value is None else value,
-    "nullif": lambda one, other: None if None not in (one, other) and _same(one, other) else one,
-    "coalesce": _coalesce,
-    "isnull": lambda value: value is None,
-    "strcmp": strict(lambda one, other: values.compare(text(one), text(other))),
+FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+    # Choices.
+    "if": ("*", lambda test, yes, no: yes if truth(test) else no),
+    "ifnull": ("*", lambda value, other: other if value is None else value),
+    "nullif": ("*", lambda one, other: None if one is not None and _same(one, other) else one),
+    "coalesce": ("*", lambda *given: next((value for value in given if value is not None), None)),
+    "isnull": ("*", lambda value: value is None),
     "greatest": _best(max),
     "least": _best(min),
-    "round": strict(_round),
-    "truncate": strict(_truncate),
-    "floor": _to_whole(math.floor),
-    "ceil": _to_whole(math.ceil),
-    "ceiling": _to_whole(math.ceil),
-    "abs": strict(lambda value: abs(number(value))),
-    "sign": strict(lambda value: (number(value) > 0) - (number(value) < 0)),
+    "strcmp": ("tt", values.compare),
+    "field": ("*", _field),
+    # Numbers.
+    "mod": ("vv", _remainder),
+    "round": ("vii", _round),
+    "truncate": ("vi", _truncate),
+    "floor": ("n", lambda value: _fit(math.floor(value))),
+    **dict.fromkeys(("ceil", "ceiling"), ("n", lambda value: _fit(math.ceil(value)))),
+    "abs": ("n", abs),
+    "sign": ("n", lambda value: (value > 0) - (value < 0)),
     **dict.fromkeys(("pow", "power"), _real(lambda one, other: float(one) ** float(other))),
-    "sqrt": _real(lambda value: math.sqrt(value)),
-    "exp": _real(math.exp),
+    **{name: _real(getattr(math, name)) for name in ("sqrt", "exp", "log2", "log10", "radians", "degrees")},
     "ln": _real(math.log),
     "log": _real(lambda one, *other: math.log(other[0], one) if other else math.log(one)),
-    "log2": _real(math.log2),
-    "log10": _real(math.log10),
-    "pi": lambda: math.pi,
-    "radians": _real(math.radians),
-    "degrees": _real(math.degrees),
+    "pi": ("", lambda: math.pi),
+    "format": ("vi", lambda value, digits: f"{quantize(value, max(0, min(30, digits))):,f}"),
+    "conv": ("tii", _convert_base),
+    # Texts.
+    "concat": ("t*", lambda *parts: "".join(parts)),
+    "concat_ws": ("*", _concat_ws),
+    "left": ("ti", lambda value, count: value[: max(0, count)]),
+    "right": ("ti", lambda value, count: value[-count:] if count > 0 else ""),
+    **dict.fromkeys(("mid", "substr", "substring"), ("tii", _substring)),
+    "substring_index": ("tti", _substring_index),
+    **dict.fromkeys(("locate", "position"), ("tti", _locate)),
+    "instr": ("tt", lambda value, part: _locate(part, value)),
+    "find_in_set": ("tt", _find_in_set),
+    "replace": ("ttt", _replace),
+    "trim": ("ttt", _trim),
+    "ltrim": ("t", lambda value: value.lstrip(" ")),
+    "rtrim": ("t", lambda value: value.rstrip(" ")),
+    **dict.fromkeys(("char_length", "character_length"), ("t", len)),
+    **dict.fromkeys(("length", "octet_length"), ("b", len)),
+    **dict.fromkeys(("ucase", "upper"), _case(str.upper)),
+    **dict.fromkeys(("lcase", "lower"), _case(str.lower)),
+    "reverse": ("t", lambda value: value[::-1]),
+    "space": ("i", lambda count: _repeat(" ", count)),
+    "repeat": ("ti", _repeat),
+    "lpad": ("tit", functools.partial(_pad, left=True)),
+    "rpad": ("tit", functools.partial(_pad, left=False)),
+    "ascii": ("b", lambda data: (data or b"\0")[0]),
+    "hex": ("v", _hex),
+    "md5": _digest("md5"),
+    **dict.fromkeys(("sha", "sha1"), _digest("sha1")),
+    "soundex": ("t", _soundex),
+    **mysql_patterns.FUNCTIONS,
     **mysql_dates.FUNCTIONS,
-    **mysql_texts.FUNCTIONS,
 }
+# Each connection gets these, so they are made once.
+_CONVERTED = {name: convert(*entry) for name, entry in {**OPERATORS, **FUNCTIONS}.items()}

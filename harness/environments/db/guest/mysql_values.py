@@ -14,7 +14,6 @@ import unicodedata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Union
 
     Number = Union[int, float]
@@ -23,16 +22,7 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)", re.A
 _NUMBER_CHARACTERS = 400
 _LARGEST = 1.7976931348623157e308
 # Unicode does not decompose these letters, but its collation gives them the weight of other letters.
-_ALIKE = str.maketrans(
-    {
-        **dict(zip("øǿłŀđðħℏ", "oollddhh")),
-        **dict(zip("ØǾŁĿĐÐĦ", "OOLLDDH")),
-        "æ": "ae",
-        "Æ": "AE",
-        "œ": "oe",
-        "Œ": "OE",
-    }
-)
+_ALIKE = str.maketrans(dict(zip("øǿłŀđðħℏæœØǾŁĿĐÐĦÆŒ", [*"oollddhh", "ae", "oe", *"OOLLDDH", "AE", "OE"])))
 # These characters sort before letters, in the order of that collation. Letters follow in their own order.
 _BEFORE_LETTERS = "\t\n\r _-–—,;:!¡?¿.·'‘’\"“”()[]{}§@*/\\&#%`^°+±×<=>|~$£€0123456789"
 _PLACES = {ord(char): chr(place) for place, char in enumerate(_BEFORE_LETTERS, 1)}
@@ -55,10 +45,6 @@ def fold(text: str) -> str:
     return "".join(char for char in apart if not unicodedata.combining(char)).casefold()
 
 
-def sort_key(text: str) -> str:
-    return fold(text).translate(_PLACES)
-
-
 def fold_letters(text: str) -> str:
     """Return the text with each letter folded that stays one, because LIKE compares letter by letter."""
     if text.isascii():
@@ -67,27 +53,32 @@ def fold_letters(text: str) -> str:
     return "".join(form if len(form) == 1 else char.lower() for char, form in each)
 
 
+def sort_key(text: str) -> str:
+    return fold(text).translate(_PLACES)
+
+
 def compare(one: str, other: str) -> int:
     """Return -1, 0 or 1 for two texts in the order of the collation."""
     return _sign(sort_key(one), sort_key(other))
 
 
-def compare_values(one: object, other: object, binary: bool = False) -> int:
+def compare_values(one: object, other: object) -> int:
     """Return -1, 0 or 1 for two values that are not NULL.
 
-    Two texts compare as texts, other pairs as numbers.
+    Two texts compare as texts, or byte by byte if one of them is bytes. Other pairs compare as numbers.
     """
-    if isinstance(one, bytes) or isinstance(other, bytes):
-        binary = True
-        # Bytes are a text without a collation. Next to a number, they are read as one.
-        one, other = _from_bytes(one), _from_bytes(other)
+    texts = isinstance(one, (str, bytes)) and isinstance(other, (str, bytes))
+    if texts and (isinstance(one, bytes) or isinstance(other, bytes)):
+        return _sign(bytes_of(one), bytes_of(other))
     if isinstance(one, str) and isinstance(other, str):
-        if binary:
-            return _sign(one.encode("utf-8", "surrogateescape"), other.encode("utf-8", "surrogateescape"))
         return compare(one, other)
     if isinstance(one, int) and isinstance(other, int):
         return _sign(one, other)
     return _sign(float(number(one)), float(number(other)))
+
+
+def _sign(one: Any, other: Any) -> int:
+    return int(one > other) - int(one < other)
 
 
 def number(value: object) -> Number:
@@ -95,9 +86,7 @@ def number(value: object) -> Number:
     if isinstance(value, (int, float)):
         return value
     found = _NUMBER.match(text(value)[:_NUMBER_CHARACTERS])
-    if found is None:
-        return 0.0
-    return max(-_LARGEST, min(_LARGEST, float(found.group(1))))
+    return max(-_LARGEST, min(_LARGEST, float(found.group(1)))) if found else 0.0
 
 
 def whole(value: object) -> int:
@@ -105,10 +94,8 @@ def whole(value: object) -> int:
 
     Numbers are rounded, a text gives its digits.
     """
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return int(decimal.Decimal(value).to_integral_value(decimal.ROUND_HALF_EVEN))
+    if isinstance(value, (int, float)):
+        return round(value)
     found = re.match(r"\s*[+-]?\d{1,30}", text(value), re.ASCII)
     return int(found.group()) if found else 0
 
@@ -123,21 +110,11 @@ def text(value: object) -> str:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, float):
-        return _double(value)
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    return _double(value) if isinstance(value, float) else str(value)
 
 
 def bytes_of(value: object) -> bytes:
     return value if isinstance(value, bytes) else text(value).encode("utf-8", "surrogateescape")
-
-
-def decimal_text(value: object, scale: int) -> str:
-    """Return the value as MySQL writes a DECIMAL of this many digits after the point."""
-    exact = exact_number(value)
-    with decimal.localcontext() as context:
-        context.prec = 400
-        return format(exact.quantize(decimal.Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP), "f")
 
 
 def exact_number(value: object) -> decimal.Decimal:
@@ -151,14 +128,12 @@ def exact_number(value: object) -> decimal.Decimal:
     return exact
 
 
-def strict(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function so that it returns NULL if one of its arguments is NULL."""
-
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        return None if None in arguments else function(*arguments)
-
-    return call
+def quantize(value: object, places: int, rounding: str = decimal.ROUND_HALF_UP) -> decimal.Decimal:
+    """Return the value with this many digits after the point."""
+    with decimal.localcontext() as context:
+        context.prec = 400
+        exact = value if isinstance(value, decimal.Decimal) else exact_number(value)
+        return exact.quantize(decimal.Decimal(1).scaleb(-places), rounding)
 
 
 def _double(value: float) -> str:
@@ -174,11 +149,3 @@ def _double(value: float) -> str:
         return fixed.rstrip("0").rstrip(".") if "." in fixed else fixed
     head, *rest = map(str, figures)
     return f"{'-' * sign}{head}{'.' * bool(rest)}{''.join(rest)}e{place}"
-
-
-def _from_bytes(value: object) -> object:
-    return text(value) if isinstance(value, bytes) else value
-
-
-def _sign(one: Any, other: Any) -> int:
-    return int(one > other) - int(one < other)

@@ -44,6 +44,7 @@ def run(descriptor: int, request: dict[str, Any], until_dead: Callable[[Candidat
         "lost": candidate.lost,
         # The arguments are the tests' own, and nothing that takes long is done with them.
         "large": live.received > LARGE_BYTES,
+        "objects": candidate.kinds(),
         "timeout": driven.timeout,
         "step_cpu_seconds": driven.step_cpu_seconds,
     }

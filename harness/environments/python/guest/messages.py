@@ -59,6 +59,8 @@ class _Report(TypedDict):
 class Report(_Report, total=False):
     """The report of the tests' process."""
 
+    # The kinds of objects that crossed other than plain data, by their names in `values.OBJECT_KINDS`.
+    objects: list[str]
     # The limit on one call that ended the calls.
     timeout: Optional[str]
     # The most processor time that the loading or one call has used.

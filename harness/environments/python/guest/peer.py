@@ -71,6 +71,20 @@ STAND_INS_WITH_ATTRIBUTES: dict[int, type[RemoteObject]] = {
     **dict.fromkeys((values.CALLABLE_INSTANCE, values.CALLABLE_ITERABLE), RemoteCallableInstance),
 }
 
+# The names of stand-ins in `values.OBJECT_KINDS`.
+KIND_NAMES: dict[type[RemoteObject], str] = {
+    RemoteObject: "object",
+    RemoteIterator: "iterator",
+    RemoteIterable: "iterable",
+    RemoteCallable: "function",
+    RemoteCallableObject: "callable object",
+    RemoteCallableIterable: "callable iterable",
+    RemoteCoroutine: "coroutine",
+    RemoteClass: "class",
+    RemoteInstance: "instance",
+    RemoteCallableInstance: "callable instance",
+}
+
 # No stand-in equals plain data.
 OPAQUE = plain.OPAQUE.union(STAND_INS.values(), STAND_INS_WITH_ATTRIBUTES.values(), (RemoteClass,))
 FUNCTION_STAND_INS = (RemoteCallable, RemoteClass)
@@ -100,6 +114,8 @@ class Candidate:
         self._link = link
         self._classes = classes
         self._stand_ins: dict[tuple[type[RemoteObject], int], RemoteObject] = {}
+        # The numbers of the objects that the tests use by name.
+        self._named: set[int] = set()
         self._exceptions: dict[object, type[BaseException]] = {}
         # The functions that each message lends to the program, by the number of the message and their place
         # in it. A replay may leave out messages, and the numbers of the others must not depend on that.
@@ -123,6 +139,19 @@ class Candidate:
         """Return whether an object of the program other than a function has crossed."""
         return any(kind not in FUNCTION_STAND_INS for kind, _number in self._stand_ins)
 
+    def kinds(self) -> list[str]:
+        """Return the names of the kinds of objects that crossed other than plain data, without named objects.
+
+        Call it after the candidate's death, because its duration depends on the tests.
+        """
+        found = {KIND_NAMES[kind] for kind, number in self._stand_ins if number not in self._named}
+        for lent in self._callbacks.values():
+            is_iterator = isinstance(lent, types.MethodWrapperType)
+            found.add("lent iterator" if is_iterator else "lent function")
+        if any(isinstance(number, int) for number in self._exceptions):
+            found.add("exception class")
+        return [name for name in values.OBJECT_KINDS if name in found]
+
     def begin_part(self) -> None:
         """Start the next part of the tests. A replay looks for its answers only in this part."""
         self.suppressed = None
@@ -138,6 +167,8 @@ class Candidate:
         if type(found) is not tuple or len(found) != 2:
             raise self._breach("a name without its value")
         value, description = found
+        if isinstance(value, RemoteObject):
+            self._named.add(value._number)
         if isinstance(value, RemoteCallable):
             if description is not None:
                 try:

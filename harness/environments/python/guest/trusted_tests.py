@@ -39,10 +39,10 @@ def run(
     `compiled` holds the codes of each statement from `asserts.compile_ahead`, and `beginning` the code from
     `asserts.compile_beginning_ahead`. `announce` is called before the candidate's program is loaded.
     `until_dead` is called after the last call, and returns when no process of the candidate is alive. The
-    result has seven fields: `results` (`passed` or `failed` for each statement, in order, and fewer if the
+    result has eight fields: `results` (`passed` or `failed` for each statement, in order, and fewer if the
     candidate was lost), `evidence` (of the first failure), `error` (the exception's name), `breach`, `lost`,
-    `large` (whether judging took time for much data), and `broken` (why the tests' own set-up fails, or
-    None).
+    `large` (whether judging took time for much data), `objects` (the kinds that crossed other than plain
+    data), and `broken` (why the tests' own set-up fails, or None).
     """
     # The tests compile before the program starts, because the duration would reveal the length of the tests.
     codes = [
@@ -63,6 +63,7 @@ def run(
             **dict.fromkeys(("evidence", "error", "breach", "lost")),
             "results": [],
             "large": False,
+            "objects": [],
             "broken": broken,
         }
     replay = Replay(live.parts)
@@ -78,6 +79,7 @@ def run(
         "breach": candidate.breach,
         "lost": candidate.lost,
         "large": live.exchanged > LARGE_BYTES,
+        "objects": candidate.kinds(),
         "broken": None,
     }
 

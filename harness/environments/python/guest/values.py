@@ -38,6 +38,13 @@ MAX_HANDLES = 100_000
 OPAQUE, ITERATOR, ITERABLE, CALLABLE, CLASS, INSTANCE, CALLABLE_INSTANCE, CALLABLE_ITERABLE = range(8)
 CALLBACK, LENT_ITERATOR, BUILTIN, COROUTINE = range(8, 12)
 
+# The names of the kinds of objects that cross other than plain data, as reports and verdicts name them. The
+# tests lend their own objects. No kind is to be added.
+OBJECT_KINDS = (
+    *("object", "iterator", "iterable", "function", "callable object", "callable iterable", "coroutine"),
+    *("class", "instance", "callable instance", "exception class", "lent function", "lent iterator"),
+)
+
 # Built-in functions and types by name. The candidate uses its own object of that name. The tests get types
 # only.
 BUILTIN_NAMES = (

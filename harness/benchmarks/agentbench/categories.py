@@ -1,0 +1,76 @@
+"""The categories of AgentBench. Each `category.py` of an environment declares one, so there is no list."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import create_model
+
+from harness import environments
+from harness.benchmarks.category import Category, CategoryOptions, NoOptions, Protocol
+from harness.benchmarks.options import Options
+
+WEB_BROWSING = "mind2web"
+"""Upstream's eighth category, which is browsing recorded web pages."""
+_WEB_BROWSING_NAMES = (WEB_BROWSING, "mind 2 web", "m2w", "wb", "web browsing")
+
+
+@cache
+def categories() -> Mapping[str, Category]:
+    """Return the categories by name, in the order of reports."""
+    names = {
+        path.parent.name for folder in environments.__path__ for path in Path(folder).glob("*/category.py")
+    }
+    found: list[Category] = [
+        importlib.import_module(f"{environments.__name__}.{name}.category").CATEGORY for name in names
+    ]
+    return {category.name: category for category in sorted(found, key=lambda each: each.place)}
+
+
+@cache
+def folders() -> Mapping[str, str]:
+    """Return the name of the category of each folder in upstream's `data/`."""
+    return {folder: name for name, category in categories().items() for folder in category.folders}
+
+
+def category_of(environment: str) -> str | None:
+    """Return the category for an environment's name as people write it, or None for an unknown name.
+
+    Case, blanks, dashes and underscores do not matter.
+    """
+    return _names().get(re.sub(r"[\s_-]+", "", environment).lower())
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    known = {name: (name, *category.aliases) for name, category in categories().items()}
+    known[WEB_BROWSING] = _WEB_BROWSING_NAMES
+    return {alias.replace(" ", ""): name for name, aliases in known.items() for alias in aliases}
+
+
+class AgentBenchOptions(Options):
+    """The options that all categories share. `options_model` adds a field for each category with its own."""
+
+    # The version of AgentBench whose limits on turns apply.
+    protocol: Protocol = "fc"
+
+    def of(self, category: Category) -> CategoryOptions:
+        """Return the options of a run for one category."""
+        own = getattr(self, category.name, None)
+        return CategoryOptions(self.protocol, category.options() if own is None else own)
+
+
+@cache
+def options_model() -> type[AgentBenchOptions]:
+    """Return the model of all options, in which a category's own options have the category's name."""
+    fields: dict[str, Any] = {
+        name: (category.options, category.options())
+        for name, category in sorted(categories().items())
+        if category.options is not NoOptions
+    }
+    return create_model("AgentBenchOptions", __base__=AgentBenchOptions, **fields)

@@ -1,0 +1,170 @@
+"""The options of a command that set keys of a config. They follow from the declared settings.
+
+They are made when a command needs them, because `harness --help` must not import the settings.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand
+
+from harness.cli.completion import agent_names, complete_agent, complete_benchmark, complete_run
+
+if TYPE_CHECKING:
+    from harness.core.setting import KeyOption, Panel
+
+_GIVEN = "harness.settings"
+_COMPLETIONS = {"agent": complete_agent, "benchmark": complete_benchmark, "run": complete_run}
+
+
+class SettingsCommand(TyperCommand):
+    """A command with the options of settings, which its help lists by their panels."""
+
+    # The keys and the panels whose options it has, and the keys in these panels that it leaves out.
+    keys: Collection[str] = ()
+    panels: Collection[Panel] = ()
+    without: Collection[str] = ()
+    # Whether it makes a run for each value of an option that is an axis.
+    has_axes = False
+
+    def list_options(self) -> list[KeyOption]:
+        """Return the options of settings that the command has."""
+        from harness.runs.settings import OPTIONS
+
+        return [
+            each
+            for each in OPTIONS
+            if each.key in self.keys or (each.panel in self.panels and each.key not in self.without)
+        ]
+
+    @cached_property
+    def _of_settings(self) -> list[Any]:
+        return _make_params(self.list_options(), has_axes=self.has_axes)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [*self._of_settings, *super().get_params(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, str] = {_name_param(each): each.panel for each in self.list_options()}
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for param in self.get_params(ctx):
+            other = "Options" if param.opts[0][:1] == "-" else "Arguments"
+            title = panels.get(param.name, other)
+            sections.setdefault(title, []).extend(filter(None, [param.get_help_record(ctx)]))
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def invoke(self, ctx: Any) -> Any:
+        values = [(each, ctx.params.pop(_name_param(each))) for each in self.list_options()]
+        ctx.meta[_GIVEN] = [(each, value) for each, value in values if _is_given(value)]
+        return super().invoke(ctx)
+
+
+def take_settings(
+    *keys: str, panels: Collection[Panel] = (), without: Collection[str] = (), has_axes: bool = False
+) -> type[TyperCommand]:
+    """Return the class of a command with the options of these keys, and with those of whole panels.
+
+    Args:
+        keys: the keys whose options it has.
+        panels: the panels whose options it has, also those of settings that are declared later.
+        without: the keys in these panels whose options it does not have.
+        has_axes: whether it makes a run for each value of an option that is an axis.
+    """
+    taken = {"keys": keys, "panels": panels, "without": without, "has_axes": has_axes}
+    return type("SettingsCommand", (SettingsCommand,), taken)
+
+
+def read_settings(context: typer.Context, config: Path | None = None) -> dict[str, Any]:
+    """Return the values of the config that the options of a command set, by their keys.
+
+    The options of a group are over the group in the config file. Raises UsageError for a text that is not
+    NAME=VALUE, and for a file that cannot be read.
+    """
+    given: dict[str, Any] = {}
+    for each, value in context.meta[_GIVEN]:
+        key, _, inner = each.key.partition(".")
+        if _takes_pairs(each):
+            from harness.benchmarks.options import parse_options
+
+            value = parse_options(value, option=each.name)
+        value = str(value) if isinstance(value, Path) else [*value] if isinstance(value, tuple) else value
+        if inner:
+            from harness.runs.config import read_section
+
+            given.setdefault(key, dict(read_section(config, key)))[inner] = value
+        else:
+            given[key] = value
+    return given
+
+
+def _is_given(value: Any) -> bool:
+    # The parser has None for an option that is not given, False for a flag, and nothing for a list.
+    return value is not None and value is not False and value not in ((), [])
+
+
+def _make_params(options: Iterable[KeyOption], *, has_axes: bool) -> list[Any]:
+    """Return the options as the parser has them."""
+
+    def declare() -> None:
+        """Stand for the command, whose signature the parser reads."""
+
+    parameters = []
+    for each in options:
+        kind, is_axis = _choose_type(each), has_axes and each.option.is_axis
+        text = each.option.help.replace("{agents}", ", ".join(agent_names()))
+        option = typer.Option(
+            *filter(None, (each.option.short, each.name)),
+            metavar=each.option.metavar or None,
+            help=f"{text} Repeatable: one run for each." if is_axis else text,
+            autocompletion=_COMPLETIONS.get(each.option.completes or ""),
+        )
+        is_flag = kind is bool
+        kind = kind if is_flag else (list[kind] if is_axis else kind) | None  # type: ignore[valid-type]
+        parameters.append(
+            inspect.Parameter(
+                _name_param(each),
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if is_flag else None,
+                annotation=Annotated[kind, option],
+            )
+        )
+    declare.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(declare)
+    params: list[Any] = typer.main.get_command(app).params
+    return params
+
+
+def _choose_type(each: KeyOption) -> Any:
+    """Return the type of an option's value. The model of the config checks what a text may be."""
+    from harness.core.setting import list_members
+
+    (member, *others) = list_members(each.kind)
+    if _takes_pairs(each):
+        return list[str]
+    if get_origin(member) is list:
+        return list[int] if get_args(member)[0] is int else list[str]
+    if not others and member in (int, float, bool):
+        return member
+    return Path if each.option.is_path else str
+
+
+def _takes_pairs(each: KeyOption) -> bool:
+    """Return whether the values of an option are NAME=VALUE, because the setting is a mapping or a group."""
+    from harness.core.setting import list_members
+
+    member = list_members(each.kind)[0]
+    return get_origin(member) is dict or hasattr(member, "model_fields")
+
+
+def _name_param(each: KeyOption) -> str:
+    return each.key.replace(".", "__")

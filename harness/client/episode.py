@@ -1,0 +1,99 @@
+"""An episode at a service, with the face of a local one, in the protocol of OpenEnv."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from harness.client.connection import Address, ServiceBusyError, ServiceUnreachableError, open_socket
+from harness.core.errors import HarnessError, SandboxError, UsageError
+from harness.core.tools import Observation
+from harness.core.types import Status, Verdict
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+_MOST_BYTES = 16 << 20
+_BY_CODE: dict[str, type[HarnessError]] = {
+    "VALIDATION_ERROR": UsageError,
+    "UNKNOWN_TYPE": UsageError,
+    "CAPACITY_REACHED": ServiceBusyError,
+}
+
+
+class RemoteEpisode:
+    """One attempt at one task at a service. Make it with `RemoteHost.environment`.
+
+    The methods are those of `Episode`. The evidence of a verdict stays at the service, because it may quote
+    the reference.
+    """
+
+    def __init__(self, socket: ClientConnection, name: str) -> None:
+        self._socket = socket
+        self._name = name
+        self.verdict: Verdict | None = None
+        self.prompt = ""
+        # The description and the JSON schema of each tool, by name.
+        self.tools: Mapping[str, Mapping[str, Any]] = {}
+        self.turns: int | None = None
+
+    async def begin(self, benchmark: str, task_id: str, seed: int) -> None:
+        """Begin the attempt. Raises UsageError for an unknown task, and ServiceBusyError without room."""
+        start = (await self._ask("reset", {"benchmark": benchmark, "task_id": task_id, "seed": seed}))[0]
+        self.prompt, self.turns = str(start["text"]), start["turns"]
+        self.tools = {str(tool["name"]): tool for tool in start["tools"]}
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Observation:
+        """Call a tool and return its observation, as `Episode.call` does."""
+        self._require_open()
+        if not self.tools:
+            raise UsageError("the task has no tools", hint="answer it with submit")
+        return await self._step({"tool": tool, "arguments": dict(arguments)})
+
+    async def submit(self, text: str, *, field: str = "solution") -> Verdict:
+        """Submit an answer and return the verdict, as `Episode.submit` does."""
+        self._require_open()
+        answer = {"tool": "submit", "arguments": {"answer": text}}
+        await self._step(answer if self.tools else {field: text})
+        assert self.verdict is not None, "a submission ends an episode"  # noqa: S101
+        return self.verdict
+
+    def _require_open(self) -> None:
+        if self.verdict is not None:
+            raise UsageError("the episode has ended", hint="open another one")
+
+    async def _step(self, action: dict[str, Any]) -> Observation:
+        observation, data = await self._ask("step", action)
+        if data["done"]:
+            self.verdict = Verdict(Status(observation["status"]), float(data["reward"]))
+        return Observation(str(observation["text"]))
+
+    async def _ask(self, kind: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the observation in the reply to a message, and the data around it. Raises HarnessError."""
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await self._socket.send(json.dumps({"type": kind, "data": values}))
+            reply = json.loads(await self._socket.recv())
+            data = reply["data"]
+            if reply["type"] == "observation":
+                return data["observation"], data
+            code, message = str(data["code"]), str(data["message"])
+        except (ConnectionClosed, ValueError, LookupError, TypeError) as error:
+            raise ServiceUnreachableError(
+                f"the episode at the service {self._name} was lost: {type(error).__name__}"
+            ) from None
+        raise _BY_CODE.get(code, SandboxError)(message)
+
+
+@contextlib.asynccontextmanager
+async def open_remote_episode(
+    address: Address, benchmark: str, task_id: str, *, seed: int
+) -> AsyncIterator[RemoteEpisode]:
+    """Yield an episode at a service. The end of the block ends it. Raises as `open_socket` and `begin` do."""
+    async with open_socket(address, "/ws", most_bytes=_MOST_BYTES) as socket:
+        episode = RemoteEpisode(socket, str(address))
+        await episode.begin(benchmark, task_id, seed)
+        yield episode

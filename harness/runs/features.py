@@ -1,0 +1,98 @@
+"""The optional features of a run: the only place that chooses the parts of an attempt."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.core.types import Verdict
+from harness.environments.spec import EnvironmentSpec
+from harness.runs.agents.agent import MeasuresAttempts
+from harness.runs.attempt_parts import AttemptPart
+from harness.runs.model_access import open_models
+from harness.runs.plan import PlannedAttempt
+from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
+from harness.runs.working_time import TimePart
+from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
+
+if TYPE_CHECKING:
+    from harness.models.access import ModelAccess, ToolMode
+    from harness.models.spending import Spending
+    from harness.runs.attempt_settings import AttemptSettings
+    from harness.runs.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The features of a run that its config chooses. All attempts share them."""
+
+    # The model that the agent asks, None for a run without one.
+    model: ModelAccess | None = None
+    # The model that environments ask for judgements, None for a run without one.
+    judge: ModelAccess | None = None
+    # The MCP servers whose tools the agent gets, None for a run without any.
+    servers: ServerTools | None = None
+
+    def make_parts(
+        self, settings: AttemptSettings, planned: PlannedAttempt, spec: EnvironmentSpec
+    ) -> list[AttemptPart]:
+        """Return the parts of an attempt. They enter in this order and close in reverse."""
+        agent, parts = settings.agent, list[AttemptPart]()
+        recording = getattr(agent, "recording", None)
+        if self.model is not None or self.judge is not None or recording is not None:
+            # A run without a model starts sooner without these.
+            from harness.runs.model_parts import JudgePart, ModelPart, RecordedJudgePart
+        if recording is not None:
+            parts.append(RecordedJudgePart(recording))
+        elif self.judge is not None:
+            parts.append(JudgePart(self.judge))
+        configured = () if self.servers is None else self.servers.configured
+        started = () if self.servers is None else self.servers.started
+        needs = find_needs(agent)
+        places = PlacesPart(Workspaces(needs, configured, spec), started, settings.pool, settings.limits)
+        if needs is not None or any(each.where == "sandbox" for each in configured):
+            parts.append(places)
+        if self.servers is not None:
+            parts.append(ServersPart(started, places))
+        if self.model is not None:
+            parts.append(ModelPart(self.model))
+        if isinstance(agent, MeasuresAttempts):
+            parts.append(AgentMetrics(agent, planned))
+        return [*parts, TimePart()]
+
+
+@dataclass(slots=True)
+class AgentMetrics(AttemptPart):
+    """Adds the metrics of an agent that measures its own attempts, such as a replay."""
+
+    agent: MeasuresAttempts
+    planned: PlannedAttempt
+
+    def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
+        measured = self.agent.take_metrics(*self.planned.key)
+        return measured if verdict.status.has_score else {}
+
+
+@contextlib.asynccontextmanager
+async def open_features(
+    selection: Selection,
+    spending: Spending,
+    *,
+    tool_mode: ToolMode | None,
+    keep_tool_mode: Callable[[ToolMode], None],
+    note: Callable[[str], None],
+) -> AsyncIterator[Features]:
+    """Yield the features of a run, open until the end of the block.
+
+    `note` is called with a notice for the user. The others are as for `open_models`. Raises UsageError
+    for an MCP server that cannot be set up.
+    """
+    config = selection.config
+    async with open_models(
+        *(config, selection.endpoint, selection.judge, spending),
+        tool_mode=tool_mode,
+        keep_tool_mode=keep_tool_mode,
+    ) as (model, judge):
+        yield Features(model, judge, await prepare_servers(config, note))

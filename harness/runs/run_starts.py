@@ -1,0 +1,349 @@
+"""The starts of a run: a new one, a repetition of another run, or its continuation in its own folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import UsageError
+from harness.core.inputs.files import MAX_DATA_BYTES, MIB, open_input
+from harness.host.engine import open_engine
+from harness.host.retries import read_wait_seconds
+from harness.runs.changes import Change, add_accepted
+from harness.runs.config import RunConfig
+from harness.runs.execute import make_pool
+from harness.runs.grading_service import SERVICE, GradingService, require_same_place
+from harness.runs.manifest import (
+    REPEATED,
+    Origin,
+    build_manifest,
+    correct_superseded_verdicts,
+    describe_conditions,
+    find_origin,
+)
+from harness.runs.model_access import describe_url
+from harness.runs.recorded_run import describe_recording, require_same_recording
+from harness.runs.resume import (
+    accept_input_changes,
+    find_agent_hash,
+    read_resumed_manifest,
+    read_unsound_references,
+    require_planned,
+    require_same_tasks,
+)
+from harness.runs.run_files import StorageError, create_run_file
+from harness.runs.selection import Selection
+from harness.runs.spending_log import RunSpending, read_spending
+from harness.runs.store import MANIFEST, SAMPLES, RunStore, make_run_folder, read_duration, read_manifest
+from harness.runs.trust import is_signed, sign_run
+from harness.sandbox.backends.base import Backend, BackendFacts
+from harness.sandbox.pool import SandboxSettings
+from harness.sandbox.time_factor import extend_limits
+
+
+@dataclass(frozen=True, slots=True)
+class RunEngine:
+    """The engine whose sandboxes a run uses: of this machine, of a service, or none."""
+
+    # How long the run waits for an engine that stops responding.
+    wait_seconds: float = 0.0
+    # None for a run that needs no sandbox on this machine.
+    backend: Backend | None = None
+    # None for a run that needs no sandbox.
+    facts: BackendFacts | None = None
+    # Grades the submissions, None if sandboxes of this machine do.
+    service: GradingService | None = None
+
+    @property
+    def images(self) -> Mapping[str, str]:
+        """The ids of this machine's images, by name."""
+        return {} if self.facts is None or self.backend is None else self.facts.images
+
+
+@contextlib.asynccontextmanager
+async def open_run_engine(
+    selection: Selection,
+    backend: Backend | None,
+    service: GradingService | None,
+    notify: Callable[[str], None],
+) -> AsyncIterator[RunEngine]:
+    """Yield the engine of a run, after removing the containers of dead runs.
+
+    The arguments and the errors are as for `harness.runs.run.open_run`.
+    """
+    if service is not None:
+        yield RunEngine(service.wait_seconds, facts=service.facts.backend, service=service)
+    elif not selection.images:
+        yield RunEngine(read_wait_seconds())
+    else:
+        runtime = selection.config.runtime
+        async with open_engine(selection.images, runtime=runtime, backend=backend, notify=notify) as engine:
+            yield RunEngine(read_wait_seconds(), engine.backend, engine.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A run before its folder is open."""
+
+    selection: Selection
+    engine: RunEngine
+    run_id: str
+    # The reason for each task that a rehearsal has quarantined, by task id.
+    unsound: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> RunConfig:
+        """The config with its resolved values, because defaults may change before the run is resumed."""
+        selection = self.selection
+        resolved = {
+            "timeout_seconds": selection.timeout_seconds,
+            "split": selection.benchmark.split,
+            "base_url": describe_url(selection.config, selection.endpoint),
+        }
+        return selection.config.model_copy(update=resolved)
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """The conditions of the attempts, as `describe_conditions` takes them."""
+        selection = self.selection
+        return {
+            "timeouts": {
+                spec.name: selection.timeout_seconds or spec.timeout_seconds
+                for spec in selection.environments
+            },
+            "limits": selection.all_limits,
+        }
+
+
+@dataclass
+class NewRun:
+    """The start of a run in a new folder."""
+
+    # Whether the folder gets a copy of the samples, because their file is temporary.
+    keep_samples: bool = False
+
+    is_resumed = False
+    # Whether the config comes from an earlier run. It has every setting then, so an unread one is no mistake.
+    is_recorded = False
+
+    def __post_init__(self) -> None:
+        self._finding_origin: asyncio.Task[Origin] | None = None
+
+    def begin(self, selection: Selection) -> Selection:
+        """Return the selection with limits for this machine, and find the origin of the run meanwhile."""
+        self._finding_origin = asyncio.create_task(asyncio.to_thread(find_origin))
+        if not any(spec.image for spec in selection.environments):
+            return selection
+        limits = extend_limits(selection.config.limits)
+        return replace(selection, config=selection.config.model_copy(update={"limits": limits}))
+
+    async def find_unsound(self, opening: Opening, notify: Callable[[str], None]) -> Mapping[str, str]:
+        """Rehearse the references, and return the reason for each that is not sound, by task id."""
+        return await _rehearse(opening, notify)
+
+    def open_store(self, opening: Opening) -> RunStore:
+        """Return the store in the folder of the run. Raises UsageError."""
+        benchmark = opening.selection.benchmark
+        folder = make_run_folder(Path(opening.config.output_dir), benchmark.name)
+        return RunStore(folder, metrics=benchmark.definition.kept_metrics)
+
+    async def write_manifest(self, opening: Opening, store: RunStore) -> dict[str, Any]:
+        """Return the manifest, which the folder has now. Raises UsageError and StorageError."""
+        selection, config, engine = opening.selection, opening.config, opening.engine
+        if self.keep_samples and config.samples is not None:
+            kept = store_samples(store, Path(config.samples))
+            config = config.model_copy(update={"samples": str(kept)})
+        assert self._finding_origin is not None, "it has begun"  # noqa: S101
+        manifest = build_manifest(
+            engine.facts,
+            config,
+            selection.benchmark,
+            selection.plan,
+            run_id=opening.run_id,
+            **opening.conditions,
+            environments=selection.environments,
+            unsound=opening.unsound,
+            origin=await self._finding_origin,
+            agent_sha256=find_agent_hash(selection.agent),
+            judge=selection.judge,
+            replay=describe_recording(selection.recording),
+        )
+        if engine.service is not None:
+            manifest[SERVICE] = engine.service.facts.describe()
+        manifest = self.sign(manifest)
+        begin_folder(store, manifest)
+        return manifest
+
+    def sign(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Return the manifest with the signature of a run that the user has started."""
+        return sign_run(manifest)
+
+    def read_earlier(self) -> tuple[float, RunSpending]:
+        """Return the seconds and the spending of the run so far. Raises UsageError."""
+        return 0.0, RunSpending()
+
+
+@dataclass(kw_only=True)
+class RepeatedRun(NewRun):
+    """The start of a new run that repeats another one, with the same inputs and limits."""
+
+    # The folder of the other run.
+    folder: Path
+    # The fields of its manifest whose inputs may have changed.
+    accepted: Collection[str] = ()
+    # Whether the user has started the other run, or accepts its settings.
+    is_trusted: bool = False
+
+    is_recorded = True
+    # The changes of the inputs that the user has accepted.
+    _changed: Sequence[Change] = field(default=(), init=False)
+
+    def begin(self, selection: Selection) -> Selection:
+        super().begin(selection)
+        return selection
+
+    async def find_unsound(self, opening: Opening, notify: Callable[[str], None]) -> Mapping[str, str]:
+        self._changed = accept_input_changes(
+            self.folder,
+            read_manifest(self.folder),
+            opening.config,
+            opening.selection.benchmark,
+            opening.selection.agent,
+            opening.engine.facts,
+            accepted=self.accepted,
+        )
+        return await super().find_unsound(opening, notify)
+
+    def sign(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        manifest[REPEATED] = read_manifest(self.folder)["run_id"]
+        manifest = add_accepted(manifest, self._changed)
+        return sign_run(manifest) if self.is_trusted else manifest
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """The start of a run that goes on in its folder."""
+
+    folder: Path
+    # The fields of the manifest whose inputs may have changed.
+    accepted: Collection[str] = ()
+    # The changes of the config that the user has accepted.
+    changed: Sequence[Change] = ()
+    # Whether the user has started the run, or accepts its settings.
+    is_trusted: bool = False
+
+    is_resumed = is_recorded = True
+
+    def begin(self, selection: Selection) -> Selection:
+        """Return the selection with the limits that the run has had."""
+        return selection
+
+    async def find_unsound(self, opening: Opening, notify: Callable[[str], None]) -> Mapping[str, str]:
+        """Return the unsound references that the run has found at its start. Raises UsageError."""
+        return read_unsound_references(self.folder)
+
+    def open_store(self, opening: Opening) -> RunStore:
+        """Return the store in the folder of the run."""
+        return RunStore(self.folder, metrics=opening.selection.benchmark.definition.kept_metrics)
+
+    async def write_manifest(self, opening: Opening, store: RunStore) -> dict[str, Any]:
+        """Return the manifest with all accepted changes, which the folder has now.
+
+        Raises UsageError for a change that is not accepted, and StorageError.
+        """
+        folder, selection, engine = self.folder, opening.selection, opening.engine
+        recorded = read_manifest(folder)
+        require_same_place(folder, recorded, engine.service)
+        manifest = read_resumed_manifest(
+            *(folder, selection.config, selection.benchmark, selection.agent, engine.facts),
+            accepted=self.accepted,
+        )
+        is_own = self.is_trusted or is_signed(manifest)
+        require_same_tasks(folder, manifest, selection.plan)
+        require_same_recording(folder, manifest, selection.recording)
+        if self.changed:
+            config = opening.config
+            manifest["config"] = config.model_dump(mode="json")
+            manifest |= describe_conditions(config, selection.environments, **opening.conditions)
+            manifest = add_accepted(manifest, self.changed)
+        superseded = store.results.count_superseded()
+        manifest = correct_superseded_verdicts(manifest, superseded)
+        manifest = sign_run(manifest) if is_own else manifest
+        if manifest != recorded:
+            require_planned(folder, store.results, selection.plan)
+            store.write_json(MANIFEST, manifest)
+        return manifest
+
+    def read_earlier(self) -> tuple[float, RunSpending]:
+        """Return the seconds and the spending of the run so far. Raises UsageError."""
+        return read_duration(self.folder), read_spending(self.folder)
+
+
+RunStart = NewRun | ResumedRun
+
+
+async def _rehearse(opening: Opening, notify: Callable[[str], None]) -> dict[str, str]:
+    """Rehearse the references, and return the reason for each that is not sound, by task id.
+
+    A run that includes quarantined tasks needs no rehearsal, and neither does the bundled sample.
+    """
+    selection, engine = opening.selection, opening.engine
+    benchmark = selection.benchmark
+    unsound: dict[str, str] = {}
+    if engine.backend is None or selection.config.include_quarantined or benchmark.source.kind == "bundled":
+        return unsound
+    for spec in selection.environments:
+        rehearse = benchmark.definition.rehearsals.get(spec.name)
+        if rehearse is None or spec.image is None:
+            continue
+        tasks = {planned.task.id for planned in selection.plan if planned.task.environment == spec.name}
+        settings = SandboxSettings(spec.image, selection.limits(spec))
+        tried = [(task, benchmark.references[task.id]) for task in benchmark.tasks if task.id in tasks]
+        async with make_pool(engine.backend, selection, engine.images, opening.run_id) as pool:
+            unsound.update(await rehearse(pool, settings, tried))
+    for task_id, reason in unsound.items():
+        notify(f"task {task_id} is quarantined: {reason}")
+    return unsound
+
+
+def begin_folder(store: RunStore, manifest: dict[str, Any]) -> None:
+    """Write the manifest of a new run. Raises UsageError, and removes the folder, if that fails."""
+    try:
+        store.write_json(MANIFEST, manifest)
+    except StorageError as error:
+        raise _remove_folder(store, error.message) from error
+
+
+def store_samples(store: RunStore, samples: Path) -> Path:
+    """Copy the user's samples to the run folder and return the path of the copy. Raises UsageError."""
+    kept = store.folder.resolve() / SAMPLES
+    try:
+        with open_input(samples, max_bytes=MAX_DATA_BYTES) as stream:
+            copy_samples(store, stream)
+    except OSError as error:
+        raise _remove_folder(store, f"{kept}: cannot be written: {error.strerror}") from error
+    return kept
+
+
+def copy_samples(store: RunStore, stream: BufferedReader) -> str:
+    """Write samples to the run folder and return their SHA-256 (hex). Raises OSError."""
+    digest = hashlib.sha256()
+    with os.fdopen(create_run_file(store.folder, SAMPLES), "wb") as file:
+        while chunk := stream.read(MIB):
+            digest.update(chunk)
+            file.write(chunk)
+    return digest.hexdigest()
+
+
+def _remove_folder(store: RunStore, message: str) -> UsageError:
+    """Remove the folder of a run that cannot start, and return the error to raise."""
+    shutil.rmtree(store.folder, ignore_errors=True)
+    return UsageError(message, hint="make room, or choose another folder with --output-dir DIR")

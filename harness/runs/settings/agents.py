@@ -1,0 +1,174 @@
+"""The settings of the agent and of its model."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
+from harness.models.endpoint import Api, Endpoint, require_base_url
+from harness.models.relay.mcp_servers.settings import McpServer, list_servers, require_unique_names
+from harness.models.settings import GenerationSettings
+from harness.models.spending import Budget
+from harness.runs.command_settings import CommandSettings
+
+# The agent of a config that names neither an agent nor a model: it submits the reference solutions.
+DEFAULT_AGENT = "oracle"
+STATEMENT = "{problem_statement}"
+
+
+def _require_statement(prompt: str) -> str:
+    if STATEMENT not in prompt:
+        raise ValueError(f"needs {STATEMENT} in the place of the problem; other braces have no meaning")
+    return prompt
+
+
+class AgentKeys(Keys):
+    """The agent. `harness grade`, which runs none, has no options for them."""
+
+    panel: ClassVar[Panel] = "Agent"
+
+    agent: Annotated[
+        str,
+        Setting(on_resume="fixed", difference="hidden"),
+        Option("{agents}, FILE.py, or module:Name.", "NAME", completes="agent"),
+        Example(None, is_set=True),
+    ] = DEFAULT_AGENT
+    """The name of an agent, FILE.py, or module:Name."""
+    command: Annotated[
+        CommandSettings,
+        Setting(on_resume="ask", difference="shown", read_by="agent"),
+        Example({"cmd": "my-agent", "where": "host"}, is_set=True, agent="command"),
+    ] = Field(default_factory=CommandSettings)
+    """The program that the agent `command` runs, or changes to that of an agent that is such a program."""
+    replay_from: Annotated[
+        Text | None,
+        Setting(on_resume="fixed", difference="shown", read_by="agent", differs_in_shards=True),
+        Option(
+            "Repeat the actions of this run, without a model (agent replay): a folder, a name in "
+            "--output-dir, or latest. Benchmark and settings are those of the run.",
+            "RUN",
+            name="--from",
+            completes="run",
+        ),
+        Example("latest", is_set=True, agent="replay"),
+    ] = None
+    """The run that the agent `replay` does again: a folder, a name in `output_dir`, or `latest`."""
+    n_samples: Annotated[
+        int,
+        Field(ge=1, le=10_000),
+        Setting(on_resume="fixed", difference="unfair", read_by="agent"),
+        Option("Attempts at each task. Default: 1.", "N"),
+        Aliases("--epochs", "--repeat", "--repeats", "--attempts", "--trials"),
+        Example(1),
+    ] = 1
+    """The number of attempts at each task."""
+    rounds: Annotated[
+        int | None,
+        Field(ge=1, le=10_000),
+        Setting(on_resume="ask", difference="unfair", read_by="tools", is_replayed=True),
+        Example(20),
+    ] = None
+    """The number of tool calls in an attempt. Default: that of the task's environment."""
+    system_prompt: Annotated[
+        str | None,
+        Setting(on_resume="ask", difference="shown", read_by="agent"),
+        Example("Think step by step."),
+    ] = None
+    """The system prompt of the agent."""
+    agent_prompt: Annotated[
+        Annotated[str, AfterValidator(_require_statement)] | None,
+        Setting(on_resume="ask", difference="shown", read_by="agent"),
+        Example("Be brief. {problem_statement}"),
+    ] = None
+    """Your own prompt, in which each problem replaces {problem_statement}."""
+    mcp_servers: Annotated[
+        list[McpServer],
+        BeforeValidator(list_servers),
+        AfterValidator(require_unique_names),
+        Setting(
+            on_resume="ask",
+            difference="shown",
+            read_by="agent",
+            keyword="list[McpServer | dict[str, Any]] | dict[str, dict[str, Any]]",
+        ),
+        Example([{"name": "time", "command": "uvx", "args": ["mcp-server-time"]}]),
+    ] = Field(default_factory=list)
+    """Your MCP servers, whose tools the agent gets in addition. A list, or a mapping by their names."""
+    baseline: Annotated[
+        bool,
+        Setting(on_resume="ask", difference="shown"),
+        Option("Leave out the MCP servers of the config, for a comparison."),
+        Useless(
+            lambda config: config.baseline and not config.mcp_servers,
+            "runs the tasks without the MCP servers of the config, and the config names none",
+            "name them under 'mcp_servers'",
+        ),
+    ] = False
+    """Whether the run goes without the servers and their prompts, to compare it with one that has them."""
+    client_generation: Annotated[
+        Literal["drop", "keep"],
+        Setting(on_resume="ask", difference="shown", read_by="agent", needs_model=True),
+    ] = "drop"
+    """Whether the parameters in the requests of an agent's program override those of the run."""
+
+
+class ModelKeys(Keys):
+    """The model of the agent, and what it may spend."""
+
+    panel: ClassVar[Panel] = "Model"
+
+    model: Annotated[
+        Text | None,
+        Setting(on_resume="ask", difference="shown", read_by="model"),
+        Option("Model of the agent, or an endpoint of the config.", "NAME", is_axis=True),
+        Example("my-model", is_set=True),
+    ] = None
+    """A key of `endpoints`, or the name of a model at `base_url`."""
+    base_url: Annotated[
+        Annotated[str, AfterValidator(require_base_url)] | None,
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Option("Server of the model, such as http://localhost:8000/v1.", "URL"),
+        Example("http://localhost:8000/v1", is_set=True),
+    ] = None
+    """The URL of the model's server, such as http://localhost:8000/v1."""
+    api: Annotated[
+        Api | None,
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Option("API of the server: chat, responses, or messages (Anthropic's). Default: chat.", "NAME"),
+    ] = None
+    """The API of the model at `base_url`. Without it, `chat`."""
+    endpoints: Annotated[
+        dict[str, Endpoint], Setting(on_resume="ask", difference="shown", read_by="model")
+    ] = Field(default_factory=dict)
+    """Models at servers by names of your own, which `model` may name."""
+    generation: Annotated[
+        GenerationSettings,
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Example({"temperature": 0.0, "max_tokens": 4096}),
+    ] = Field(default_factory=GenerationSettings)
+    """The parameters of generation. A parameter that is not set is not sent."""
+    attempt_budget: Annotated[
+        Budget,
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Example({"output_tokens": 50_000}),
+    ] = Field(default_factory=Budget)
+    """The budget of each attempt, which ends as `limit_reached` when it is spent."""
+    run_budget: Annotated[
+        Budget,
+        Setting(
+            on_resume="free", difference="shown", read_by="model", needs_model=True, differs_in_shards=True
+        ),
+        Option(
+            "Stop the run at this many output_tokens or total_tokens, or at this cost (repeatable).",
+            "NAME=NUMBER",
+        ),
+        Example({"total_tokens": 5_000_000}),
+    ] = Field(default_factory=Budget)
+    """The budget of the whole run, which stops when it is spent."""
+    reply_cache: Annotated[
+        Literal["auto", "on", "off"],
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+    ] = "auto"
+    """Whether replies are kept and reused. `auto` does so only at temperature 0."""

@@ -1,0 +1,180 @@
+"""The settings of attempts, of their grading, and of the machines that make them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
+from harness.sandbox.limits import Isolation, Limits
+
+if TYPE_CHECKING:
+    from harness.benchmarks.benchmark import Definition
+
+MIN_TIMEOUT_SECONDS = 180
+MAX_TIMEOUT_SECONDS = 600
+# The reader of YAML refuses integers beyond this bound, too.
+MAX_SEED = 2**63
+ExecutorName = Literal["local", "ray"]
+# The members of harness.benchmarks.replies.CodeRule, whose import takes long.
+ExtractRule = Literal["none", "fenced", "between_last_fences", "first_block", "last_block", "all_blocks"]
+
+
+def _show_seconds(definition: Definition) -> int:
+    from harness.environments import environment_spec
+
+    return max((environment_spec(name).timeout_seconds for name in definition.environments), default=180)
+
+
+class GradingKeys(Keys):
+    """The samples, and the figures that are computed from verdicts."""
+
+    panel: ClassVar[Panel] = "Grading"
+
+    samples: Annotated[
+        str | None,
+        Setting(on_resume="fixed", difference="hidden", read_by="agent", differs_in_shards=True),
+        Option(
+            "JSONL with task_id and completion, solution, answer or reply. - reads standard input.",
+            "FILE",
+            is_path=True,
+        ),
+        Aliases("--predictions", "--completions", "--input"),
+        Example("samples.jsonl", is_set=True, agent="predictions"),
+    ] = None
+    """The JSONL file of samples to grade."""
+    extract: Annotated[
+        ExtractRule | None,
+        Setting(on_resume="fixed", difference="unfair", read_by="agent"),
+        Option(
+            "Extract programs from samples and replies by this rule: none, fenced, between_last_fences, "
+            "first_block, last_block or all_blocks.",
+            "RULE",
+        ),
+    ] = None
+    """The rule that takes the program out of a text. Default: the benchmark's own."""
+    k: Annotated[
+        list[int],
+        Setting(on_resume="fixed", difference="hidden", differs_in_shards=True),
+        Option("k of pass@k (repeatable).", "K"),
+        Aliases("--pass-at-k", "--pass-k", "-k"),
+    ] = Field(default_factory=lambda: [1])
+    """Each k of pass@k."""
+    cluster_by: Annotated[
+        Text | None,
+        Setting(on_resume="fixed", difference="hidden"),
+        Option(
+            "Cluster the rate's interval by category, difficulty or the kind of a label. Default: task.",
+            "KIND",
+        ),
+    ] = None
+    """The field whose values cluster the tasks for the interval of the rate: `category`, `difficulty`, or the
+    kind of a label. Default: each task is a cluster of its own."""
+
+
+class AttemptKeys(Keys):
+    """The attempts, their order and their folder."""
+
+    panel: ClassVar[Panel] = "Attempts"
+
+    timeout_seconds: Annotated[
+        int | None,
+        Field(ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS),
+        Setting(on_resume="ask", difference="hidden", differs_in_shards=True, is_replayed=True),
+        Option("Time limit of an attempt, 180 to 600 s.", "S"),
+        Aliases("--timeout", "--time-limit"),
+        Example(_show_seconds, is_set=True),
+    ] = None
+    """The wall limit in seconds, once for the agent in an attempt and once for its grading. Default: that of
+    the task's environment."""
+    max_concurrent: Annotated[
+        int | None,
+        Field(ge=1, le=1024),
+        Setting(on_resume="free", difference="hidden", differs_in_shards=True),
+        Option("Attempts at once. Default: 1024, or by cores if the agent never waits.", "N"),
+        Aliases("--concurrency", "--workers", "--jobs", "--parallel", "-j"),
+        Example(8),
+    ] = None
+    """The number of attempts under way, which mostly wait for a model. Default: 1024, or a number that
+    follows from the cores if the agent never waits."""
+    durations_from: Annotated[
+        Text | None,
+        Setting(on_resume="free", difference="hidden", differs_in_shards=True),
+        Option("Start the tasks first that took longest in this run.", "RUN", completes="run"),
+    ] = None
+    """An earlier run: a folder, a name in `output_dir`, or `latest`. The tasks that took longest there start
+    first, so that the run ends sooner. Verdicts do not depend on it."""
+    seed: Annotated[
+        int,
+        Field(gt=-MAX_SEED, lt=MAX_SEED),
+        Setting(on_resume="fixed", difference="hidden", is_replayed=True),
+        Option("Random seed of the run. Default: 0.", "N"),
+        Example(0),
+    ] = 0
+    """The random seed of the run."""
+    output_dir: Annotated[
+        str,
+        Setting(on_resume="fixed", difference="hidden", differs_in_shards=True),
+        Option("Folder of the run folders. Default: runs.", "DIR", is_path=True),
+        Example("runs"),
+    ] = "runs"
+    """The folder of the run folders."""
+
+
+class SandboxKeys(Keys):
+    """The sandboxes and the machines. A service decides them for the runs of its clients."""
+
+    panel: ClassVar[Panel] = "Sandboxes"
+
+    max_sandboxes: Annotated[
+        int | None,
+        Field(ge=1, le=1024),
+        Setting(on_resume="free", difference="hidden", read_by="sandbox", differs_in_shards=True),
+        Example(4),
+    ] = None
+    """The number of sandboxes that live at once. Default: as many as fit into memory."""
+    limits: Annotated[
+        Limits,
+        Setting(on_resume="ask", difference="hidden", read_by="own sandbox", is_replayed=True),
+        Example({"memory_mb": 2048}),
+    ] = Field(default_factory=Limits)
+    """The limits of sandboxes. Only those that are set here override the limits of the environment."""
+    runtime: Annotated[
+        Literal["runc", "runsc"],
+        Setting(on_resume="ask", difference="unfair", read_by="sandbox", is_replayed=True),
+        Option("runc or runsc (gVisor).", "NAME"),
+        Example("runc"),
+    ] = "runc"
+    """The runtime of containers: `runsc` is gVisor."""
+    isolation: Annotated[
+        Isolation,
+        Setting(on_resume="ask", difference="hidden", read_by="sandbox", is_replayed=True),
+        Option(
+            "task: attempts at a task share a grading container. attempt: each has its own. "
+            "run: tasks share it too, for programs that users and processes are enough to separate.",
+            "LEVEL",
+        ),
+    ] = "task"
+    """The attempts that share a grading container: with `task` those at a task, with `attempt` none, with
+    `run` those at all tasks, as long as the container is provably clean. Agents never act in such a one."""
+    executor: Annotated[
+        ExecutorName,
+        Setting(on_resume="free", difference="shown"),
+        Option(
+            "Make the attempts here (local) or on the nodes of a Ray cluster (ray). Default: local.", "NAME"
+        ),
+    ] = "local"
+    """Where attempts are made: in this process, or on the nodes of a Ray cluster. Verdicts do not depend on
+    it."""
+    ray_address: Annotated[
+        Text | None,
+        Setting(on_resume="free", difference="shown"),
+        Option("The Ray cluster: HOST:PORT, auto or local. Default: auto.", "ADDRESS"),
+        Useless(
+            lambda config: config.executor != "ray",
+            "has no effect on attempts of this machine",
+            "add --executor ray",
+        ),
+    ] = None
+    """The Ray cluster: HOST:PORT, `auto` for that of this machine, or `local`. Default: `auto`."""

@@ -1,0 +1,8 @@
+"""Write the samples into the folder of the command line, or over the bundled ones."""
+
+import sys
+from pathlib import Path
+
+from samples import BUNDLED, write_samples
+
+write_samples(Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED)

@@ -59,9 +59,15 @@ def definition_of(name: str) -> Definition:
             return definition
     # Ours come before others, because a broken package of somebody else must not stop a run of ours.
     known = _ours() if name in _ours() else definitions()
-    if name not in known:
-        raise unknown_name("benchmark", name, known)
-    return known[name]
+    if name in known:
+        return known[name]
+    for each in known.values():
+        if name in each.categories:
+            raise UsageError(
+                f"'{name}' is a category of the benchmark {each.name}",
+                hint=f"select it with -b {each.name} --filter-category {name}",
+            )
+    raise unknown_name("benchmark", name, known)
 
 
 def load_benchmark(

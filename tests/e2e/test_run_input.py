@@ -22,6 +22,7 @@ RUN = ("run", "-b", "mbpp", "--data", "bundled")
 
 # Arguments, and the parts of the message. No engine is asked, because its absence would be another message.
 REFUSED = {
+    "a category as a benchmark": (("run", "-b", "os"), ["-b agentbench --filter-category os"]),
     "unknown benchmark": (("run", "-b", "mbpb"), ["unknown benchmark 'mbpb'", "did you mean 'mbpp'?"]),
     "unknown agent": ((*RUN, "--agent", "oracel"), ["unknown agent 'oracel'", "did you mean 'oracle'?"]),
     "unknown option": (("run", "--sample-sise", "3"), ["--sample-sise", "--sample-size"]),

@@ -473,6 +473,13 @@ SOUND = {
     "a function in a table": ("", ["table = {'f': f}\nx = table['f'](1)\nassert x"]),
     "a name found at run time": ("", ["x = globals()['f'](1)\nassert x"]),
     "a decorator that calls": ("", ["def now(g): return g()\n@now\ndef x(): return f(1)\nassert x"]),
+    "a function that a decorator keeps": (
+        "",
+        [
+            "kept = []\ndef keep(g):\n    kept.append(g)\n    return g\n@keep\ndef case(): return f(1)\n"
+            "x = kept[0]()\nassert x"
+        ],
+    ),
     "a test runner": (
         "",
         [

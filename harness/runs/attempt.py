@@ -182,20 +182,20 @@ class _Attempt:
 
         Raises SandboxError.
         """
-        environment, is_acting = attempt.environment, False
+        environment, has_begun, is_acting = attempt.environment, False, False
         try:
             async with contextlib.AsyncExitStack() as stack:
                 for part in self._parts:
                     await stack.enter_async_context(part.enter(attempt))
                 self._active.enter(Stage.ACTING)
                 with self._settings.faults.watch_start():
-                    is_acting = True
+                    has_begun = is_acting = True
                     submission = await self._settings.agent.attempt(attempt.agent_context)
                     is_acting = False
         except Exception as error:
             answer = None if environment is None else environment.submitted
             if not isinstance(error, TurnLimitReached) or answer is None:
-                return blame(error, attempt.transcript, is_acting=is_acting)
+                return blame(error, attempt.transcript, has_begun=has_begun, is_acting=is_acting)
             # An agent that goes on after its submission has submitted nevertheless.
             submission = Submission(answer, agent_output=answer)
         if environment is None:

@@ -69,6 +69,10 @@ NOT_OF_AGENT = (
 )
 
 
+# The ends of an agent's acting that decide the attempt, whoever notices them.
+_ENDS = (TurnLimitReached, BudgetReached, TimeIsOver, WorkspaceLost, RepeatedEnd, AgentError)
+
+
 @contextlib.contextmanager
 def catch_defects() -> Iterator[None]:
     """Raise SandboxError for a defect of harness in the block, so that it is retried and blames no agent."""
@@ -77,20 +81,29 @@ def catch_defects() -> Iterator[None]:
     except (HarnessError, *NOT_OF_AGENT):
         raise
     except Exception as error:
-        raise build_fault(f"a defect of harness: {type(error).__name__}: {error}") from error
+        raise build_fault(_describe_defect(error)) from error
 
 
-def blame(error: Exception, transcript: Transcript, *, is_acting: bool) -> Verdict:
+def _describe_defect(error: Exception) -> str:
+    return f"a defect of harness: {type(error).__name__}: {error}"
+
+
+def blame(error: Exception, transcript: Transcript, *, has_begun: bool, is_acting: bool) -> Verdict:
     """Return the verdict on an attempt whose acting ended with `error`, if the agent is to blame.
 
     Args:
         error: the exception that left the parts of the attempt.
         transcript: gets the traceback of an agent that failed.
+        has_begun: whether the agent had begun to act.
         is_acting: whether the agent itself had raised an exception.
 
-    Raises `error` if the agent is not to blame, as `catch_defects` does.
+    Raises `error` if the agent is not to blame, as `catch_defects` does. A defect after the agent has acted
+    is an `infra_error` at once, because the agent may have provoked it to be tried again.
     """
-    if not is_acting and not isinstance(error, (BudgetReached, TimeIsOver)):
+    if has_begun and not is_acting and not isinstance(error, (*NOT_OF_AGENT, *_ENDS)):
+        transcript.write({"error": (told := escape_terminal(_describe_defect(error), _ERROR_CHARACTERS))})
+        return Verdict(Status.INFRA_ERROR, None, evidence=told, phase=Phase.AGENT)
+    if not is_acting and not isinstance(error, _ENDS):
         with catch_defects():
             raise error
     match error:

@@ -76,7 +76,7 @@ class AttemptPart:
     """One optional feature of one attempt, for all of its tries. A subclass overrides what it needs.
 
     A part raises SandboxError for a fault that another try may not have. Any other unknown exception of a
-    part is a defect of ours, and never counts against the agent.
+    part is a defect of ours, and never counts against the agent. It is retried unless the agent has acted.
     """
 
     # How long it may stop the agent's time (`Try.pause`). A sandbox in use lives that much longer.

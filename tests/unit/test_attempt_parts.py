@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.benchmarks import load_benchmark
-from harness.core.errors import SandboxError
+from harness.core.errors import DataError, SandboxError
 from harness.core.types import AttemptRecord, Status, Submission, Verdict
 from harness.environments import grading
 from harness.environments.grader import TextGrader
@@ -139,9 +139,12 @@ async def test_parts_close_in_reverse_before_anything_is_graded(
     assert events == [*prepared, "b closes", "a closes", *ends]
 
 
-@pytest.mark.parametrize("when", ["prepares", "enters", "closes"])
+LOST, DEFECT = SandboxError("lost"), KeyError("a defect of ours")
+
+
 @pytest.mark.parametrize(
-    "error", [SandboxError("lost"), KeyError("a defect of ours")], ids=["fault", "defect"]
+    ("when", "error"),
+    [("prepares", LOST), ("enters", LOST), ("closes", LOST), ("prepares", DEFECT), ("enters", DEFECT)],
 )
 async def test_a_failure_of_a_part_is_retried_and_never_the_agents(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, events: list[str], when: str, error: Exception
@@ -149,6 +152,16 @@ async def test_a_failure_of_a_part_is_retried_and_never_the_agents(
     record = await attempted(store, answer, [Part("a", events, {when: error})], monkeypatch)
     assert (record.status, record.score) == (Status.INFRA_ERROR, None)
     assert events.count("a prepares") == record.metrics["tries"] > 1
+    assert "grades" not in events
+
+
+@pytest.mark.parametrize("error", [DEFECT, DataError("a reply that a server of the agent has made")])
+async def test_a_defect_after_the_agent_has_acted_gives_no_second_chance(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, events: list[str], error: Exception
+) -> None:
+    record = await attempted(store, answer, [Part("a", events, {"closes": error})], monkeypatch)
+    assert (record.status, record.score) == (Status.INFRA_ERROR, None)
+    assert events.count("a prepares") == 1
     assert "grades" not in events
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks. Every module of this package that has `BENCHMARKS` declares some; there is no list."""
+"""The benchmarks. Every module of this package that has `BENCHMARKS` declares some. No list names them."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class Definition:
     def in_categories(self, names: Iterable[str]) -> Definition:
         """Return the definition that reads the data of these categories alone, if it can leave out others.
 
-        A name that is no category, such as a label of tasks, leaves out nothing.
+        A name that is not a category, such as a label of tasks, leaves out nothing.
         """
         found = {*map(self.find_category, names)} & {*self.categories}
         return self if self.narrow is None or not found else self.narrow(self, frozenset(filter(None, found)))

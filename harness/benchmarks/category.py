@@ -78,7 +78,7 @@ class Outcome:
     result: TaskResult
     # The kind of the task, for a category whose score depends on it (`Category.find_kind`).
     kind: str | None = None
-    # Whether the task is a flat record, whose answer is judged as a text and not by its environment.
+    # Whether the task is a flat record. Its answer is judged as a text, not by its environment.
     is_flat: bool = False
 
 
@@ -125,14 +125,14 @@ Task: {task}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Category:
-    """One category, whose name is that of its environment."""
+    """One category. It has the name of its environment."""
 
     name: str
     # The place of the category in reports.
     place: int
     # The divisor of its score in the score over all categories: the mean of the paper's models, 0 to 100.
     weight: float
-    # Further names by which people write it, in lower case.
+    # Further names that people use for it, in lower case.
     aliases: tuple[str, ...]
     facts: CategoryFacts
     # Upstream's folders in `data/`.
@@ -149,7 +149,7 @@ class Category:
     # Their contents may be other than JSON, or too large to read.
     suffixes: tuple[str, ...] = ()
     # Returns whether `rows` must read a single JSON or JSON Lines file, which it gets whole, because a row of
-    # it is no task, or lacks the facts that `rows` adds.
+    # it is not a task, or lacks the facts that `rows` adds.
     reads_file: Callable[[Sequence[Row]], bool] = lambda _rows: False
     # Returns whether there are tasks although the data have no folder of the category. It gets the
     # category's own options, and whether the user named the category.

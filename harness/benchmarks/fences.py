@@ -42,7 +42,7 @@ _STRINGS = re.compile(r"\"\"\"|'''|\"(?:\\.|[^\"\\])*+\"?|'(?:\\.|[^'\\])*+'?|#.
 
 
 def looks_like_code(text: str) -> bool:
-    """Return whether the first line of a text that is no comment is one that prose does not begin with."""
+    """Return whether the first line of a text, comments left out, is one that prose does not begin with."""
     for line in text.split("\n"):
         if line.strip() and not line.startswith("#"):
             return _CODE_LINE.match(line[:_LONGEST_LINE]) is not None
@@ -98,7 +98,7 @@ class _Fence:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a block: the line after its last one, and the line with which the text goes on."""
+    """The end of a block: the line after its last one, and the line where the text goes on."""
 
     stop: int
     after: int

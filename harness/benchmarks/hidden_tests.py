@@ -285,7 +285,7 @@ def _require_room(sources: Sequence[str], what: str) -> None:
 
 
 def require_source(source: Any, what: str) -> None:
-    """Raise UsageError for a value that is no source of Python, or is too large. `what` names it."""
+    """Raise UsageError for a value that is not Python source, or is too large. `what` names it."""
     _require_text(source, what, MAX_SOURCE_BYTES)
     _require_room([source], what)
     try:

@@ -84,7 +84,7 @@ def submit(task: Task, field: str, text: str) -> Submission:
 
 
 def _listify(value: Any) -> Any:
-    """Return a list of values, of which a single value is the only element."""
+    """Return a list of values. A single value becomes its only element."""
     return value if isinstance(value, list | tuple) else [value]
 
 

@@ -138,7 +138,7 @@ def read_humaneval_shape(row: Row) -> tuple[Task, Reference[ProgramTests]]:
 
 
 def _first_line(statement: ast.stmt) -> int:
-    """Return the line on which a statement begins, with its decorators."""
+    """Return the line where a statement begins, with its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 

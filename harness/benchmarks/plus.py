@@ -26,7 +26,7 @@ METRICS = (
     Metric(BASE, "the tests of the original benchmark pass"),
     Metric(PLUS, "these and the tests of EvalPlus pass"),
 )
-# How a result is compared, by the task's id. The rules are those of `evalplus/eval/__init__.py` and
+# How a result is compared, by the task's id. The rules come from `evalplus/eval/__init__.py` and
 # `_special_oracle.py` of evalplus/evalplus 0.3.1. One differs: that runner also compares a root of
 # HumanEval/32 with its own root, and so fails every other root.
 _RULES: Mapping[str, str] = {

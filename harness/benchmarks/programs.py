@@ -128,7 +128,7 @@ def drop_empty(tests: Sequence[str]) -> tuple[str, ...]:
 def find_missing_names(source: str) -> list[str]:
     """Return the names that source reads, and that neither it nor Python defines, in their order.
 
-    The rules are those of Python's own scopes. Raises SyntaxError for source that is not Python.
+    The rules are Python's own. Raises SyntaxError for source that is not Python.
     """
     read: dict[str, None] = {}
     defined: set[str] = set()

@@ -38,7 +38,7 @@ from harness.runs.server_use import list_absent_servers
 from harness.runs.settings import DEFAULT_AGENT, RunConfig
 from harness.runs.store import read_results
 
-# The numbers of objects, and of younger collections, after which each generation is collected.
+# The numbers of objects, and of younger collections, that make each generation be collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
 # The ids of tasks that a dry run prints.
 _SHOWN_IDS = 20

@@ -15,5 +15,5 @@ def print_error(message: str, hint: str | None = None) -> None:
 
 
 def format_block(label: str, text: str) -> str:
-    """Return `label: text` with aligned lines, in which terminal escape sequences are made visible."""
+    """Return `label: text` with aligned lines and visible terminal escape sequences."""
     return f"{label}: " + escape_text(text, multiline=True).replace("\n", "\n" + " " * (len(label) + 2))

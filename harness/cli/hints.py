@@ -18,7 +18,7 @@ from harness.core.errors import UsageError, describe_requirement, unknown_name
 _ParserError: type[Exception] = typer.BadParameter.__mro__[1]
 _EXTRA = "Got unexpected extra argument"
 _NO_SUCH_COMMAND = re.compile(r"No such command '(.+?)'\.")
-# The error by which the parser prints the help of a group that was called without a command.
+# The error that makes the parser print the help of a group that was called without a command.
 _NO_COMMAND = "NoArgsIsHelpError"
 
 # Options of other tools and similar names, with the option of harness, beside those of settings. Not every

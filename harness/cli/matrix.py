@@ -27,7 +27,7 @@ from harness.runs.config import RunConfig
 from harness.runs.run_files import replace_file
 
 INDEX_VERSION = 1
-# Of the exit codes of the runs, the first of these is that of the command. After a signal it is the signal's.
+# Of the exit codes of the runs, the first of these is the command's. After a signal it is the signal's.
 _WORST_FIRST = (2, 3, 1)
 
 

@@ -111,7 +111,7 @@ def run(
             "--resume continues one run, and several benchmarks or models are named",
             hint="resume each run of the matrix: harness run --resume RUN",
         )
-    # Here it names the folder in which the run is.
+    # Here it names the folder that the run is in.
     output_dir = given.pop("output_dir", None)
     folder = find_run(resume, output_dir and Path(output_dir))
     manifest = read_manifest(folder)

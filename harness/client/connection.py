@@ -58,7 +58,7 @@ class Refusal:
     status: int
     code: str
     message: str
-    # The time after which the same request may succeed, None if the service names none.
+    # When the same request may succeed, None if the service does not say.
     retry_seconds: float | None = None
 
 
@@ -205,7 +205,7 @@ class Connection:
                 return await response.aread()
 
     async def fetch(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """Return the JSON of a reply. The arguments and the errors are those of `request`."""
+        """Return the JSON of a reply. Takes the arguments of `request`, and raises its errors."""
         body = await self.request(method, path, **options)
         try:
             value = json.loads(body)

@@ -26,7 +26,7 @@ _BY_CODE: dict[str, type[HarnessError]] = {
 class RemoteEpisode:
     """One attempt at one task at a service. Make it with `RemoteHost.environment`.
 
-    The methods are those of `Episode`. The evidence of a verdict stays at the service, because it may quote
+    It has the methods of `Episode`. The evidence of a verdict stays at the service, because it may quote
     the reference.
     """
 

@@ -110,7 +110,7 @@ MAX_BATCH = 64
 MAX_REQUESTS = 32
 # Far below the limit of a service, which also counts the requests of other clients.
 _MAX_BATCH_BYTES = 4 << 20
-# The time in which submissions gather while other requests are under way.
+# How long submissions gather while other requests are under way.
 _GATHER_SECONDS = 0.02
 _PAUSE_SECONDS = 1.0
 # A submission that came back this often counts as a fault, so that no program can keep a run from its end.
@@ -374,7 +374,7 @@ class BatchGrader:
 
 
 def _describe_fault(error: HarnessError) -> SandboxError:
-    """Return a fault of the service, after which a submission is sent again."""
+    """Return a fault of the service that lets a submission be sent again."""
     if isinstance(error, SandboxError):
         return error
     # The message of this error has the address, which records and logs must not keep.

@@ -147,7 +147,7 @@ _KEEP_ALIVE_SECONDS = 60.0
 class RemoteSandbox:
     """A sandbox of a service. Make it with `Remote.open`, whose block deletes it at its end.
 
-    The methods are those of `Sandbox` and raise the same errors. A lost connection raises
+    It has the methods of `Sandbox`, which raise the same errors. A lost connection raises
     ServiceUnreachableError. No command is sent again after that, because it may have acted.
     """
 
@@ -155,7 +155,7 @@ class RemoteSandbox:
         self._connection = connection
         self._path = f"/v1/sandboxes/{sandbox_id}"
         self._limits = limits
-        # The id at the service, which is not that of a container.
+        # The id at the service, which is not a container's.
         self.container_id = sandbox_id
         self._is_closed = False
 
@@ -195,7 +195,7 @@ class RemoteSandbox:
     ) -> contextlib.AbstractAsyncContextManager[RemoteOutputStream]:
         """Return a context manager that runs a command and yields its output as it comes.
 
-        It is that of `Sandbox.stream`, except that a command whose block ends early has no result.
+        It works as `Sandbox.stream` does, except that a command whose block ends early has no result.
         """
         self._require_open()
         request, seconds = self._build_exec(argv, timeout, stdin, env, cwd, keep_bytes)
@@ -327,6 +327,6 @@ async def open_remote_sandbox(
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
-        # It ends without us, too, at its idle time.
+        # It also ends without us, at its idle time.
         with contextlib.suppress(HarnessError):
             await complete(sandbox.delete())

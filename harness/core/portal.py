@@ -282,7 +282,7 @@ def hold_face(
 ) -> Iterator[SyncFace]:
     """Open an object on the event loop of a new thread, and yield its blocking face.
 
-    The arguments and the errors are those of `hold_on_loop`.
+    It takes the arguments of `hold_on_loop`, and raises its errors.
     """
     with hold_on_loop(opening, build_closed_error) as (opened, calls):
         yield SyncFace(opened, calls)

@@ -59,7 +59,7 @@ class Setting:
     differs_in_shards: bool = False
     # Whether a replay takes it from the recorded run.
     is_replayed: bool = False
-    # The type of the keyword argument of `harness.run`, if it does not follow from that of the field.
+    # The type of the keyword argument of `harness.run`, if it does not follow from the field's.
     keyword: str | None = None
 
 
@@ -69,7 +69,7 @@ class Option:
 
     help: str
     metavar: str = ""
-    # Without a name it is that of the key, such as `--sample-size` for `sample_size`.
+    # Without a name it follows from the key, such as `--sample-size` for `sample_size`.
     name: str = ""
     short: str = ""
     completes: Literal["agent", "benchmark", "run"] | None = None
@@ -79,7 +79,7 @@ class Option:
 
 
 class Aliases(tuple[str, ...]):
-    """Names of an option in other tools and near misses, for which an error suggests the option."""
+    """Names of an option in other tools, and near misses. An error suggests the option for them."""
 
     def __new__(cls, *names: str) -> Aliases:
         return super().__new__(cls, names)
@@ -87,7 +87,7 @@ class Aliases(tuple[str, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Useless:
-    """A condition under which a setting has no effect, so that a run refuses it."""
+    """A condition that leaves a setting without effect, so that a run refuses it."""
 
     holds: Callable[[Any], bool]
     # The message after the name of the option, and what the user can do instead of leaving it out.
@@ -130,7 +130,7 @@ class Key:
     kind: Any
     description: str
     rules: Setting
-    # Its own option, or those of the keys in its group.
+    # Its own option, or the options of the keys in its group.
     options: tuple[KeyOption, ...]
     aliases: tuple[str, ...]
     useless: Useless | None

@@ -16,7 +16,7 @@ from harness.sandbox.backends.base import Backend
 from harness.sandbox.failures import SandboxUnresponsive
 
 INFRA_TRIES = 5
-# Each try lasts as long as the limit that the guest did not enforce. Three show that it is no accident.
+# Each try lasts as long as the limit that the guest did not enforce. Three show that it is not an accident.
 UNRESPONSIVE_TRIES = 3
 BACKOFF_SECONDS = 0.5
 # How long to wait for an engine that stopped responding, unless WAIT_VARIABLE is set.
@@ -25,7 +25,7 @@ WAIT_VARIABLE = "HARNESS_ENGINE_WAIT_SECONDS"
 ASK_SECONDS = 0.5
 
 Fault = SandboxError | ImageMissingError
-"""A fault of the infrastructure, after which another try may succeed."""
+"""A fault of the infrastructure that another try may not have."""
 
 
 class RunStoppedError(HarnessError):

@@ -1,4 +1,4 @@
-"""The categories of AgentBench. Each `category.py` of an environment declares one, so there is no list."""
+"""The categories of AgentBench. Each `category.py` of an environment declares one. No list names them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AgentBenchOptions(Options):
 
 @cache
 def options_model() -> type[AgentBenchOptions]:
-    """Return the model of all options, in which a category's own options have the category's name."""
+    """Return the model of all options. A category's own options are under the category's name."""
     fields: dict[str, Any] = {
         name: (category.options, category.options())
         for name, category in sorted(categories().items())

@@ -42,7 +42,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def _split(name: str) -> tuple[str, str] | None:
-    """Return the folder of upstream's in a path, and the rest of the path, None if it has no such folder."""
+    """Split a path at a folder of upstream's: the folder and the rest, or None without such a folder."""
     found = _patterns()[0].fullmatch(name)
     return None if found is None else (found[1], found[2])
 

@@ -20,7 +20,7 @@ from harness.environments.text.expected_text import ExpectedText
 _TEXT_END = "When you know the answer, call `submit` with it, as short as the task allows."
 # The file name of the split that the paper calls std. In `os` it has a folder for each numbered group.
 _SPLITS = {"standard": "std"}
-# The number of field names in an error about a row that is no record.
+# The number of field names in an error about a row that is not a record.
 _SHOWN_FIELDS = 8
 
 
@@ -35,7 +35,7 @@ def read(row: Row, options: AgentBenchOptions | None = None) -> tuple[Task, Refe
 
 
 def _label_split(task: Task) -> Task:
-    """Return the task with the name of upstream's split as a label, by which a run can select it."""
+    """Return the task with the name of upstream's split as a label, so that a run can select it."""
     parts = task.id.split("/")
     if len(parts) < 3 or parts[0] != task.category:
         return task

@@ -41,7 +41,7 @@ def read_cached_rows(file: Path, origin: Mapping[str, Any]) -> CachedRows | None
     if not isinstance(note, dict):
         return None
     expected = {**origin, "sha256": sha256, "rows": len(rows)}
-    # The note went through JSON, in which a tuple becomes a list.
+    # The note went through JSON, which turns a tuple into a list.
     whole = all(note.get(key) == value for key, value in json.loads(json.dumps(expected)).items())
     return CachedRows(rows, sha256, note) if whole else None
 

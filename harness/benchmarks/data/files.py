@@ -103,7 +103,7 @@ def _source(url: str) -> str:
 
 
 def hub_file_url(repo: str, revision: str, path: str) -> str:
-    """Return the URL from which the hub serves a file of a dataset."""
+    """Return the hub's URL of a file of a dataset."""
     from huggingface_hub import hf_hub_url
 
     return hf_hub_url(repo, path, repo_type="dataset", revision=revision, endpoint=hub_endpoint())

@@ -119,9 +119,9 @@ class Table:
     """The layout of a table."""
 
     columns: tuple[str, ...] = ()
-    """The names of the columns. If there are none, the first line names them."""
+    """The names of the columns. Without them, the first line names the columns."""
     delimiter: str | None = None
-    """None stands for a tab in files whose name ends in `.tsv`, and for a comma in others."""
+    """None is a tab in files whose name ends in `.tsv`, and a comma in others."""
     literals: tuple[str, ...] = ()
     """The columns that hold Python literals, such as lists, which are read and never evaluated."""
 

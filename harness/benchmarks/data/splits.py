@@ -35,7 +35,7 @@ class SplitFiles:
     """The split that is published for evaluation."""
     others: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
-    """The names of files under which the evaluation split is published, such as `NQ-open.dev.jsonl`."""
+    """The names of the files that hold the published evaluation split, such as `NQ-open.dev.jsonl`."""
     by_row: frozenset[str] = frozenset()
     """The splits whose rows are chosen out of a file of the whole benchmark."""
     missing: Mapping[str, str] = field(default_factory=dict)

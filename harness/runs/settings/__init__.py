@@ -1,6 +1,6 @@
 """The settings of a run. Each key of a config, option and keyword of `run` is declared on its field, once.
 
-A field declares its type, its default and its `Setting`, from which everything else about it follows.
+A field declares its type, its default and its `Setting`. Everything else about it follows from these.
 docs/adding/setting.md adds one.
 """
 

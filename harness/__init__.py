@@ -56,6 +56,7 @@ __all__ = [
     "Status",
     "StorageError",
     "Submission",
+    "SyncFace",
     "Task",
     "Tool",
     "UsageError",
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
         SandboxError,
         UsageError,
     )
+    from harness.core.portal import SyncFace
     from harness.core.tools import AgentEnvironment, Tool
     from harness.core.types import Status, Submission, Task, Verdict
     from harness.environments.base import Environment
@@ -160,6 +162,7 @@ _HOME = {
     "Status": "harness.core.types",
     "StorageError": "harness.runs.run_files",
     "Submission": "harness.core.types",
+    "SyncFace": "harness.core.portal",
     "Task": "harness.core.types",
     "Tool": "harness.core.tools",
     "UsageError": "harness.core.errors",
@@ -179,6 +182,9 @@ _HOME = {
 # Old names, which go with the next release, and the names that took their places.
 _RENAMED = {
     "Grader": "Host",
+    "SyncGrader": "SyncFace",
+    "SyncOutputStream": "SyncFace",
+    "SyncSandbox": "SyncFace",
     "open_grader": "open_host",
     "open_grader_sync": "open_host_sync",
 }

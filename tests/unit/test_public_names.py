@@ -6,6 +6,8 @@ import inspect
 import subprocess
 import sys
 
+import pytest
+
 import harness
 from harness import errors
 
@@ -46,3 +48,10 @@ def test_the_tree_of_errors_names_every_public_error() -> None:
         if inspect.isclass(value := getattr(harness, name)) and issubclass(value, Exception)
     ]
     assert [name for name in public if name not in (errors.__doc__ or "")] == []
+
+
+def test_every_name_of_the_last_release_is_there_with_a_warning() -> None:
+    for old, new in harness._RENAMED.items():
+        with pytest.warns(FutureWarning, match=rf"harness\.{old} is now harness\.{new}"):
+            assert getattr(harness, old) is getattr(harness, new)
+    assert {"Grader", "SyncGrader", "SyncSandbox", "SyncOutputStream", "open_grader"} <= {*harness._RENAMED}

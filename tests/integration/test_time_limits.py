@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 import pytest_asyncio
@@ -14,9 +15,11 @@ from case_checks import check_together
 from docker import APIClient
 
 from harness import Sandbox
+from harness.core.errors import SandboxError
 from harness.environments.python.client import InputRun, run_calls, run_on_inputs, run_tests
 from harness.environments.python.guest.testing_job import TestJob
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.guest.jobs import BUSY
 from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images
@@ -140,6 +143,16 @@ def busy_machine() -> Iterator[None]:
     for neighbour in neighbours:
         neighbour.kill()
         neighbour.wait()
+
+
+@contextmanager
+def machine_may_be_blamed() -> Iterator[None]:
+    """Accept that the guest blames the machine if it is too busy to give a program its second of CPU time."""
+    try:
+        yield
+    except SandboxError as error:
+        if str(error) != BUSY:
+            raise
 
 
 async def run(
@@ -281,34 +294,37 @@ async def test_a_program_that_uses_nearly_all_of_its_processor_time_passes_on_a_
 async def test_the_wall_limit_does_not_count_the_time_in_which_others_had_the_processors(
     sandbox: Sandbox,
 ) -> None:
-    result = await run(sandbox, "burn(60)", cpu_seconds=1, wall_seconds=1.5)
-    assert result.ended == "cpu_seconds" or result.duration_seconds >= 1.5 * MOST_PATIENCE, result
+    with machine_may_be_blamed():
+        result = await run(sandbox, "burn(60)", cpu_seconds=1, wall_seconds=1.5)
+        assert result.ended == "cpu_seconds" or result.duration_seconds >= 1.5 * MOST_PATIENCE, result
 
 
 @pytest.mark.usefixtures("busy_machine")
 async def test_tests_do_not_count_the_time_in_which_others_had_the_processors(backend: DockerBackend) -> None:
     limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=1.5)
     async with Sandbox.open("python", backend=backend, limits=limits, seccomp="strict") as sandbox:
-        report = await run_tests(
-            sandbox,
-            program=BURN + "def use():\n    burn(60)\n",
-            statements=["assert use() is None"],
-            exports={"use": "use"},
-        )
-    assert report.ended == "cpu_seconds" or report.duration_seconds >= 1.5 * TestJob.patience, report
+        with machine_may_be_blamed():
+            report = await run_tests(
+                sandbox,
+                program=BURN + "def use():\n    burn(60)\n",
+                statements=["assert use() is None"],
+                exports={"use": "use"},
+            )
+            assert report.ended == "cpu_seconds" or report.duration_seconds >= 1.5 * TestJob.patience, report
 
 
 @pytest.mark.usefixtures("busy_machine")
 async def test_a_call_does_not_count_the_time_in_which_others_had_the_processors(sandbox: Sandbox) -> None:
-    report = await run_calls(
-        sandbox,
-        program=BURN + "def use(_line):\n    burn(60)\n",
-        function="use",
-        calls=[(b"0", b"1")],
-        cpu_seconds=1,
-        wall_seconds=1.5,
-    )
-    assert report.ended == "cpu_seconds" or report.duration_seconds >= 1.5 * MOST_PATIENCE, report
+    with machine_may_be_blamed():
+        report = await run_calls(
+            sandbox,
+            program=BURN + "def use(_line):\n    burn(60)\n",
+            function="use",
+            calls=[(b"0", b"1")],
+            cpu_seconds=1,
+            wall_seconds=1.5,
+        )
+        assert report.ended == "cpu_seconds" or report.duration_seconds >= 1.5 * MOST_PATIENCE, report
 
 
 # Each would end well if the time in which its second process waits for a processor were credited. They sleep

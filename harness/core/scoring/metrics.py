@@ -51,6 +51,24 @@ def _check_k(k: int) -> None:
         raise ValueError(f"k must be at least 1, not {k}")
 
 
+def passes_by_majority(votes: Iterable[tuple[str | None, bool]]) -> bool:
+    """Return whether the most frequent answer to a task passed (maj@n), the first of equally frequent ones.
+
+    Args:
+        votes: the answer of each attempt in order, None for an attempt without one, and whether it passed.
+
+    Source: Wang et al. 2022 (arXiv 2203.11171), self-consistency.
+    """
+    given = [(answer, passed) for answer, passed in votes if answer is not None]
+    if not given:
+        return False
+    (winner, _), *_ = Counter(answer for answer, _ in given).most_common(1)
+    return any(passed for answer, passed in given if answer == winner)
+
+
+MAJORITY = "maj@"
+"""The name of the metric of majorities, before the number of attempts at a task."""
+
 # The 97.5 % quantile of the normal distribution: 2.5 % are left out on either side.
 _Z95 = 1.959963984540054
 # The most numbers that a bootstrap draws at once, so that its memory does not grow with the resamples.

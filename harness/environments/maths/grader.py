@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from harness.core.errors import SandboxError
 from harness.core.scoring.answers import MAX_MATHS_CHARACTERS
@@ -69,7 +70,9 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
     shown = escape_text(shorten(answer, _SHOWN_CHARACTERS))
     reading = read_answer(target.gold, answer, target.bases)
     if reading is None:
-        return _fail(f"answered {shown}, which differs from the gold answer or says more than a value")
+        return _fail(
+            f"answered {shown}, which differs from the gold answer or says more than a value", answer=shown
+        )
     for expression in reading.answers:
         verdict = await _compare(sandbox, reading.gold, expression)
         if isinstance(verdict, str):
@@ -77,8 +80,9 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
         if verdict is not True:
             unread = verdict is None
             why = "; the gold answer is not mathematics, so only the same text passes" if unread else ""
-            return _fail(f"answered {shown}{why}")
-    return Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+            return _fail(f"answered {shown}{why}", answer=shown)
+    # A majority of attempts counts all spellings of the gold answer as one.
+    return Verdict(Status.PASSED, 1.0, {"solved": 1.0, "answer": escape_text(target.gold)})
 
 
 async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | None:
@@ -106,8 +110,9 @@ async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | Non
     return verdict
 
 
-def _fail(evidence: str) -> Verdict:
-    return Verdict(Status.FAILED, 0.0, {"solved": 0.0}, evidence)
+def _fail(evidence: str, *, answer: str | None = None) -> Verdict:
+    metrics: dict[str, Any] = {"solved": 0.0}
+    return Verdict(Status.FAILED, 0.0, metrics if answer is None else metrics | {"answer": answer}, evidence)
 
 
 def _fail_by_limit(status: Status) -> Verdict:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row, parse_data
+from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
 from harness.core.errors import DataError, HarnessError
 from harness.core.inputs.files import MAX_DATA_BYTES, open_input
@@ -86,7 +87,7 @@ def gather(path: Path, notify: Callable[[str], None]) -> tuple[list[Row], str]:
         for item, (name, example) in enumerate(_examples(file, content), 1):
             values = {"task": name, **example, **({"cot_prompt": shots} if shots else {})}
             rows.append(Row(values, str(file), item=item))
-    if not any("cot_prompt" in row.values for row in rows):
+    if path.parent != BUNDLED and not any("cot_prompt" in row.values for row in rows):
         notify("bbh: no folder cot-prompts beside the data, so the prompts have no examples (0-shot)")
     return rows, digest.hexdigest()
 

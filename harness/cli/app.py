@@ -14,6 +14,7 @@ from harness import __version__
 from harness.cli import (
     audit,
     benchmarks,
+    card,
     compare,
     config,
     data,
@@ -60,6 +61,7 @@ for group in (
     show,
     view,
     compare,
+    card,
     shell,
     mcp,
     audit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +55,7 @@ def read_question(row: Row) -> Question:
 
     MMLU-Pro has `options`, and `answer` or `answer_index`. MMLU has `choices`, and `answer` from 0. ARC has
     `choices` as an object of `text` and `label`, and `answerKey`. AGIEval has `passage`, `options` with their
-    letters and `label`. The answer is a letter, a place from 0, or the whole text of an option.
+    letters and `label`. A table may have a column for each letter: `A`, `B`, `C`, `D`. The answer is a letter, a place from 0, or the whole text of an option.
 
     Raises DataError for any other row.
     """
@@ -79,7 +80,10 @@ def _find(row: Row, names: Sequence[str]) -> str:
 
 def _read_options(row: Row, field: str) -> tuple[list[str], tuple[str, ...]]:
     """Return the labels and the texts of the options. Raises DataError."""
-    value = row.value(field)
+    columns = list(itertools.takewhile(lambda letter: letter in row.values, LETTERS))
+    value = (
+        [row.text(letter) for letter in columns] if columns and field not in row.values else row.value(field)
+    )
     labels = list(LETTERS)
     if isinstance(value, Mapping):
         labels, value = [str(label) for label in value.get("label", labels)], value.get("text")

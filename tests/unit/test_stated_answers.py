@@ -171,6 +171,13 @@ def test_a_broken_question_is_refused_with_its_line(tmp_path: Path, row: dict[st
         load_benchmark("multiple_choice", data=str(tmp_path / "rows.jsonl"))
 
 
+def test_a_table_may_have_a_column_for_each_option(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("question,A,B,C,answer\nWhich is odd?,2,3,4,B\n")
+    benchmark = load_benchmark("multiple_choice", data=str(tmp_path / "rows.csv"))
+    (target,) = (reference.target for reference in benchmark.references.values())
+    assert target == ChoiceAnswer("B", ("2", "3", "4"))
+
+
 def test_an_answer_of_aime_must_be_an_integer_of_three_digits(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"problem": "Why?", "answer": "1234"}) + "\n")
     with pytest.raises(DataError, match="needs an integer from 0 to 999, found '1234'"):

@@ -55,7 +55,8 @@ def read_question(row: Row) -> Question:
 
     MMLU-Pro has `options`, and `answer` or `answer_index`. MMLU has `choices`, and `answer` from 0. ARC has
     `choices` as an object of `text` and `label`, and `answerKey`. AGIEval has `passage`, `options` with their
-    letters and `label`. A table may have a column for each letter: `A`, `B`, `C`, `D`. The answer is a letter, a place from 0, or the whole text of an option.
+    letters and `label`. A table may have a column for each letter: `A`, `B`, `C`. The answer is a letter, a
+    place from 0, or the whole text of an option.
 
     Raises DataError for any other row.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row, parse_data
 from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
-from harness.core.errors import DataError, HarnessError
+from harness.core.errors import DataError
 from harness.core.inputs.files import MAX_DATA_BYTES, open_input
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.choices import LETTERS
@@ -96,7 +95,7 @@ def _examples(file: Path, content: bytes) -> Iterator[tuple[str, dict[str, objec
     """Yield each example of a file with the name of its task. Raises DataError."""
     try:
         found = parse_data(content)
-    except (HarnessError, json.JSONDecodeError) as error:
+    except ValueError as error:
         raise DataError(f"is not JSON: {error}", path=file) from error
     examples = found.get("examples") if isinstance(found, dict) else found
     if not isinstance(examples, list) or not all(isinstance(example, dict) for example in examples):

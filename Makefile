@@ -22,7 +22,7 @@ WORKERS :=
 RUNTIME :=
 
 # The extras that `make setup` installs.
-EXTRAS := models,mcp,relay,otlp,serve,client
+EXTRAS := mcp,otlp,serve,client
 
 # Install packages. uv needs a tenth of pip's time, but it reads no settings of pip, such as a company's index.
 # Older versions of pip lack --group.

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import os
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -38,6 +39,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+# The name to install, as in pyproject.toml. The import name and the command are `harness`.
+DISTRIBUTION = "sealed-harness"
 # A message quotes at most this many characters of a value that somebody else wrote.
 QUOTED_CHARACTERS = 200
 # The task ids among which an error looks for a similar one.
@@ -100,12 +103,25 @@ class HarnessError(Exception):
 
 
 def describe_installation(extra: str) -> str:
-    """Return the hint that installs the packages of an extra of `pyproject.toml`.
+    """Return the hint that installs the packages of an extra of `pyproject.toml`."""
+    return f"run: {install_command(f'{DISTRIBUTION}[{extra}]')}"
 
-    It names the Python that runs, because harness is installed there. The pip of another one would fetch a
-    package of strangers, which has the name harness on PyPI.
+
+def install_command(requirement: str) -> str:
+    """Return the command that installs a requirement where harness runs, by the tool that made the place.
+
+    It names this Python or this environment, because the pip of another one would not change it.
     """
-    return f"run: {shlex.quote(sys.executable)} -m pip install 'harness[{extra}]'"
+    import importlib.util  # here, because most commands install nothing
+
+    prefix, needed = PurePath(sys.prefix), shlex.quote(requirement)
+    if os.path.isfile(prefix / "pipx_metadata.json"):
+        return f"pipx runpip {shlex.quote(prefix.name)} install {needed}"
+    python = shlex.quote(sys.executable)
+    # An environment of uv has no pip.
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {python} {needed}"
+    return f"{python} -m pip install {needed}"
 
 
 class UsageError(HarnessError):

@@ -11,32 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness import __version__
-from harness.cli import (
-    audit,
-    benchmarks,
-    compare,
-    config,
-    data,
-    doctor,
-    exec,
-    export,
-    images,
-    init,
-    mcp,
-    merge,
-    report,
-    rerun,
-    run,
-    runs,
-    samples,
-    serve,
-    setup,
-    shell,
-    show,
-    view,
-)
 from harness.cli.error_lines import print_error
-from harness.cli.hints import HintingGroup
+from harness.cli.hints import CommandGroup
 from harness.core.errors import HarnessError, UsageError
 
 INTERRUPTED = 130
@@ -46,34 +22,12 @@ NO_HOME = "Could not determine home directory."
 
 # Without Rich, because it would take most of the time of `--help`.
 app = typer.Typer(
-    cls=HintingGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    cls=CommandGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-# To add a file of commands, import it above and list it here. The help uses this order.
-for group in (
-    run,
-    init,
-    config,
-    rerun,
-    runs,
-    merge,
-    report,
-    show,
-    view,
-    compare,
-    shell,
-    mcp,
-    audit,
-    exec,
-    serve,
-    benchmarks,
-    data,
-    samples,
-    export,
-    doctor,
-    setup,
-    images,
-):
-    app.add_typer(group.app)
 
 
 def _print_version(requested: bool) -> None:
@@ -85,7 +39,8 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _harness(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("-V", "--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Evaluate agents and model-written code in hardened Docker containers."""

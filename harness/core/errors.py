@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 DISTRIBUTION = "sealed-harness"
 # A message quotes at most this many characters of a value that somebody else wrote.
 QUOTED_CHARACTERS = 200
+# A hint lists all of this many names.
+_LISTED_NAMES = 16
 # The task ids among which an error looks for a similar one.
 _COMPARED_IDS = 10_000
 # The problems of one value that pydantic lists within a few hundredths of a second.
@@ -258,12 +260,23 @@ def _describe_problem(problem: Mapping[str, Any]) -> str:
     return f"'{place}' {describe_requirement(problem)}" if place else describe_requirement(problem)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], *, likely: str | None = None) -> UsageError:
-    """Return the error for an unknown name. It suggests `likely`, or the nearest one, and lists all."""
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, likely: str | None = None, lister: str | None = None
+) -> UsageError:
+    """Return the error for an unknown name. It suggests `likely`, or the nearest one, and lists all.
+
+    It lists only the three nearest of many names. `lister` is the command that lists all of them.
+    """
     names = sorted(known)
     near = [likely] if likely else difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     suggestion = f"did you mean '{near[0]}'? " if near else ""
-    return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}known: {', '.join(names)}")
+    if len(names) <= _LISTED_NAMES:
+        return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}known: {', '.join(names)}")
+    others = difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.3)
+    nearest = [*near, *(each for each in others if each not in near)][:3]
+    shown = f"the nearest of {len(names)}: {', '.join(nearest)}" if nearest else f"{len(names)} are known"
+    end = f"; all: {lister}" if lister else ""
+    return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}{shown}{end}")
 
 
 def unknown_task(task_id: str, known: Collection[str], *, place: str, which: str = "") -> UsageError:

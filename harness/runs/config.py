@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from harness.core.discovery import names_python_file
 from harness.core.errors import UsageError, describe_requirement, quote_value, unknown_name
+from harness.core.secret_forms import names_secret
 from harness.models.endpoint import Endpoint
 from harness.runs.settings import KEYS, find_key, name_option
 from harness.runs.settings import RunConfig as RunConfig
@@ -162,7 +163,13 @@ def _explain_one(
         group = None if is_whole or key not in KEYS else KEYS[key].group
         known = group.model_fields if group else (*KEYS, "extends")
         # The nearest key is that to the last part, because the parts before it are right.
-        hint = unknown_name("key", keys[-1], known, likely=find_key(key) if is_whole else None).hint
+        likely = find_key(key) if is_whole else None
+        hint = unknown_name("key", keys[-1], known, likely=likely, lister="harness config schema").hint
+        if names_secret(keys[-1]):
+            hint = (
+                "a config never holds a key of a model: set the environment variable OPENAI_API_KEY, "
+                "or name another one with endpoints.NAME.api_key_env"
+            )
         return UsageError(f"{where}unknown key '{'.'.join(map(str, location))}'", hint=hint)
     if problem["type"] == "missing" and key == "benchmark":
         place = f"{file.path}: 'benchmark'" if file is not None else "the benchmark"

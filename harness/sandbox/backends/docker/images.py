@@ -159,7 +159,8 @@ def require_build(client: APIClient, name: str) -> Image:
         _, is_prepared, agent = name.partition("+")
         raise ImageMissingError(
             f"image {image_tag(name)} is not on the engine",
-            hint=f"prepare the agent: harness images build --agent {agent}=FOLDER"
+            hint=f"prepare the agent: harness images build --agent {agent}   (or, with your own files: "
+            f"--agent {agent}=FOLDER)"
             if is_prepared
             else "run: harness setup   (or: harness images build)",
         )

@@ -40,6 +40,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=name] [N=10] [DATA=path]'
 	@echo '                   [RUNTIME=runsc] [ARGS="--seed 1"]'
+	@echo 'Make exits with 2 after every failure and prints the exit code of harness; in CI, call harness itself.'
 
 # BENCH=mbpp builds only the images of that benchmark. RUNTIME=runsc adds gVisor.
 setup: $(STAMP) ## install package, Docker and images: make setup [BENCH=mbpp] [RUNTIME=runsc]
@@ -47,6 +48,11 @@ setup: $(STAMP) ## install package, Docker and images: make setup [BENCH=mbpp] [
 
 eval: ## run a benchmark: make eval BENCH=mbpp
 	@test -n "$(BENCH)" || { echo 'error: BENCH is missing; run: make eval BENCH=mbpp' >&2; exit 2; }
+	@$(if $(filter-out hub bundled,$(DATA)),test -e "$(DATA)" || { echo 'error: DATA=$(DATA): no such file' >&2; \
+	  echo 'hint: name a file in the published format or hub or bundled' >&2; exit 2; })
+	@$(if $(MODEL),$(if $(findstring --base-url,$(ARGS))$(findstring -c,$(ARGS)),,test -n \
+	  "$$OPENAI_API_KEY$$OPENAI_BASE_URL$$ANTHROPIC_API_KEY" || { echo 'error: MODEL=$(MODEL) has no server' >&2; \
+	  echo 'hint: set OPENAI_BASE_URL to your server or OPENAI_API_KEY to your key' >&2; exit 2; }))
 	@$(MAKE) --no-print-directory setup
 	@$(BIN)/harness run -b $(BENCH) --agent $(or $(AGENT),$(if $(MODEL),chat,oracle)) \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness import __version__
+from harness.cli.commands import EXAMPLES
 from harness.cli.error_lines import print_error
 from harness.cli.hints import CommandGroup
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.text import quote_argument
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
@@ -55,18 +58,34 @@ def main(was_interrupted: Callable[[], bool] = lambda: False) -> None:
     """
     try:
         try:
-            app()
+            app(prog_name="harness")
         except SystemExit:
             sys.stdout.flush()  # an error in it can still be printed here
             raise
     except HarnessError as error:
-        _fail(error, error.message, error.hint, error.exit_code)
+        _fail(error, error.message, error.hint or _name_next_step(error), error.exit_code)
     except KeyboardInterrupt as error:
         _fail(error, "interrupted", None, INTERRUPTED)
     except Exception as error:
         if was_interrupted():
             _fail(error, "interrupted", None, INTERRUPTED)
         _fail_unforeseen(error)
+
+
+def _name_next_step(error: HarnessError) -> str | None:
+    """Return the hint for a mistake whose error has none, by the command line."""
+    if isinstance(error, DataError):
+        return "mend the file, or name another one"
+    if error.exit_code != UsageError.exit_code:
+        return None
+    words = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    for option in ("-c", "--config"):
+        if option in words[:-1]:
+            file = quote_argument(words[words.index(option) + 1])
+            return f"harness config validate {file} lists every problem"
+    commands = list(itertools.takewhile(lambda word: word[:1] != "-", words))
+    path = next((each for each in (" ".join(commands[:2]), *commands[:1]) if each in EXAMPLES), "")
+    return f"see: {' '.join(filter(None, ('harness', path)))} --help"
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:

@@ -34,6 +34,20 @@ _ALIASES: Mapping[str, str] = {
 }
 
 
+# Commands of other tools, with the command of harness.
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("eval", "evaluate", "test", "bench", "start"), "run"),
+    **dict.fromkeys(("list", "ls", "ps", "history"), "runs"),
+    **dict.fromkeys(("diff", "cmp"), "compare"),
+    **dict.fromkeys(("log", "logs", "inspect", "cat"), "show"),
+    **dict.fromkeys(("install", "pull", "build"), "setup"),
+    **dict.fromkeys(("ui", "web", "open"), "view"),
+    **dict.fromkeys(("clean", "prune", "cleanup"), "gc"),
+    **dict.fromkeys(("check", "info", "diagnose"), "doctor"),
+    **dict.fromkeys(("tasks", "datasets"), "benchmarks"),
+}
+
+
 class CommandGroup(TyperGroup):
     """The commands of harness, each imported when it is used, with the parser's errors as UsageError.
 
@@ -180,7 +194,8 @@ def _explain(error: Any, outer: Any) -> UsageError:
     if unknown is not None and isinstance(context.command, TyperGroup):
         names = context.command.list_commands(context)
         names += ["help", "version"] if outer is None or context.parent is None else []
-        found = unknown_name("command", unknown[1], names, lister=f"{command} --help")
+        likely = _ELSEWHERE.get(unknown[1])
+        found = unknown_name("command", unknown[1], names, likely=likely, lister=f"{command} --help")
         return UsageError(f"{command} has no command '{unknown[1]}'", hint=found.hint)
     return UsageError(f"{command}: {_plain(error.format_message())}", hint=help_hint)
 
@@ -196,9 +211,13 @@ def _nearest_option(option: str, command: str, parsed: Any, options: dict[str, A
         return f"name the benchmark without an option: {command} mbpp"
     from harness.runs.settings import KEYS
 
+    if option.startswith("--api-key") and option not in options:
+        return "a key belongs in the environment: export OPENAI_API_KEY=..."
     key = option[2:].replace("-", "_")
     if key in KEYS and not KEYS[key].options and "--config" in options:
         return f"'{key}' is a key of the config file: {command} --config FILE.yaml"
+    if key in KEYS and KEYS[key].options and option not in options:
+        return f"{option} is an option of: harness run"
     likely_names = [each.options[0].name for each in KEYS.values() if option in each.aliases]
     likely_names += [_ALIASES[option]] if option in _ALIASES else []
     known = [name for name in likely_names if name in options]

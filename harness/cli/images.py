@@ -27,6 +27,7 @@ def build(
 ) -> None:
     """Build the images that the engine does not have."""
     from harness.sandbox.backends.docker.engine import connect
+    from harness.sandbox.backends.docker.images import image_sources
     from harness.sandbox.machine.images import build_images
 
     if agents:
@@ -41,6 +42,8 @@ def build(
             for image in build_agent_images(client, source, bases, notify=typer.echo, force=force):
                 typer.echo(f"image {image.name}: {image.tag}")
         return
+    for name in names or ():
+        image_sources(name)  # before the engine is asked
     client = connect()
     for image in build_images(client, names or None, notify=typer.echo, force=force):
         typer.echo(f"image {image.name}: {image.tag}")

@@ -156,9 +156,9 @@ def list_read_settings(agent: object) -> frozenset[str]:
 def _describe_unread(agent: str, key: str) -> UnreadSettingError:
     readers = [name for name, each in sorted(agents().items()) if key in list_read_settings(each)]
     choices = ["leave it out"]
-    if (agent, key) == (DEFAULT_AGENT, "agent_prompt"):
+    if agent == DEFAULT_AGENT and key in MODEL_SETTINGS | {"agent_prompt"}:
         # A config without a model has this agent, and its user may expect a model.
-        choices.append("set a model, such as model: NAME")
+        choices.append("set a model, such as --model NAME or model: NAME")
     if readers:
         choices.append(f"choose an agent that reads it: {', '.join(readers)}")
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -164,6 +164,7 @@ def compare(
     seed: int = 0,
     regression_threshold: float | None = None,
     output_dir: str | Path | None = None,
+    accept: Collection[str] = (),
 ) -> Comparison:
     """Return the comparison of a candidate with a baseline, paired by task. docs/compare.md has the rules.
 
@@ -176,6 +177,7 @@ def compare(
         seed: the seed of the resamples.
         regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
         output_dir: the folder of runs that are given by name, None for `runs`.
+        accept: `grading_version` to compare runs whose verdicts come from different gradings.
 
     Raises:
         UsageError: for a run that cannot be read or compared, and for a number out of its range.
@@ -194,4 +196,5 @@ def compare(
         resamples=resamples,
         seed=seed,
         regression_threshold=regression_threshold,
+        accept=accept,
     )

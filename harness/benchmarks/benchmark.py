@@ -79,6 +79,9 @@ class Definition:
     tasks: int | None
     """The number of rows in `split`, None for a user's own benchmark that does not declare it."""
     licence: str
+    grading_version: int = 1
+    """The version of its grading. It grows when a verdict on the same submission can change. docs/results.md
+    has the reasons."""
     split: str = "test"
     """The split that is published for evaluation, or `all` if there is no such split."""
     splits: Mapping[str, Split] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from harness.reports.attempt_figures import UNKNOWN, describe_cost
 from harness.reports.figures import count, duration, percent
 from harness.runs.changes import ACCEPTED
 from harness.runs.grading_service import SERVICE
+from harness.runs.manifest import read_grading_version
 
 # The tools of one server that a report names.
 MOST_TOOLS = 8
@@ -153,6 +154,8 @@ def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     data = manifest.get("data")
     if isinstance(data, dict) and data.get("window") is not None:
         yield "window", _quote(data["window"], bare=True)
+    if (grading := read_grading_version(manifest)) != 1:
+        yield "grading", f"version {grading}"
     config = manifest.get("config")
     if isinstance(config, dict):
         if selection := describe_selection(config):

@@ -58,7 +58,7 @@ def main(was_interrupted: Callable[[], bool] = lambda: False) -> None:
     """
     try:
         try:
-            app(prog_name="harness")
+            app()
         except SystemExit:
             sys.stdout.flush()  # an error in it can still be printed here
             raise

@@ -54,6 +54,10 @@ class CommandGroup(TyperGroup):
     The parser would take the last value of an option that is given twice and takes one, so it is refused.
     """
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        # The messages name the command, also if Python was started with a module or a path.
+        return super().main(*args, **{**extra, "prog_name": "harness"})
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 

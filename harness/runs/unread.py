@@ -158,7 +158,7 @@ def _describe_unread(agent: str, key: str) -> UnreadSettingError:
     choices = ["leave it out"]
     if agent == DEFAULT_AGENT and key in MODEL_SETTINGS | {"agent_prompt"}:
         # A config without a model has this agent, and its user may expect a model.
-        choices.append("set a model, such as --model NAME or model: NAME")
+        choices.append("set a model, such as model: NAME or --model NAME")
     if readers:
         choices.append(f"choose an agent that reads it: {', '.join(readers)}")
     else:

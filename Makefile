@@ -103,7 +103,7 @@ keywords: $(TOOLS) ## write the types of the keywords of `harness.run`, after a 
 	PYTHONPATH=tests $(BIN)/python tests/keyword_types.py
 
 # This takes the newest versions, so run the tests with them before you commit the file.
-lock: ## renew constraints.txt, the versions that `make setup` installs
+lock: ## renew constraints.txt and images/lock.json, the versions of packages
 	@rm -rf .lock
 	@$(or $(PYTHON),python3) -m venv .lock
 	@.lock/bin/python -m pip install --quiet 'pip>=25.1'
@@ -111,6 +111,7 @@ lock: ## renew constraints.txt, the versions that `make setup` installs
 	@{ echo '# The versions with which the tests passed. `make lock` renews them.'; \
 	  .lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	@rm -rf .lock
+	@$(BIN)/harness images verify --update
 
 bench: $(TOOLS) setup ## measure the cost of isolation: make bench [ARGS="--quick -o FILE"]
 	$(BIN)/python tests/perf/bench.py $(ARGS)

@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Check this machine, or probe the server of a model."),
         "setup": ("setup", "Prepare this machine: Docker engine and images."),
         "gc": ("setup", "Remove the containers and the folders of dead runs."),
-        "images": ("images", "Build, list and prune the images."),
+        "images": ("images", "Build, list, verify and prune the images."),
     },
 }
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -158,7 +158,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "setup": ("setup", "setup -b mbpp", "setup --runtime runsc"),
     "gc": ("gc",),
-    "images": ("images list", "images build python", "images prune"),
+    "images": ("images list", "images build python", "images verify"),
     "images build": (
         "images build",
         "images build python --force",
@@ -166,6 +166,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "images list": ("images list",),
     "images prune": ("images prune",),
+    "images verify": ("images verify",),
 }
 
 

@@ -1,4 +1,4 @@
-"""`harness images`: build, list and prune the images of sandboxes."""
+"""`harness images`: build, list, verify and prune the images of sandboxes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(name="images", help="Build, list and prune the images.", no_args_is_help=True)
+app = typer.Typer(name="images", help="Build, list, verify and prune the images.", no_args_is_help=True)
 
 
 @app.command()
@@ -65,6 +65,35 @@ def list_() -> None:
         state = "current" if image.current else "stale"
         short_id = image.id.removeprefix("sha256:")[:12]
         typer.echo(f"{reference:<{width}} {short_id} {image.size_bytes / 1e6:>7.0f} MB  {state}")
+
+
+@app.command()
+def verify(
+    update: Annotated[
+        bool, typer.Option("--update", help="Write what the images have to images/lock.json of a checkout.")
+    ] = False,
+) -> None:
+    """Compare the images with those that the tests passed with.
+
+    The exit code is 1 if a recipe or the version of a Debian package differs from images/lock.json.
+    """
+    from harness.cli.error_lines import print_error
+    from harness.sandbox.backends.docker.engine import connect
+    from harness.sandbox.machine.image_lock import find_differences, write_lock
+
+    if update:
+        write_lock()
+    found = find_differences(connect(), notify=lambda line: typer.echo(line, err=True))
+    for name, differences in found.items():
+        typer.echo(f"image {name}: {f'{len(differences)} differences' if differences else 'as locked'}")
+        for difference in differences:
+            typer.echo(f"  {difference}")
+    if any(found.values()):
+        print_error(
+            "the images differ from images/lock.json",
+            "updates of Debian change versions, which is harmless; harness images build builds missing ones",
+        )
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -9,20 +9,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.files import hash_file
 from harness.core.version import __version__
-from harness.environments import EnvironmentSpec
-from harness.models.endpoint import Endpoint
-from harness.runs.plan import PlannedAttempt, describe_planned
-from harness.runs.settings import KEYS, RunConfig
-from harness.sandbox.backends.base import BackendFacts
-from harness.sandbox.limits import Limits
+from harness.runs.planned_attempt import PlannedAttempt, describe_planned
+
+if TYPE_CHECKING:
+    from harness.benchmarks import Benchmark
+    from harness.environments import EnvironmentSpec
+    from harness.models.endpoint import Endpoint
+    from harness.runs.settings import RunConfig
+    from harness.sandbox.backends.base import BackendFacts
+    from harness.sandbox.limits import Limits
 
 SCHEMA_VERSION = 1
 # The key of the tool mode, which is null until an agent asks for it.
@@ -252,7 +254,6 @@ def read_git_revision() -> str | None:
 CONDITIONS = (
     *("split", GRADING_VERSION, "definition_sha256", "data.sha256", "planned.tasks", "unsound_references"),
     *("judge", "timeouts", "limits", "isolation", "image_tags", "superseded_verdicts"),
-    *(f"config.{key.name}" for key in KEYS.values() if key.rules.difference == "unfair"),
 )
 SEED = "seed"
 # The fields of a manifest that are compared, beside the settings of the config.
@@ -301,10 +302,16 @@ def list_differences(
 
 
 def _is_condition(name: str) -> bool:
-    return any(name == condition or name.startswith(f"{condition}.") for condition in CONDITIONS)
+    from harness.runs.settings import KEYS  # here, because a list of runs reads manifests and no settings
+
+    settings = (f"config.{key.name}" for key in KEYS.values() if key.rules.difference == "unfair")
+    conditions = (*CONDITIONS, *settings)
+    return any(name == condition or name.startswith(f"{condition}.") for condition in conditions)
 
 
 def _flatten_compared(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from harness.runs.settings import KEYS
+
     for name in _COMPARED:
         yield from _flatten(name, manifest.get(name))
     yield GRADING_VERSION, str(read_grading_version(manifest))

@@ -10,20 +10,21 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TextIO, overload
+from typing import TYPE_CHECKING, Any, TextIO, overload
 
-from harness.benchmarks import Benchmark
-from harness.benchmarks.benchmark import TaskResult
 from harness.core.scoring.metrics import Metric, clustered_interval, mean_pass_at_k, metric_summary
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Task
 from harness.runs.attempt_index import AttemptIndex
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.records import to_json
 from harness.runs.replayed import Replayed, sum_up_replay
 from harness.runs.run_state import RunState
 from harness.runs.server_use import ServerFigures, sum_server_use
 from harness.runs.stored_result import StoredResult
 from harness.runs.usage import Amounts, add_usage, sum_usage
+
+if TYPE_CHECKING:
+    from harness.benchmarks.benchmark import Benchmark, TaskResult
 
 # The first field of `summary.json`.
 HEADLINE = "headline"
@@ -219,6 +220,8 @@ def _list_results(
     results: Mapping[tuple[str, int], StoredResult],
 ) -> dict[str, TaskResult]:
     """Return the result of each task's first attempt, by task id."""
+    from harness.benchmarks.benchmark import TaskResult  # here, because a list of runs needs no benchmark
+
     names = benchmark.definition.kept_metrics
     made = {}
     for planned in plan:

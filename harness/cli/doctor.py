@@ -77,6 +77,7 @@ def doctor(
 def _diagnose_machine(runtime: str, output_dir: Path) -> None:
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.core.errors import EngineUnavailableError
+    from harness.reports.console import show_waiting
     from harness.runs.faults import default_concurrency
     from harness.sandbox.backends.docker.backend import connect
     from harness.sandbox.limits import Limits
@@ -89,15 +90,16 @@ def _diagnose_machine(runtime: str, output_dir: Path) -> None:
         _show(Check("engine", Level.FAIL, error.message, error.hint))
         _fail(["engine"])
     try:
-        checks = run_until_signal(
-            diagnose(
-                backend,
-                runtime=runtime,
-                runs_folder=output_dir,
-                concurrency=default_concurrency(Limits()),
-                notify=_show,
+        with show_waiting("checking this machine"):
+            checks = run_until_signal(
+                diagnose(
+                    backend,
+                    runtime=runtime,
+                    runs_folder=output_dir,
+                    concurrency=default_concurrency(Limits()),
+                    notify=_show,
+                )
             )
-        )
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     if failed := [check.name for check in checks if check.level is Level.FAIL]:
@@ -120,6 +122,7 @@ def _probe_model(
     from harness.models.findings import describe_facts
     from harness.models.probe import probe_model
     from harness.models.settings import choose_endpoint
+    from harness.reports.console import show_waiting
     from harness.runs.config import read_endpoints
     from harness.sandbox.selfcheck.check import Check, Level
 
@@ -127,7 +130,8 @@ def _probe_model(
     if api_key_env is not None:
         endpoint = endpoint.model_copy(update={"api_key_env": api_key_env})
     try:
-        facts = run_until_signal(probe_model(endpoint))
+        with show_waiting(f"asking the server of model {model}"):
+            facts = run_until_signal(probe_model(endpoint))
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     findings = describe_facts(facts)

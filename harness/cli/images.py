@@ -26,6 +26,7 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Build existing images again.")] = False,
 ) -> None:
     """Build the images that the engine does not have."""
+    from harness.reports.console import show_waiting
     from harness.sandbox.backends.docker.engine import connect
     from harness.sandbox.backends.docker.images import image_sources
     from harness.sandbox.machine.images import build_images
@@ -38,15 +39,17 @@ def build(
         # Before the engine is asked, so that a wrong path is reported at once.
         sources = [find_source(text) for text in agents]
         client = connect()
-        for source in sources:
-            for image in build_agent_images(client, source, bases, notify=typer.echo, force=force):
-                typer.echo(f"image {image.name}: {image.tag}")
+        with show_waiting("adding the agent to the images") as notify:
+            for source in sources:
+                for image in build_agent_images(client, source, bases, notify=notify, force=force):
+                    notify(f"image {image.name}: {image.tag}")
         return
     for name in names or ():
         image_sources(name)  # before the engine is asked
     client = connect()
-    for image in build_images(client, names or None, notify=typer.echo, force=force):
-        typer.echo(f"image {image.name}: {image.tag}")
+    with show_waiting("building the images that are missing") as notify:
+        for image in build_images(client, names or None, notify=notify, force=force):
+            notify(f"image {image.name}: {image.tag}")
 
 
 @app.command("list")
@@ -78,12 +81,14 @@ def verify(
     The exit code is 1 if a recipe or the version of a Debian package differs from images/lock.json.
     """
     from harness.cli.error_lines import print_error
+    from harness.reports.console import show_waiting
     from harness.sandbox.backends.docker.engine import connect
     from harness.sandbox.machine.image_lock import find_differences, write_lock
 
-    if update:
-        write_lock()
-    found = find_differences(connect(), notify=lambda line: typer.echo(line, err=True))
+    with show_waiting("reading the images"):
+        if update:
+            write_lock()
+        found = find_differences(connect())
     for name, differences in found.items():
         typer.echo(f"image {name}: {f'{len(differences)} differences' if differences else 'as locked'}")
         for difference in differences:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -29,6 +30,14 @@ def setup(
     if images == []:
         typer.echo(f"{benchmark} needs no sandbox, so it needs no engine and no images")
         return
+    from harness.reports.console import show_waiting
+
+    with show_waiting("preparing this machine") as notify:
+        _prepare(runtime, images, notify)
+    typer.echo(f"ready in {time.monotonic() - started:.1f} s")
+
+
+def _prepare(runtime: str, images: list[str] | None, notify: Callable[[str], None]) -> None:
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.backends.docker.engine import engine_facts, require_runtime
     from harness.sandbox.machine.gvisor import RUNTIME, ensure_runsc
@@ -36,18 +45,17 @@ def setup(
     from harness.sandbox.machine.installation import ensure_engine
     from harness.sandbox.reaper import remove_orphans
 
-    client = ensure_engine(notify=typer.echo)
+    client = ensure_engine(notify=notify)
     facts = engine_facts(client)
     if runtime != RUNTIME:
         require_runtime(facts, runtime)
-    typer.echo(f"engine: Docker {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
-    for image in build_images(client, images, notify=typer.echo):
-        typer.echo(f"image {image.name}: {image.tag}")
+    notify(f"engine: Docker {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
+    for image in build_images(client, images, notify=notify):
+        notify(f"image {image.name}: {image.tag}")
     if runtime == RUNTIME:
-        ensure_runsc(client, notify=typer.echo)
-        typer.echo(f"runtime: {runtime} works")
-    typer.echo(f"containers of dead runs: {len(remove_orphans(DockerBackend(client)))} removed")
-    typer.echo(f"ready in {time.monotonic() - started:.1f} s")
+        ensure_runsc(client, notify=notify)
+        notify(f"runtime: {runtime} works")
+    notify(f"containers of dead runs: {len(remove_orphans(DockerBackend(client)))} removed")
 
 
 def _list_images_of(benchmark: str) -> list[str]:

@@ -28,7 +28,7 @@ def test_another_version_of_a_package_and_another_recipe_are_found(monkeypatch: 
     }
     monkeypatch.setattr(image_lock, "image_names", lambda: ("python",))
     monkeypatch.setattr(image_lock, "read_lock", lambda: lock)
-    recipe, bash, gone = image_lock.find_differences(client, notify=print)["python"]
+    recipe, bash, gone = image_lock.find_differences(client)["python"]
     client.close()
     assert recipe.startswith("its recipe has SHA-256 ")
     assert bash.startswith("bash is 5")

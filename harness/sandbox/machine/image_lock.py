@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
@@ -59,10 +59,10 @@ def write_lock() -> None:
     (images_dir() / LOCK).write_text(json.dumps(make_lock(), indent=1) + "\n")
 
 
-def find_differences(client: APIClient, *, notify: Callable[[str], None]) -> dict[str, list[str]]:
+def find_differences(client: APIClient) -> dict[str, list[str]]:
     """Return how each image on the engine differs from the lock, by its name, with no text for an equal one.
 
-    `notify` gets a line for each image that is read. Raises SandboxError.
+    Raises SandboxError.
     """
     lock = read_lock()
     found: dict[str, list[str]] = {}
@@ -72,7 +72,6 @@ def find_differences(client: APIClient, *, notify: Callable[[str], None]) -> dic
         if find_image(client, name) is None:
             differences.append("is not built")
         elif name != BASE:
-            notify(f"image {name}: reading its packages")
             locked = {**lock["packages"][BASE], **lock["packages"].get(name, {})}
             differences += _compare(locked, _list_packages(name))
         found[name] = differences

@@ -34,7 +34,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval browser test test-unit coverage lint lock keywords bench measure calibrate fuzz chaos mutants clean
+.PHONY: help setup eval browser test test-unit coverage docs lint lock keywords bench measure calibrate fuzz chaos mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,10 @@ lock: ## renew constraints.txt and images/lock.json, the versions of packages
 	@rm -rf .lock
 	@$(BIN)/harness images verify --update
 
+docs: $(STAMP) ## build the site of the documentation in site/, and check its links
+	@$(call install,--group docs --constraint constraints.txt)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir site
+
 bench: $(TOOLS) setup ## measure the cost of isolation: make bench [ARGS="--quick -o FILE"]
 	$(BIN)/python tests/perf/bench.py $(ARGS)
 
@@ -136,7 +140,7 @@ fuzz: $(TOOLS) ## fuzz the decoders of hostile bytes: make fuzz [SECONDS=60]
 	    -rss_limit_mb=2048 -verbosity=0 -artifact_prefix=.fuzz/ || exit 1; done
 
 clean: ## remove generated files, but no images (see harness images prune)
-	rm -rf $(VENV) .calibration .fuzz .readers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* .lock
+	rm -rf $(VENV) .calibration .fuzz .readers build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* .lock
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # These run again only if a dependency or its version changes.

@@ -26,6 +26,11 @@ CALL_SECONDS = 60
 # One connection for each sandbox that is in use at once. With docker-py's default of 10, the client would
 # reconnect all the time.
 POOL_SIZE = 64
+# A part of an engine's message, and the repair of its cause on the engine's machine.
+REPAIRS = {
+    "apparmor_parser": "install AppArmor's tools where the engine runs: sudo apt-get install -y apparmor",
+    "no space left on device": "make room where the engine runs: harness images prune, docker system df",
+}
 # Codes of HTTP.
 NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 
@@ -91,7 +96,9 @@ def engine_errors(action: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        raise SandboxError(f"cannot {action}: {error.explanation or error}", outside=True) from error
+        message = f"cannot {action}: {error.explanation or error}"
+        repair = next((repair for part, repair in REPAIRS.items() if part in message), None)
+        raise SandboxError(message, hint=repair, outside=True) from error
     except (DockerException, RequestException) as error:
         raise SandboxError(
             f"cannot {action}: {error}",

@@ -52,6 +52,8 @@ class Machine:
 
     backend: DockerBackend
     facts: EngineFacts
+    # The seconds that the engine took to report its facts.
+    answered: float
     runtime: str
     runs_folder: Path
     concurrency: int
@@ -59,9 +61,12 @@ class Machine:
 
 
 def engine(machine: Machine) -> Finding:
-    """Check that the engine is new enough."""
+    """Check that the engine is new enough, and report how long it took to answer."""
     facts = machine.facts
-    found = f"Docker {facts.version}, {facts.operating_system}, kernel {facts.kernel}"
+    found = (
+        f"Docker {facts.version}, {facts.operating_system}, kernel {facts.kernel}, "
+        f"answers in {1000 * machine.answered:.0f} ms"
+    )
     version = tuple(int(part) for part in re.findall(r"\d+", facts.version)[:2])
     if version < OLDEST_ENGINE:
         return Finding(Level.FAIL, found, "install Docker Engine 20.10 or newer")

@@ -40,7 +40,7 @@ def setup(
     facts = engine_facts(client)
     if runtime != RUNTIME:
         require_runtime(facts, runtime)
-    typer.echo(f"engine: Docker {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
+    typer.echo(f"engine: {facts.name} {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
     for image in build_images(client, images, notify=typer.echo):
         typer.echo(f"image {image.name}: {image.tag}")
     if runtime == RUNTIME:

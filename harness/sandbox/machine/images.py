@@ -185,7 +185,8 @@ def list_images(client: APIClient) -> list[Image]:
             agent_sha256=item["Labels"].get(AGENT_LABEL),
         )
         for item in listed
-        for tag in item["RepoTags"] or [_UNTAGGED]
+        # Podman puts images without a registry below this name.
+        for tag in (name.removeprefix("localhost/") for name in item["RepoTags"] or [_UNTAGGED])
         if _is_ours(client, item["Labels"][LABEL], tag, item["Id"])
     ]
     return sorted(images, key=lambda image: (image.name, not image.current, image.tag or ""))

@@ -31,6 +31,7 @@ from harness.sandbox.backends.docker.images import (
     require_image,
     save_archive,
 )
+from harness.sandbox.backends.docker.podman import adapt_to_podman
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
 from harness.sandbox.backends.docker.seccomp import Sockets
 from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_share
@@ -144,7 +145,10 @@ class DockerBackend:
                 # The holder may be gone. If something else is wrong, the next start fails too.
                 self.shared_networks.drop(joined.container_id)
                 remove(self.client, spec.name)
-        started = start_container(self.client, spec, container_config(self.client, spec, sockets=sockets))
+        config = container_config(self.client, spec, sockets=sockets)
+        if self._is_podman:
+            config = adapt_to_podman(config)
+        started = start_container(self.client, spec, config)
         return replace(started, most_sockets=MOST_SOCKETS) if sockets == "relayed" else started
 
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
@@ -184,6 +188,10 @@ class DockerBackend:
     @cached_property
     def _cgroup_version(self) -> int:
         return engine.read_engine_facts(self._replies).cgroup_version
+
+    @cached_property
+    def _is_podman(self) -> bool:
+        return engine.read_engine_facts(self._replies).name == engine.PODMAN
 
     @cached_property
     def _root(self) -> Path | None:

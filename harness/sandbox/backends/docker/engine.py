@@ -31,6 +31,7 @@ REPAIRS = {
     "apparmor_parser": "install AppArmor's tools where the engine runs: sudo apt-get install -y apparmor",
     "no space left on device": "make room where the engine runs: harness images prune, docker system df",
 }
+PODMAN = "Podman"
 # Codes of HTTP.
 NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 
@@ -39,6 +40,8 @@ NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 class EngineFacts:
     """The facts that an engine reports. `cpus` and `memory_bytes` describe the engine's machine."""
 
+    # "Docker", or "Podman" behind its socket that understands Docker's requests.
+    name: str
     version: str
     api_version: str
     operating_system: str
@@ -141,6 +144,7 @@ def read_engine_facts(replies: EngineReplies) -> EngineFacts:
     """Return the facts in the replies of the engine."""
     info, version = replies.info, replies.version
     return EngineFacts(
+        name=PODMAN if _component_version(version, "Podman Engine") else "Docker",
         version=version["Version"],
         api_version=version["ApiVersion"],
         operating_system=info["OperatingSystem"],
@@ -150,7 +154,7 @@ def read_engine_facts(replies: EngineReplies) -> EngineFacts:
         cgroup_version=int(info.get("CgroupVersion") or 1),
         cgroup_driver=info.get("CgroupDriver", ""),
         storage_driver=info["Driver"],
-        runc_version=_component_version(version, "runc"),
+        runc_version=_component_version(version, "runc") or _component_version(version, "OCI Runtime (runc)"),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         default_runtime=info.get("DefaultRuntime", ""),
         security_options=tuple(info.get("SecurityOptions") or ()),
@@ -160,7 +164,15 @@ def read_engine_facts(replies: EngineReplies) -> EngineFacts:
 
 
 def require_runtime(facts: EngineFacts, runtime: str) -> None:
-    """Raise UsageError, with a hint, if the engine does not know `runtime` (runc, runsc, ...)."""
+    """Raise UsageError, with a hint, if the engine does not know `runtime` (runc, runsc, ...).
+
+    Podman starts every container of its socket with its default runtime, so `runc` means that one there.
+    """
+    if facts.name == PODMAN and runtime not in ("runc", facts.default_runtime):
+        raise UsageError(
+            f"Podman uses the runtime '{facts.default_runtime}' for all containers, and not '{runtime}'",
+            hint=f'set runtime = "{runtime}" in containers.conf of Podman, or use Docker',
+        )
     if runtime in facts.runtimes:
         return
     hint = f"known: {', '.join(facts.runtimes)}"
@@ -245,7 +257,8 @@ def _hint_at_group() -> str:
 def _component_version(version: Mapping[str, Any], name: str) -> str | None:
     for component in version.get("Components") or ():
         if component.get("Name") == name:
-            return str(component.get("Version"))
+            # Podman reports all that a runtime prints about its version.
+            return str(component.get("Version")).partition("\n")[0].rpartition(" ")[2]
     return None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.core.errors import HarnessError
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
-from harness.sandbox.backends.docker.runtimes import find_known_difference
+from harness.sandbox.backends.docker.runtimes import find_kind, find_known_difference
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.checks import machine
 from harness.sandbox.machine.checks.confinement import confinement
@@ -61,12 +61,15 @@ async def diagnose(
         conclude(Check(SANDBOX, Level.FAIL, "no limit was tried, because no sandbox can be opened", first))
         return checks
     await check_backend(
-        backend, runtime, further=FURTHER, notify=lambda check: conclude(_with_fix(check, runtime))
+        backend,
+        runtime,
+        further=FURTHER,
+        notify=lambda check: conclude(_with_fix(check, find_kind(facts, runtime))),
     )
     if any(check.name == SANDBOX and check.level is Level.FAIL for check in checks):
         return checks
     check = await conclude_finding("shared network", shared_network(backend, runtime))
-    conclude(_with_fix(check, runtime))
+    conclude(_with_fix(check, find_kind(facts, runtime)))
     # Alone, because the other checks would slow it down.
     conclude(await conclude_finding("speed", measure_speed(backend, runtime)))
     return checks

@@ -297,7 +297,7 @@ def try_everything() -> int:
                 ok, found, output = step()
             except Exception as error:
                 ok, found, output = False, f"{type(error).__name__}: {error}", ""
-            print(output, found, flush=True)
+            print(found, flush=True)
             line = {
                 "step": name,
                 "ok": ok,
@@ -323,14 +323,20 @@ def as_user(machine: Machine) -> list[str]:
 
 def execute(command: Sequence[str]) -> tuple[bool, str, str]:
     """Run a command to its end, and return whether it succeeded, its last line, and its output."""
-    result = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
-    failed = [line for line in result.stdout.splitlines() if line.startswith(("FAIL", "error"))]
-    rate = [line for line in result.stdout.splitlines() if line.startswith(("resolved", "rate"))]
+    assert process.stdout is not None  # noqa: S101  because stdout is a pipe
+    lines = []
+    for line in process.stdout:
+        # Each line shows the other side that the machine makes progress.
+        print(line, end="", flush=True)
+        lines.append(line.rstrip())
+    code = process.wait()
+    failed = [line for line in lines if line.startswith(("FAIL", "error"))]
+    rate = [line for line in lines if line.startswith(("resolved", "rate"))]
     resolved = all("100.0 %" in line for line in rate if line.startswith("rate"))
-    found = "; ".join([f"exit code {result.returncode}", *failed, *rate])
-    return result.returncode == 0 and resolved, found, result.stdout
+    return code == 0 and resolved, "; ".join([f"exit code {code}", *failed, *rate]), "\n".join(lines)
 
 
 def describe_machine(command: Sequence[str]) -> str:
@@ -353,7 +359,7 @@ def connect_engine() -> Iterator[Any]:
     """Yield a client without a time limit of the engine that the harness finds here."""
     from harness.sandbox.backends.docker.engine import connect
 
-    client = connect()
+    client: Any = connect()
     client.timeout = None
     try:
         yield client

@@ -60,33 +60,31 @@ async def diagnose(
         first = f"fix first: {', '.join(lacking)}"
         conclude(Check(SANDBOX, Level.FAIL, "no limit was tried, because no sandbox can be opened", first))
         return checks
+    kind = find_kind(facts, runtime)
     await check_backend(
-        backend,
-        runtime,
-        further=FURTHER,
-        notify=lambda check: conclude(_with_fix(check, find_kind(facts, runtime))),
+        backend, runtime, further=FURTHER, notify=lambda check: conclude(_with_fix(check, kind))
     )
     if any(check.name == SANDBOX and check.level is Level.FAIL for check in checks):
         return checks
     check = await conclude_finding("shared network", shared_network(backend, runtime))
-    conclude(_with_fix(check, find_kind(facts, runtime)))
+    conclude(_with_fix(check, kind))
     # Alone, because the other checks would slow it down.
     conclude(await conclude_finding("speed", measure_speed(backend, runtime)))
     return checks
 
 
-def _with_fix(check: Check, runtime: str) -> Check:
-    """Return the check with a known difference of the runtime, or with a fix, if the canary names none."""
-    known = find_known_difference(runtime, check.name, check.found)
+def _with_fix(check: Check, kind: str) -> Check:
+    """Return the check with a known difference of a runtime or engine, or with a fix, if the canary names none."""
+    known = find_known_difference(kind, check.name, check.found)
     if known is not None:
         return replace(
-            check, level=Level.WARN, found=f"{check.found} - known of {runtime}: {known.means}", fix=None
+            check, level=Level.WARN, found=f"{check.found} - known of {kind}: {known.means}", fix=None
         )
     if check.level is not Level.FAIL or check.fix is not None:
         return check
     if check.name == SANDBOX:
         return replace(check, fix="read the log of the engine: journalctl --unit docker --lines 50")
-    fix = f"run no untrusted code with runtime '{runtime}' on this engine: update both, or use another"
-    if runtime == "runsc":
+    fix = f"run no untrusted code with {kind} on this engine: update both, or use another"
+    if kind == "runsc":
         fix += "; runsc must run without --ignore-cgroups, and with --oci-seccomp"
     return replace(check, fix=fix)

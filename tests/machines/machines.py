@@ -326,7 +326,7 @@ def execute(command: Sequence[str]) -> tuple[bool, str, str]:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
-    assert process.stdout is not None  # noqa: S101  because stdout is a pipe
+    assert process.stdout is not None
     lines = []
     for line in process.stdout:
         # Each line shows the other side that the machine makes progress.

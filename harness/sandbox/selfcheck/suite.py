@@ -63,7 +63,6 @@ TRIALS = (
         },
         Limits(processes=16, disk_mb=2, inodes=64, file_mb=1, open_files=32, output_mb=1),
     ),
-    Trial({"deadline": endings.deadline}, deadline_seconds=endings.DEADLINE_SECONDS),
     Trial({"socket memory": isolation.socket_memory}, Limits(memory_mb=64, open_files=4096)),
     # The longest time that there is, because a guest that could not wait that long would end at once.
     Trial({"shared counts": isolation.shared_counts}, Limits(open_files=4096), MOST_SECONDS),
@@ -82,6 +81,7 @@ TRIALS = (
 )
 # Canaries for the life of a container, which open sandboxes themselves.
 LIVES: Mapping[str, Callable[[Backend, str], Awaitable[Finding]]] = {
+    "deadline": endings.deadline,
     "block left": endings.leave_block,
     "cancelled": endings.cancel_command,
     "host gone": endings.close_stream,

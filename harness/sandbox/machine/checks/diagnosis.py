@@ -74,7 +74,7 @@ async def diagnose(
 
 
 def _with_fix(check: Check, kind: str) -> Check:
-    """Return the check with a known difference of a runtime or engine, or with a fix, if the canary names none."""
+    """Return the check with a known difference of its kind, or with a fix, if the canary names none."""
     known = find_known_difference(kind, check.name, check.found)
     if known is not None:
         return replace(

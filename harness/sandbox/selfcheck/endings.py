@@ -28,6 +28,7 @@ from harness.sandbox.selfcheck.check import (
     describe_end,
     make_finding,
 )
+from harness.sandbox.time_factor import extend_wait
 
 DEADLINE_SECONDS = 1.0
 # The time that a sandbox may take to end, or so many times what it took to start on a slow machine.
@@ -126,7 +127,7 @@ async def close_stream(backend: Backend, runtime: str, *, seconds: float = END_S
                 "deadline_seconds": START_SECONDS,
             }
             try:
-                async with asyncio.timeout(START_SECONDS):
+                async with asyncio.timeout(extend_wait(START_SECONDS)):
                     await connection.request(hello)
             except (ConnectionLost, TimeoutError) as error:
                 raise SandboxError(f"the guest did not answer: {error}") from error

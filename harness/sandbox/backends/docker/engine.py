@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import EngineUnavailableError, SandboxError, UsageError
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -69,11 +70,16 @@ def connect() -> APIClient:
     from requests import RequestException
 
     try:
-        client = APIClient(**_endpoint(), version="auto", timeout=CONNECT_SECONDS, max_pool_size=POOL_SIZE)
+        client = APIClient(
+            **_endpoint(),
+            version="auto",
+            timeout=round(extend_wait(CONNECT_SECONDS)),
+            max_pool_size=POOL_SIZE,
+        )
     except (DockerException, RequestException, OSError, ValueError) as error:
         # docker-py parses and resolves addresses, and does not catch the errors of that.
         raise _unavailable(error) from error
-    client.timeout = CALL_SECONDS
+    client.timeout = round(extend_wait(CALL_SECONDS))
     if client.base_url.startswith("http+docker://"):
         # Without this, every call reads .netrc and the proxy variables, which mean nothing to a local socket.
         client.trust_env = False
@@ -85,7 +91,7 @@ def engine_answers(client: APIClient) -> bool:
     from requests import RequestException
 
     try:
-        return client.get(f"{client.base_url}/_ping", timeout=PING_SECONDS).ok
+        return client.get(f"{client.base_url}/_ping", timeout=extend_wait(PING_SECONDS)).ok
     except (RequestException, OSError):
         return False
 
@@ -272,7 +278,7 @@ def _unavailable(error: BaseException) -> EngineUnavailableError:
     elif any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         reason = "nothing listens there"
     elif any(isinstance(cause, TimeoutError) for cause in causes):
-        reason = f"no answer in {CONNECT_SECONDS} s"
+        reason = f"no answer in {extend_wait(CONNECT_SECONDS):.0f} s"
     else:
         reason = str(error)
     where = find_chosen_endpoint()

@@ -30,6 +30,7 @@ from harness.sandbox.backends.docker.spec import Joined, holder_config
 from harness.sandbox.guest.confinement import NEEDED_VERSION
 from harness.sandbox.guest.frames import FrameError
 from harness.sandbox.limits import Limits
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -188,7 +189,7 @@ class SharedNetworks:
 
 def _read_report(stream: socket.socket, split: Any) -> dict[str, Any]:
     """Return the facts that a holder reports. Raises SandboxError if it does not."""
-    stream.settimeout(REPORT_SECONDS)
+    stream.settimeout(extend_wait(REPORT_SECONDS))
     line, errors = b"", b""
     try:
         while b"\n" not in line:

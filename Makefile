@@ -34,7 +34,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval browser test test-unit coverage lint lock keywords bench measure calibrate fuzz chaos mutants clean
+.PHONY: help setup eval browser test test-unit coverage lint lock keywords bench measure calibrate fuzz chaos mutants test-vm clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +121,13 @@ chaos: $(TOOLS) setup ## kill at random during runs: make chaos [SECONDS=300] [A
 mutants: $(TOOLS) ## check that tests notice broken lines: make mutants [ARGS="word"]
 	$(BIN)/python tests/mutants/run.py $(ARGS)
 
+# This takes an hour or more where KVM does not work, so it is no part of `make test`.
+test-vm: setup ## try Debian machines under QEMU: make test-vm [ARGS="bookworm-docker --step doctor"]
+	@command -v mmdebstrap >/dev/null && command -v qemu-system-x86_64 >/dev/null \
+	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends mmdebstrap qemu-system-x86 e2fsprogs >/dev/null; }
+	$(BIN)/python tests/machines/machines.py $(ARGS)
+
 fuzz: $(TOOLS) ## fuzz the decoders of hostile bytes: make fuzz [SECONDS=60]
 	@$(call install,--group fuzz)
 	@mkdir -p .fuzz
@@ -129,7 +136,7 @@ fuzz: $(TOOLS) ## fuzz the decoders of hostile bytes: make fuzz [SECONDS=60]
 	    -rss_limit_mb=2048 -verbosity=0 -artifact_prefix=.fuzz/ || exit 1; done
 
 clean: ## remove generated files, but no images (see harness images prune)
-	rm -rf $(VENV) .calibration .fuzz .readers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* .lock
+	rm -rf $(VENV) .calibration .fuzz .machines .readers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* .lock
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # These run again only if a dependency or its version changes.

@@ -1,6 +1,6 @@
 """Boot Debian machines under QEMU, try this checkout on each, and print the outcome: `make test-vm`.
 
-    python tests/machines/machines.py [MACHINE ...] [--folder FOLDER]
+    python tests/machines/machines.py [MACHINE ...] [--step NAME ...] [--folder FOLDER]
 
 It needs root on Debian or Ubuntu, a Docker engine with the images of this checkout, and the packages
 mmdebstrap, qemu-system-x86 and e2fsprogs. Everything that it makes is in the folder, which `.gitignore`
@@ -38,6 +38,7 @@ SILENT_SECONDS = 1800.0
 KVM_SILENT_SECONDS = 60.0
 TAIL_CHARACTERS = 20_000
 
+STEPS = "HARNESS_MACHINE_STEPS"
 USER = "tester"
 USER_ID = 1000
 # What a machine with a rootless engine needs for the limits of containers of a user.
@@ -94,6 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("machines", nargs="*", metavar="MACHINE", help=", ".join(MACHINES))
     parser.add_argument("--folder", type=Path, default=ROOT / ".machines")
+    parser.add_argument("--step", action="append", help="try only this step (repeatable)")
     parser.add_argument("--inside", choices=sorted(INSIDE), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
@@ -104,12 +106,14 @@ def main() -> int:
     if lacking or os.geteuid() != 0:
         parser.error(f"needs root and the packages of {', '.join(lacking) or 'Debian'}")
     options.folder.mkdir(parents=True, exist_ok=True)
-    failed = [name for name in options.machines or MACHINES if not try_machine(name, options.folder)]
+    failed = [
+        name for name in options.machines or MACHINES if not try_machine(name, options.folder, options.step)
+    ]
     return 1 if failed else 0
 
 
-def try_machine(name: str, folder: Path) -> bool:
-    """Build and boot a machine, and return whether all of its steps succeeded."""
+def try_machine(name: str, folder: Path, steps: Sequence[str] | None) -> bool:
+    """Build and boot a machine, and return whether all of its steps, or the given ones, succeeded."""
     place = folder / name
     place.mkdir(exist_ok=True)
     root = build_root(name, place)
@@ -124,7 +128,7 @@ def try_machine(name: str, folder: Path) -> bool:
         began = time.monotonic()
         say(f"{name}: booting under {accelerator}")
         silent = KVM_SILENT_SECONDS if accelerator == "kvm" else SILENT_SECONDS
-        if results := boot(root, save_images(folder), place, accelerator, silent):
+        if results := boot(root, save_images(folder), place, accelerator, silent, ",".join(steps or ())):
             break
     report = {
         "machine": name,
@@ -227,7 +231,7 @@ def save_images(folder: Path) -> Path:
 
 
 def boot(
-    root: Path, images: Path, place: Path, accelerator: str, silent_seconds: float
+    root: Path, images: Path, place: Path, accelerator: str, silent_seconds: float, steps: str
 ) -> list[dict[str, Any]]:
     """Boot a machine until it powers itself off, and return the lines that it sent.
 
@@ -246,7 +250,7 @@ def boot(
            for part in ("-drive", f"file={file},format=raw,if=virtio,{option}")),
          *("-serial", f"file:{console}", "-serial", f"file:{lines}"),
          *("-kernel", str(root / "vmlinuz"), "-initrd", str(root / "initrd.img")),
-         *("-append", "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=1")],
+         *("-append", f"root=/dev/vda rw console=ttyS0 panic=-1 systemd.setenv={STEPS}={steps}")],
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     seen, heard_at = 0, time.monotonic()
@@ -287,8 +291,13 @@ def try_everything() -> int:
         "humaneval": lambda: execute([*run, "-b", "humaneval"]),
         "os": lambda: execute([*run, "-b", "agentbench", "--filter-category", "os"]),
         "db": lambda: execute([*run, "-b", "agentbench", "--filter-category", "db"]),
-        "kill -9": lambda: try_kill(machine, [*run, "-b", "humaneval"]),
+        "kill": lambda: try_kill(machine, [*run, "-b", "humaneval"]),
     }
+    if "apparmor" in machine.packages:
+        steps["no-parser"] = lambda: try_without_parser([*command, "doctor"])
+    chosen = {"facts", "load", *filter(None, os.environ.get(STEPS, "").split(","))}
+    if len(chosen) > 2:
+        steps = {name: step for name, step in steps.items() if name in chosen}
     with open("/dev/ttyS1", "w") as port:
         for name, step in [*steps.items(), ("end", lambda: (True, "", ""))]:
             print(f"step: {name}", flush=True)
@@ -391,6 +400,20 @@ def try_kill(machine: Machine, run: Sequence[str]) -> tuple[bool, str, str]:
         left = int(subprocess.check_output(count))
     seconds = time.monotonic() - killed_at
     return bool(most) and not left, f"{most} containers at the kill, {left} left {seconds:.0f} s later", ""
+
+
+def try_without_parser(doctor: Sequence[str]) -> tuple[bool, str, str]:
+    """Run the doctor where no container can start, and return whether it reports the one cause once."""
+    parser = Path("/sbin/apparmor_parser").resolve()
+    hidden = parser.rename(parser.with_name("hidden"))
+    Path("/sys/kernel/security/apparmor/.remove").write_text("docker-default")
+    try:
+        _, found, output = execute(doctor)
+    finally:
+        hidden.rename(parser)
+    failed = [line for line in output.splitlines() if line.startswith("FAIL")]
+    told = len(failed) == 1 and "apparmor_parser" in failed[0] and "apt-get install -y apparmor" in output
+    return told, f"{len(failed)} line(s) with FAIL; {found}", output
 
 
 def count_containers() -> int:

@@ -38,6 +38,8 @@ SILENT_SECONDS = 1800.0
 KVM_SILENT_SECONDS = 60.0
 TAIL_CHARACTERS = 20_000
 
+# Without the moving status, which would look like progress.
+KERNEL_OPTIONS = "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=no"
 STEPS = "HARNESS_MACHINE_STEPS"
 USER = "tester"
 USER_ID = 1000
@@ -250,7 +252,7 @@ def boot(
            for part in ("-drive", f"file={file},format=raw,if=virtio,{option}")),
          *("-serial", f"file:{console}", "-serial", f"file:{lines}"),
          *("-kernel", str(root / "vmlinuz"), "-initrd", str(root / "initrd.img")),
-         *("-append", f"root=/dev/vda rw console=ttyS0 panic=-1 systemd.setenv={STEPS}={steps}")],
+         *("-append", f"{KERNEL_OPTIONS} systemd.setenv={STEPS}={steps}")],
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     seen, heard_at = 0, time.monotonic()
@@ -282,6 +284,9 @@ Step = Callable[[], tuple[bool, str, str]]
 def try_everything() -> int:
     """Try the steps one after the other and send the outcome of each. A failure of one stops no other."""
     machine = MACHINES[platform.node()]
+    if machine.rootless:
+        # Python keeps its bytecode beside the files.
+        subprocess.run(["chown", "-R", USER, "/project"], check=True)
     command = [*as_user(machine), sys.executable, "-m", "harness"]
     run = [*command, "run", "--agent", "oracle", "--data", "bundled", "--output-dir", "/tmp/runs"]
     steps: dict[str, Step] = {
@@ -325,6 +330,7 @@ def as_user(machine: Machine) -> list[str]:
     variables = {
         "HOME": f"/home/{USER}",
         "XDG_RUNTIME_DIR": f"/run/user/{USER_ID}",
+        "DOCKER_HOST": f"unix:///run/user/{USER_ID}/podman/podman.sock",
         "PYTHONPATH": os.environ["PYTHONPATH"],
     }
     return ["runuser", "-u", USER, "--", "env", *(f"{name}={value}" for name, value in variables.items())]

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from harness.core.errors import UsageError
-from harness.sandbox.backends.docker.engine import EngineReplies, read_engine_facts, require_runtime
+from harness.sandbox.backends.docker.engine import (
+    EngineReplies,
+    find_podman,
+    read_engine_facts,
+    require_runtime,
+)
 from harness.sandbox.backends.docker.podman import adapt_to_podman
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
 from harness.sandbox.backends.docker.shared_network import can_share
@@ -83,3 +88,11 @@ def test_no_promise_is_lost_in_the_configuration_for_podman(
     assert {each["Name"] for each in its["Ulimits"]} == {"msgqueue", "nofile", "nproc"}
     assert (adapted["image"], its["PidsLimit"]) == ("sha256:1", 7)
     assert "MaskedPaths" in host
+
+
+def test_a_socket_of_podman_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    socket = tmp_path / "podman" / "podman.sock"
+    socket.parent.mkdir()
+    socket.touch()
+    assert find_podman() == str(socket)

@@ -227,6 +227,13 @@ def find_chosen_endpoint() -> str | None:
     return None if name == "default" else f"docker context {name}"
 
 
+def find_podman() -> str | None:
+    """Return the path of the socket where this user's Podman, or the machine's, answers Docker's requests."""
+    own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    places = (f"{own}/podman/podman.sock", "/run/podman/podman.sock")
+    return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), None)
+
+
 def _configured_context() -> str:
     from docker.context.config import get_current_context_name
 
@@ -301,6 +308,8 @@ def _hint(endpoint: str | None, denied: bool) -> str:
         return f"start the engine behind {endpoint}, or choose another one (DOCKER_HOST, docker context use)"
     if denied:
         return _hint_at_group()
+    if (socket := find_podman()) is not None:
+        return f"Podman listens here; to use it, run: export DOCKER_HOST=unix://{socket}"
     if can_install_packages():
         return "run: harness setup   (installs Docker if it is missing, starts it, builds the images)"
     if sys.platform == "darwin":

@@ -20,6 +20,7 @@ from harness.environments.maths.client import ask
 from harness.environments.maths.readings import read_answer
 from harness.sandbox.failures import build_fault
 from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.time_factor import extend_wait
 
 IMAGE = "maths"
 
@@ -33,13 +34,12 @@ _SHOWN_CHARACTERS = 80
 COMMAND = (
     *("/usr/bin/python3", "-s", "-B", "-P"),
     "/opt/harness/harness/environments/maths/guest/compare.py",
-    str(CPU_SECONDS),
 )
 # Hashes decide the order of sets of symbols. With a fixed seed, the same pair is always compared alike.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _STATUSES = {"timeout": Status.TIMEOUT, "memory": Status.MEMORY_LIMIT, "crashed": Status.CRASHED}
 _EVIDENCE = {
-    Status.TIMEOUT: f"the comparison reached its limit of {CPU_SECONDS} s of CPU time",
+    Status.TIMEOUT: "the comparison reached its limit on CPU time",
     Status.MEMORY_LIMIT: "the comparison reached its memory limit",
     Status.CRASHED: "the comparison crashed",
 }
@@ -57,8 +57,8 @@ class MathsAnswer:
 async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submission) -> Verdict:
     """Return the verdict on an answer in LaTeX, with a score of 0 or 1.
 
-    Each comparison may take CPU_SECONDS (3 s) of processor time. An answer of more than MAX_MATHS_CHARACTERS
-    fails. Source: MATH (Hendrycks et al. 2021, arXiv 2103.03874) for the rule of the box; math-verify of
+    Each comparison may take CPU_SECONDS (3 s) of processor time, and more on a slow machine. An answer of
+    more than MAX_MATHS_CHARACTERS fails. Source: MATH (Hendrycks et al. 2021, arXiv 2103.03874) for the rule of the box; math-verify of
     Hugging Face compares the values. Raises SandboxError if the sandbox fails.
     """
     answer = submission.text.strip()
@@ -88,10 +88,10 @@ async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | Non
     """
     reply = await ask(
         sandbox,
-        COMMAND,
+        (*COMMAND, str(CPU_SECONDS * sandbox.time_factor)),
         json.dumps([gold, answer]).encode("ascii"),
-        timeout=_WALL_SECONDS,
-        start_timeout=_START_SECONDS,
+        timeout=extend_wait(_WALL_SECONDS),
+        start_timeout=extend_wait(_START_SECONDS),
         env=_ENVIRONMENT,
     )
     if reply.line is None:

@@ -131,7 +131,7 @@ def _start_daemon() -> None:
             stderr=log,
             start_new_session=True,
         )
-    if not _wait_for_answer(START_SECONDS, of=daemon):
+    if not _wait_for_answer(START_SECONDS, of=daemon, progress=lambda: DAEMON_LOG.stat().st_size):
         with DAEMON_LOG.open("rb") as log:
             log.seek(start)
             tail = log.read().decode(errors="replace")[-LOG_TAIL_CHARACTERS:].strip()
@@ -141,9 +141,14 @@ def _start_daemon() -> None:
         )
 
 
-def _wait_for_answer(seconds: float, of: subprocess.Popen[bytes] | None = None) -> bool:
-    deadline = time.monotonic() + seconds
+def _wait_for_answer(
+    seconds: float, of: subprocess.Popen[bytes] | None = None, progress: Callable[[], int] = lambda: 0
+) -> bool:
+    """Return whether the engine answers before `progress` returns the same for `seconds`, or `of` ends."""
+    seen, deadline = progress(), time.monotonic() + seconds
     while not _engine_answers():
+        if of is not None and (now := progress()) != seen:
+            seen, deadline = now, time.monotonic() + seconds
         if of is not None and of.poll() is not None:
             deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
             of = None

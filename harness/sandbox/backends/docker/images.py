@@ -179,7 +179,7 @@ def find_image(client: APIClient, name: str) -> Image | None:
 
 
 PART_BYTES = 4 * 1024 * 1024
-# A slow disk needs this long for the layers of an image.
+# An engine that reports no progress for this long has stopped.
 LOAD_SECONDS = 600
 # The settings of an image that decide how its processes start.
 _SETTINGS = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir", "Labels")
@@ -209,7 +209,7 @@ def load_archive(archive: BinaryIO) -> None:
     client.timeout = LOAD_SECONDS
     try:
         with engine_errors("load an image"):
-            for line in client.load_image(archive, quiet=True):  # type: ignore[no-untyped-call]
+            for line in client.load_image(archive, quiet=False):  # type: ignore[no-untyped-call]
                 if "error" in line:
                     raise SandboxError(f"cannot load an image: {line['error']}", outside=True)
     finally:

@@ -58,8 +58,8 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
     """Return the verdict on an answer in LaTeX, with a score of 0 or 1.
 
     Each comparison may take CPU_SECONDS (3 s) of processor time, and more on a slow machine. An answer of
-    more than MAX_MATHS_CHARACTERS fails. Source: MATH (Hendrycks et al. 2021, arXiv 2103.03874) for the rule of the box; math-verify of
-    Hugging Face compares the values. Raises SandboxError if the sandbox fails.
+    more than MAX_MATHS_CHARACTERS fails. Source: MATH (Hendrycks et al. 2021, arXiv 2103.03874) for the rule
+    of the box; math-verify of Hugging Face compares the values. Raises SandboxError if the sandbox fails.
     """
     answer = submission.text.strip()
     if not answer:

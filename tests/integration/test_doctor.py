@@ -285,6 +285,13 @@ async def test_no_more_trials_run_at_once_than_the_processors_carry(
     assert most == 2
 
 
+def test_a_slow_machine_gets_more_time_for_the_canaries() -> None:
+    trial = suite.Trial({}, Limits(cpu_seconds=1, wall_seconds=20), 60.0)
+    assert trial.extend(1.0) == trial
+    slow = trial.extend(7.2)
+    assert (slow.limits.cpu_seconds, slow.limits.wall_seconds, slow.deadline_seconds) == (8, 144, 432)
+
+
 def test_the_repair_of_a_known_cause_is_named() -> None:
     reply = requests.Response()
     reply.status_code = 500

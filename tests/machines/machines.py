@@ -108,6 +108,8 @@ def main() -> int:
     lacking = [name for name in ("mmdebstrap", "qemu-system-x86_64", "mke2fs") if shutil.which(name) is None]
     if lacking or os.geteuid() != 0:
         parser.error(f"needs root and the packages of {', '.join(lacking) or 'Debian'}")
+    # SIGTERM ends the emulator too, because it ends this process by an exception.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options.folder.mkdir(parents=True, exist_ok=True)
     failed = [
         name for name in options.machines or MACHINES if not try_machine(name, options.folder, options.step)

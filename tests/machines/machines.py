@@ -46,6 +46,8 @@ USER = "tester"
 USER_ID = 1000
 # What a machine with a rootless engine needs for the limits of containers of a user.
 DELEGATION = "[Service]\nDelegate=cpu cpuset io memory pids\n"
+# Podman's service ends after 5 idle seconds otherwise, and an emulated machine needs longer to start it.
+STAY = "[Service]\nExecStart=\nExecStart=/usr/bin/podman system service --time=0\n"
 UNIT = """[Unit]
 Description=Try the harness on this machine
 After=multi-user.target
@@ -159,7 +161,7 @@ def build_root(name: str, place: Path) -> Path:
     requirements = [
         line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
     ]
-    recipe = repr([machine, SYSTEM, UNIT, PATIENCE, DELEGATION, requirements])
+    recipe = repr([machine, SYSTEM, UNIT, PATIENCE, DELEGATION, STAY, requirements])
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     done = place / f"root-{digest}"
     if done.is_dir():
@@ -189,9 +191,11 @@ def build_root(name: str, place: Path) -> Path:
     if machine.rootless:
         (tree / "var/lib/systemd/linger").mkdir(parents=True, exist_ok=True)
         (tree / "var/lib/systemd/linger" / USER).touch()
+        (tree / "etc/systemd/user/podman.service.d").mkdir(parents=True)
+        (tree / "etc/systemd/user/podman.service.d/stay.conf").write_text(STAY)
         inside += [
             f"useradd --create-home --uid {USER_ID} --shell /bin/bash {USER}",
-            "systemctl --global enable podman.socket",
+            "systemctl --global enable podman.socket podman.service",
         ]
     subprocess.run(["chroot", str(tree), "sh", "-ec", "\n".join(inside)], check=True)
     subprocess.run(

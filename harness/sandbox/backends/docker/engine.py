@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # An engine that does not run refuses at once. One on a busy machine may need seconds for its first answer.
 CONNECT_SECONDS = 10
+# A socket of systemd accepts before Podman runs, because the first request starts it.
+START_SECONDS = 60
 PING_SECONDS = 2
 CALL_SECONDS = 60
 # One connection for each sandbox that is in use at once. With docker-py's default of 10, the client would
@@ -69,16 +71,18 @@ def connect() -> APIClient:
     from docker.errors import DockerException
     from requests import RequestException
 
+    endpoint: dict[str, Any] = {}
     try:
+        endpoint = _endpoint()
         client = APIClient(
-            **_endpoint(),
+            **endpoint,
             version="auto",
-            timeout=round(extend_wait(CONNECT_SECONDS)),
+            timeout=_first_answer_seconds(endpoint),
             max_pool_size=POOL_SIZE,
         )
     except (DockerException, RequestException, OSError, ValueError) as error:
         # docker-py parses and resolves addresses, and does not catch the errors of that.
-        raise _unavailable(error) from error
+        raise _unavailable(error, _first_answer_seconds(endpoint)) from error
     client.timeout = round(extend_wait(CALL_SECONDS))
     if client.base_url.startswith("http+docker://"):
         # Without this, every call reads .netrc and the proxy variables, which mean nothing to a local socket.
@@ -275,7 +279,12 @@ def _component_version(version: Mapping[str, Any], name: str) -> str | None:
     return None
 
 
-def _unavailable(error: BaseException) -> EngineUnavailableError:
+def _first_answer_seconds(endpoint: Mapping[str, Any]) -> int:
+    slow = "podman" in str(endpoint.get("base_url"))
+    return round(extend_wait(START_SECONDS if slow else CONNECT_SECONDS))
+
+
+def _unavailable(error: BaseException, seconds: int) -> EngineUnavailableError:
     causes = list(_causes(error))
     denied = any(isinstance(cause, PermissionError) for cause in causes)
     if denied:
@@ -285,7 +294,7 @@ def _unavailable(error: BaseException) -> EngineUnavailableError:
     elif any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         reason = "nothing listens there"
     elif any(isinstance(cause, TimeoutError) for cause in causes):
-        reason = f"no answer in {extend_wait(CONNECT_SECONDS):.0f} s"
+        reason = f"no answer in {seconds} s"
     else:
         reason = str(error)
     where = find_chosen_endpoint()

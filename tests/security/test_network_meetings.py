@@ -15,8 +15,8 @@ from security import network_meetings
 
 from harness import Sandbox
 from harness.environments.python.client import run_on_inputs, run_tests
+from harness.sandbox.backends import seccomp
 from harness.sandbox.backends.docker import backend as docker_backend
-from harness.sandbox.backends.docker import seccomp
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images

@@ -32,9 +32,10 @@ from harness.sandbox.backends.docker.images import (
     save_archive,
 )
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
-from harness.sandbox.backends.docker.seccomp import Sockets
 from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_share
-from harness.sandbox.backends.docker.spec import MOST_SOCKETS, choose_sockets, container_config
+from harness.sandbox.backends.docker.spec import container_config
+from harness.sandbox.backends.hardening import MOST_SOCKETS, choose_sockets
+from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.limits import MIB
 
 if TYPE_CHECKING:

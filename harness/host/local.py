@@ -345,7 +345,7 @@ async def open_local_host(
     async with contextlib.AsyncExitStack() as stack:
         image_ids: Mapping[str, str] = {}
         if backend is not None or images:
-            opening = open_engine(images, runtime=runtime, backend=backend, notify=log_note)
+            opening = open_engine(images, runtime=runtime, backend=backend or "auto", notify=log_note)
             engine = await stack.enter_async_context(opening)
             backend, image_ids = engine.backend, engine.facts.images
         pool = SandboxPool(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
+from harness.sandbox.backends import BackendName
 from harness.sandbox.limits import Isolation, Limits
 
 if TYPE_CHECKING:
@@ -147,6 +148,14 @@ class SandboxKeys(Keys):
         Example("runc"),
     ] = "runc"
     """The runtime of containers: `runsc` is gVisor."""
+    backend: Annotated[
+        BackendName,
+        Setting(on_resume="free", difference="shown", read_by="sandbox", differs_in_shards=True),
+        Option("docker, or oci: a runtime without an engine. Default: the first that is there.", "NAME"),
+        Example("auto"),
+    ] = "auto"
+    """The starter of sandboxes: `docker`, or `oci`, which runs an OCI runtime without an engine. `auto` takes
+    Docker if its engine answers, and otherwise `oci`. Verdicts do not depend on it."""
     isolation: Annotated[
         Isolation,
         Setting(on_resume="ask", difference="hidden", read_by="sandbox", is_replayed=True),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from docker import APIClient
@@ -22,6 +22,7 @@ from ray_nodes import shares_cluster
 
 from harness.core.errors import HarnessError
 from harness.sandbox import reaper
+from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect
 
@@ -108,9 +109,14 @@ def client() -> Iterator[APIClient]:
 
 
 @pytest.fixture(scope="session")
-def backend(client: APIClient) -> Iterator[DockerBackend]:
-    """Yield the same engine as a backend of sandboxes."""
-    backend = DockerBackend(client)
+def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
+    """Yield the backend that HARNESS_TESTS_BACKEND names: the same engine, or else `oci`."""
+    if os.environ.get("HARNESS_TESTS_BACKEND") == "oci":
+        oci = connect_backend("oci")
+        yield cast(DockerBackend, oci)
+        oci.close()
+        return
+    backend = DockerBackend(request.getfixturevalue("client"))
     yield backend
     backend.shared_networks.close()
 

@@ -202,8 +202,8 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
     notify("image base: making it from Debian packages with mmdebstrap (takes a minute or less)")
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            _mmdebstrap(),
-            env={**os.environ, "TMPDIR": _scratch_dir()},
+            list_mmdebstrap("tar", "-"),
+            env={**os.environ, "TMPDIR": scratch_dir()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -231,7 +231,8 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
         client.tag(image, tag)
 
 
-def _mmdebstrap() -> list[str]:
+def list_mmdebstrap(form: str, target: str) -> list[str]:
+    """Return the command that makes the base as a `tar` archive or a `directory`."""
     recipe = images_dir() / BASE
     packages = ",".join((recipe / "packages").read_text().split())
     finish = f'chroot "$1" sh < {shlex.quote(str(recipe / "finish.sh"))}'
@@ -244,13 +245,13 @@ def _mmdebstrap() -> list[str]:
         f"--include={packages}",
         *([f"--hook-dir={merged_usr}"] if Path(merged_usr).is_dir() else []),
         f"--customize-hook={finish}",
-        "--format=tar",
+        f"--format={form}",
         "bookworm",
-        "-",
+        target,
     ]
 
 
-def _scratch_dir() -> str:
+def scratch_dir() -> str:
     """Return the folder for the temporary tree, in memory if there is room, because that halves the time."""
     memory = "/dev/shm"
     with suppress(OSError):

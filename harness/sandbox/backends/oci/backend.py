@@ -315,7 +315,8 @@ def answers(supervisor: Path) -> bool:
 
 def find_container(name: str) -> Path | None:
     """Return the folder of a container, whoever started it; None if there is none."""
-    return next(_state().glob(f"*/{name}"), None)
+    folders = (supervisor / name for supervisor in _state().iterdir())
+    return next((own for own in folders if own.is_dir()), None)
 
 
 def remove(own: Path) -> bool:

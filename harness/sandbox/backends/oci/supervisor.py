@@ -257,7 +257,8 @@ class Supervisor:
 
     def note_end(self, container: Container, code: int) -> None:
         """Write how a container has ended, and remove what the kernel holds of it."""
-        end = {"code": code, "memory_kills": cgroups.count_memory_kills(container.cgroup)}
+        kills = 0 if container.is_unwanted else cgroups.count_memory_kills(container.cgroup)
+        end = {"code": code, "memory_kills": kills}
         container.clean()
         name = os.path.basename(container.folder)
         with_no_error(write_whole, f"{container.folder}/{END}", json.dumps(end))

@@ -20,6 +20,7 @@ ARGS :=
 SECONDS :=
 WORKERS :=
 RUNTIME :=
+BACKEND :=
 
 # The extras that `make setup` installs.
 EXTRAS := models,mcp,relay,otlp,serve,client
@@ -39,18 +40,19 @@ endef
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=name] [N=10] [DATA=path]'
-	@echo '                   [RUNTIME=runsc] [ARGS="--seed 1"]'
+	@echo '                   [RUNTIME=runsc] [BACKEND=oci] [ARGS="--seed 1"]'
 
-# BENCH=mbpp builds only the images of that benchmark. RUNTIME=runsc adds gVisor.
+# BENCH=mbpp builds only the images of that benchmark. RUNTIME=runsc adds gVisor. BACKEND=oci needs no engine.
 setup: $(STAMP) ## install package, Docker and images: make setup [BENCH=mbpp] [RUNTIME=runsc]
-	@$(BIN)/harness setup $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BENCH),--benchmark $(BENCH))
+	@$(BIN)/harness setup $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BENCH),--benchmark $(BENCH)) \
+	  $(if $(BACKEND),--backend $(BACKEND))
 
 eval: ## run a benchmark: make eval BENCH=mbpp
 	@test -n "$(BENCH)" || { echo 'error: BENCH is missing; run: make eval BENCH=mbpp' >&2; exit 2; }
 	@$(MAKE) --no-print-directory setup
 	@$(BIN)/harness run -b $(BENCH) --agent $(or $(AGENT),$(if $(MODEL),chat,oracle)) \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) \
-	  $(if $(RUNTIME),--runtime $(RUNTIME)) $(ARGS)
+	  $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)
 
 # The tests start the command a few hundred times. Without bytecode every start would compile the package.
 test test-unit: export PYTHONDONTWRITEBYTECODE :=

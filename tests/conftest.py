@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from backend.oci_fixtures import connect_oci
 from docker import APIClient
 from effort import THOROUGH
 from ray_nodes import shares_cluster
 
 from harness.core.errors import HarnessError
 from harness.sandbox import reaper
-from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect
 
@@ -112,13 +112,20 @@ def client() -> Iterator[APIClient]:
 def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
     """Yield the backend that HARNESS_TESTS_BACKEND names: the same engine, or else `oci`."""
     if os.environ.get("HARNESS_TESTS_BACKEND") == "oci":
-        oci = connect_backend("oci")
+        oci = connect_oci()
         yield cast(DockerBackend, oci)
         oci.close()
         return
     backend = DockerBackend(request.getfixturevalue("client"))
     yield backend
     backend.shared_networks.close()
+
+
+@pytest.fixture
+def docker_only(backend: DockerBackend) -> None:
+    """Skip a test that looks into Docker's engine, unless the tests run on it."""
+    if not isinstance(backend, DockerBackend):
+        pytest.skip("looks into the Docker engine")
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.setup import BACKEND_HELP
+
 app = typer.Typer(name="images", help="Build, list and prune the images.", no_args_is_help=True)
 
 
@@ -24,8 +26,10 @@ def build(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build existing images again.")] = False,
+    backend: Annotated[str, typer.Option(metavar="NAME", help=BACKEND_HELP)] = "auto",
 ) -> None:
-    """Build the images that the engine does not have."""
+    """Build the images that the engine does not have, or with `--backend oci` those without an engine."""
+    from harness.sandbox.backends import read_name
     from harness.sandbox.backends.docker.engine import connect
     from harness.sandbox.machine.images import build_images
 
@@ -40,6 +44,12 @@ def build(
         for source in sources:
             for image in build_agent_images(client, source, bases, notify=typer.echo, force=force):
                 typer.echo(f"image {image.name}: {image.tag}")
+        return
+    if read_name(backend) == "oci":
+        from harness.sandbox.machine.unpacked_images import provide_images
+
+        for unpacked in provide_images(names or None, notify=typer.echo, force=force):
+            typer.echo(f"image {unpacked.labels['harness.image']}: {unpacked.tag}")
         return
     client = connect()
     for image in build_images(client, names or None, notify=typer.echo, force=force):

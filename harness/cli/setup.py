@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 app = typer.Typer()
+BACKEND_HELP = "auto, docker, or oci: a runtime without an engine. Default: auto."
 
 
 @app.command()
@@ -19,15 +20,22 @@ def setup(
     benchmark: Annotated[
         str | None, typer.Option("-b", "--benchmark", help="Prepare only for this benchmark. Default: all.")
     ] = None,
+    backend: Annotated[str, typer.Option(metavar="NAME", help=BACKEND_HELP)] = "auto",
 ) -> None:
-    """Prepare this machine: Docker engine and images.
+    """Prepare this machine: Docker engine and images, or with `--backend oci` a runtime and images.
 
     It also removes the containers of dead runs.
     """
+    from harness.sandbox.backends import read_name
+
     started = time.monotonic()
     images = None if benchmark is None else _list_images_of(benchmark)
     if images == []:
         typer.echo(f"{benchmark} needs no sandbox, so it needs no engine and no images")
+        return
+    if read_name(backend) == "oci":
+        _set_up_oci(images)
+        typer.echo(f"ready in {time.monotonic() - started:.1f} s")
         return
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.backends.docker.engine import engine_facts, require_runtime
@@ -50,6 +58,19 @@ def setup(
     typer.echo(f"ready in {time.monotonic() - started:.1f} s")
 
 
+def _set_up_oci(images: list[str] | None) -> None:
+    """Install the runtime if it is missing, and provide the images."""
+    from harness.sandbox.backends import connect_backend
+    from harness.sandbox.machine.unpacked_images import provide_images, provide_runtime
+    from harness.sandbox.reaper import remove_orphans
+
+    typer.echo(f"runtime: {provide_runtime(notify=typer.echo)}, without an engine")
+    backend = connect_backend("oci")
+    for image in provide_images(images, notify=typer.echo):
+        typer.echo(f"image {image.labels['harness.image']}: {image.tag}")
+    typer.echo(f"containers of dead runs: {len(remove_orphans(backend))} removed")
+
+
 def _list_images_of(benchmark: str) -> list[str]:
     """Return the images of a benchmark. Its bundled sample needs the same images as the whole benchmark."""
     from harness.benchmarks import load_benchmark
@@ -62,15 +83,15 @@ def _list_images_of(benchmark: str) -> list[str]:
 @app.command()
 def gc() -> None:
     """Remove the containers and the folders of dead runs."""
-    from harness.sandbox.backends.docker.backend import connect
+    from harness.sandbox.backends import connect_backends
     from harness.sandbox.host_programs.folders import remove_abandoned_folders
     from harness.sandbox.reaper import remove_orphans
 
-    backend = connect()
+    backends = connect_backends()
     folders = remove_abandoned_folders()
     for folder in folders:
         typer.echo(f"removed {folder}: the harness that made it is gone")
-    orphans = remove_orphans(backend)
+    orphans = [orphan for backend in backends for orphan in remove_orphans(backend)]
     for orphan in orphans:
         typer.echo(
             f"removed {orphan.container_id[:12]} ({orphan.role} of run {orphan.run_id}): {orphan.reason}"

@@ -21,7 +21,7 @@ VARIABLE = "HARNESS_BACKEND"
 
 
 def connect_backend(
-    name: BackendName = "auto", *, notify: Callable[[str], None] = lambda line: None
+    name: str = "auto", *, notify: Callable[[str], None] = lambda line: None
 ) -> DockerBackend | OciBackend:
     """Return a backend by its name.
 
@@ -35,12 +35,11 @@ def connect_backend(
 
     Raises:
         EngineUnavailableError: if the backend is not there.
-        UsageError: for an unknown name in the variable.
+        UsageError: for an unknown name.
     """
     from harness.sandbox.backends.docker.engine import find_chosen_endpoint
 
-    if name == "auto":
-        name = _read_variable()
+    name = read_name(name)
     if name == "oci":
         return _connect_oci()
     from harness.sandbox.backends.docker.backend import connect
@@ -65,14 +64,22 @@ def _connect_oci() -> OciBackend:
     return connect()
 
 
-def _read_variable() -> BackendName:
-    value = os.environ.get(VARIABLE) or "auto"
-    for name in get_args(BackendName):
-        if name == value:
-            return name  # type: ignore[no-any-return]
-    raise UsageError(
-        f"{VARIABLE}={value} is not a backend", hint=f"known: {', '.join(get_args(BackendName))}"
-    )
+def connect_backends() -> list[DockerBackend | OciBackend]:
+    """Return all backends that may have containers of harness. Raises as `connect_backend` does."""
+    from harness.sandbox.backends.oci.backend import has_containers
+
+    first = connect_backend()
+    also = has_containers() and first.name != "oci"
+    return [first, _connect_oci()] if also else [first]
+
+
+def read_name(name: str) -> str:
+    """Return the name of a backend, for `auto` that of the variable. Raises UsageError for an unknown one."""
+    chosen = os.environ.get(VARIABLE) or name if name == "auto" else name
+    if chosen not in get_args(BackendName):
+        known = ", ".join(get_args(BackendName))
+        raise UsageError(f"there is no backend '{chosen}'", hint=f"known: {known}   (--backend, {VARIABLE})")
+    return chosen
 
 
 @contextlib.asynccontextmanager

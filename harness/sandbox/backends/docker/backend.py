@@ -105,6 +105,8 @@ class DockerBackend:
     Threads may share it.
     """
 
+    name = "docker"
+
     def __init__(self, client: APIClient) -> None:
         # Public for the code that sets up and examines the engine itself.
         self.client = client

@@ -68,6 +68,11 @@ def connect() -> OciBackend:
             f"the backend oci needs root, and this process is user {os.geteuid()}",
             hint="run harness as root, or use an engine of yours: rootless Docker, or Podman",
         )
+    if lacking := cgroups.list_lacking_controllers():
+        raise EngineUnavailableError(
+            f"the backend oci cannot enforce limits, because {cgroups.ROOT} has no {', '.join(lacking)}",
+            hint="mount these controllers of control groups, or use Docker: harness setup",
+        )
     return OciBackend(runtime)
 
 
@@ -83,6 +88,8 @@ class OciBackend:
     A supervisor (`supervisor.py`) starts and ends the containers of this process. The folder
     `state` has a folder for each supervisor, with a folder for each of its containers.
     """
+
+    name = "oci"
 
     def __init__(self, runtime: str) -> None:
         self._runtime = runtime
@@ -311,6 +318,11 @@ def answers(supervisor: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def has_containers() -> bool:
+    """Return whether this user has containers of this backend, running or not."""
+    return any(_state().glob(f"*/*/{DESCRIPTION}"))
 
 
 def find_container(name: str) -> Path | None:

@@ -20,6 +20,21 @@ def find_version() -> int:
     return 2 if os.path.exists(f"{ROOT}/cgroup.controllers") else 1
 
 
+def list_lacking_controllers() -> list[str]:
+    """Return the controllers that limits need and that this machine does not offer."""
+    if find_version() == 2:
+        with open(f"{ROOT}/cgroup.controllers") as file:
+            offered = set(file.read().split())
+        return sorted({"cpu", "memory", "pids"} - offered)
+    needed = ("cpu", "cpuacct", "devices", "memory", "pids")
+    return [name for name in needed if not os.path.ismount(os.path.realpath(f"{ROOT}/{name}"))]
+
+
+def counts_swap() -> bool:
+    """Return whether the kernel can bound memory and swap together."""
+    return find_version() == 2 or os.path.exists(f"{ROOT}/memory/memory.memsw.limit_in_bytes")
+
+
 def list_folders(cgroup: str) -> list[str]:
     """Return the folders of a control group, one for each hierarchy of this machine."""
     if find_version() == 2:

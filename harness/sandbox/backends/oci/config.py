@@ -19,6 +19,7 @@ from harness.sandbox.backends.hardening import (
     list_read_only_paths,
     list_writable_folders,
 )
+from harness.sandbox.backends.oci import cgroups
 from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME, SHARED_COUNTS
 from harness.sandbox.limits import MIB
@@ -116,7 +117,7 @@ def make_config(
             "resources": {
                 # The runtime adds the few devices that every container has.
                 "devices": [{"allow": False, "access": "rwm"}],
-                "memory": {"limit": memory, "swap": memory, "disableOOMKiller": False},
+                "memory": {"limit": memory} | ({"swap": memory} if cgroups.counts_swap() else {}),
                 "cpu": {
                     "quota": int(limits.cpus * CPU_PERIOD_MICROSECONDS),
                     "period": CPU_PERIOD_MICROSECONDS,

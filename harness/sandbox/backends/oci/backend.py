@@ -41,7 +41,11 @@ from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.guest.confinement import CREATE_RULESET, GET_VERSION, NEEDED_VERSION, system_call
 from harness.sandbox.guest.network import list_shared_paths
 
-RUNTIMES = ("runc",)
+# The programs that may start containers, for each version of control groups. crun refuses a machine that has
+# both versions.
+RUNTIMES = {1: ("runc",), 2: ("runc", "crun")}
+# The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
+SHARED_KERNEL = "runc"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 # A busy machine may need long for a start. The runtime itself always ends.
 ANSWER_SECONDS = 120.0
@@ -60,7 +64,7 @@ def connect() -> OciBackend:
     runtime = find_runtime()
     if runtime is None:
         raise EngineUnavailableError(
-            f"no OCI runtime is installed ({', '.join(RUNTIMES)})",
+            f"no OCI runtime is installed ({' or '.join(RUNTIMES[cgroups.find_version()])})",
             hint="run: sudo apt-get install -y runc   (or use Docker: harness setup)",
         )
     if os.geteuid() != 0:
@@ -78,7 +82,8 @@ def connect() -> OciBackend:
 
 def find_runtime() -> str | None:
     """Return the path of the OCI runtime of this machine."""
-    found = (shutil.which(name, path=system_path()) for name in RUNTIMES)
+    names = RUNTIMES[cgroups.find_version()]
+    found = (shutil.which(name, path=system_path()) for name in names)
     return next((path for path in found if path), None)
 
 
@@ -105,18 +110,16 @@ class OciBackend:
             self._supervisor = None
 
     def describe(self, *, runtime: str | None = None, images: Iterable[str] = ()) -> BackendFacts:
-        if runtime is not None and runtime not in RUNTIMES:
-            raise UsageError(
-                f"the backend oci does not know the runtime '{runtime}'", hint=f"known: {', '.join(RUNTIMES)}"
-            )
+        if runtime is not None:
+            _require_shared_kernel(runtime)
         found = {name: _require(name) for name in images}
         return BackendFacts(
             engine=self._facts,
             runtime=None
             if runtime is None
             else {
-                "name": runtime,
-                "version": self._facts["runc_version"],
+                "name": Path(self._runtime).name,
+                "version": self._facts["runtime_version"],
                 "arguments": [],
                 "limits_not_enforced": {},
             },
@@ -125,8 +128,7 @@ class OciBackend:
         )
 
     def start(self, spec: SandboxSpec) -> StartedContainer:
-        if spec.runtime not in RUNTIMES:
-            raise UsageError(f"the backend oci does not know the runtime '{spec.runtime}'")
+        _require_shared_kernel(spec.runtime)
         image = spec.image if spec.image.startswith("sha256:") else _require(spec.image).id
         root = images.find_root(image)
         spec = replace(spec, writable_root=spec.writable_root or spec.root_agent)
@@ -239,7 +241,7 @@ class OciBackend:
             "cgroup_version": cgroups.find_version(),
             "cgroup_driver": "cgroupfs",
             "storage_driver": "overlay",
-            "runc_version": version.stdout.partition("\n")[0].rpartition(" ")[2],
+            "runtime_version": version.stdout.partition("\n")[0].rpartition(" ")[2],
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "may_share_networks": may_share(),
@@ -264,6 +266,13 @@ class OciBackend:
                 raise SandboxError(f"cannot make a network namespace: {answer['error']}", outside=True)
             self._networks[key] = answer["path"]
         return self._networks[key]
+
+
+def _require_shared_kernel(runtime: str) -> None:
+    if runtime != SHARED_KERNEL:
+        raise UsageError(
+            f"the backend oci cannot use the runtime '{runtime}'", hint="use --backend docker for gVisor"
+        )
 
 
 def may_share() -> bool:

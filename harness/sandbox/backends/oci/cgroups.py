@@ -39,8 +39,8 @@ def list_folders(cgroup: str) -> list[str]:
     """Return the folders of a control group, one for each hierarchy of this machine."""
     if find_version() == 2:
         return [f for f in [ROOT + cgroup] if os.path.isdir(f)]
-    names = sorted({os.path.realpath(entry.path) for entry in os.scandir(ROOT) if entry.is_dir()})
-    return [folder for name in names if os.path.isdir(folder := name + cgroup)]
+    hierarchies = sorted({os.path.realpath(entry.path) for entry in os.scandir(ROOT) if entry.is_dir()})
+    return [folder for each in hierarchies if os.path.isdir(folder := each + cgroup)]
 
 
 def read_number(cgroup: str, first: str, second: str, key: str = "") -> int:
@@ -66,9 +66,9 @@ def count_memory_kills(cgroup: str) -> int:
     return read_number(cgroup, "memory/memory.oom_control", "memory.events", "oom_kill")
 
 
-def kill_all(cgroup: str) -> bool:
-    """Kill the processes of a group and remove it; return whether it is gone within REMOVAL_SECONDS."""
-    deadline = time.monotonic() + REMOVAL_SECONDS
+def kill_all(cgroup: str, seconds: float = REMOVAL_SECONDS) -> bool:
+    """Kill the processes of a group and remove it; return whether it is gone in this time."""
+    deadline = time.monotonic() + seconds
     while folders := list_folders(cgroup):
         for folder in folders:
             for pid in _list_processes(folder):

@@ -44,6 +44,7 @@ SOCKET, END, DESCRIPTION, PID = "socket", "end.json", "container.json", "pid"
 READY = b"ready\n"
 MAX_BYTES = 64 * 1024
 REQUEST_SECONDS = 5.0
+CLEAN_SECONDS = 1.0
 STREAMS = 3
 NEW_MOUNTS, NEW_NETWORK = 0x00020000, 0x40000000
 SUBREAPER = 36
@@ -91,8 +92,11 @@ class Container:
         call("mount", b"overlay", self.root.encode(), b"overlay", flags, options.encode())
 
     def clean(self) -> None:
-        """Remove the mount and the control group of a container that has ended."""
-        cgroups.kill_all(self.cgroup)
+        """Remove the mount and the control group of a container that has ended.
+
+        If the group stays, the one who removes the container tries again. Other containers do not wait.
+        """
+        cgroups.kill_all(self.cgroup, CLEAN_SECONDS)
         if _library.umount2(self.root.encode(), DETACH) == 0 or not os.path.ismount(self.root):
             with_no_error(os.rmdir, self.root)
 

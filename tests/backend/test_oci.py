@@ -29,10 +29,11 @@ from harness.core.types import Status
 from harness.sandbox import reaper
 from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.base import Cause, SandboxSpec
-from harness.sandbox.backends.oci import backend as oci_module
+from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.oci import cgroups, images
 from harness.sandbox.backends.oci.backend import OciBackend, find_container
 from harness.sandbox.backends.oci.config import CGROUP_PARENT
+from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine import unpacked_images
 from harness.sandbox.machine.unpacked_images import copy_files, read_instructions
@@ -160,8 +161,8 @@ async def test_a_guest_that_somebody_kills_was_ended_from_outside(oci: OciBacken
         own = find_container(sandbox.container_id)
         assert own is not None
         os.kill(int((own / "pid").read_text()), signal.SIGKILL)
-        fate = await asyncio.to_thread(oci.find_fate, sandbox.container_id)
-        assert (fate.cause, fate.exit_code) == (Cause.OUTSIDE, 137)
+        found = await asyncio.to_thread(oci.find_fate, sandbox.container_id)
+        assert (found.cause, found.exit_code) == (Cause.OUTSIDE, 137)
 
 
 async def test_a_guest_that_fails_was_ended_from_inside(oci: OciBackend) -> None:
@@ -169,24 +170,22 @@ async def test_a_guest_that_fails_was_ended_from_inside(oci: OciBackend) -> None
         transport = sandbox._connection._transport
         assert transport is not None
         transport.write(b"\xff" * 16)
-        fate = await asyncio.to_thread(oci.find_fate, sandbox.container_id)
-        assert (fate.cause, fate.exit_code) == (Cause.INSIDE, 1)
+        found = await asyncio.to_thread(oci.find_fate, sandbox.container_id)
+        assert (found.cause, found.exit_code) == (Cause.INSIDE, 1)
 
 
 async def test_a_guest_without_memory_was_ended_for_memory(oci: OciBackend) -> None:
     async with opened(oci) as sandbox:
-        with pytest.raises(SandboxError):
+        with pytest.raises(SandboxOutOfMemory):
             # PID 1 allocates more memory than there is.
             await sandbox.write_file("file", bytes(60 << 20))
-        fate = await asyncio.to_thread(oci.find_fate, sandbox.container_id)
-        assert fate.cause in (Cause.MEMORY, Cause.OUTSIDE)
 
 
 async def test_silence_is_from_inside_only_while_programs_keep_the_sandbox_busy(
     oci: OciBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Other tests may keep the machine busy.
-    monkeypatch.setattr(oci_module, "BUSY_SHARE", 0.02)
+    monkeypatch.setattr(fate, "BUSY_SHARE", 0.02)
     async with Sandbox.open("python", backend=oci) as sandbox:
 
         async def wait_for(cause: Cause) -> None:

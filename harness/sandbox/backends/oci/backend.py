@@ -30,9 +30,9 @@ from harness.sandbox.backends.base import (
     SandboxSpec,
     StartedContainer,
 )
+from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.docker.backend import find_shortage, free_bytes
 from harness.sandbox.backends.docker.engine import system_path
-from harness.sandbox.backends.docker.fate import BUSY_SHARE, END_SECONDS, FULL_SHARE, KILLED, OF_OUTSIDE
 from harness.sandbox.backends.hardening import MOST_SOCKETS, choose_sockets
 from harness.sandbox.backends.oci import cgroups, images
 from harness.sandbox.backends.oci.config import CGROUP_PARENT, make_config
@@ -191,7 +191,7 @@ class OciBackend:
         own = find_container(container_id)
         if silent:
             return Fate(_explain_silence(own))
-        deadline = time.monotonic() + END_SECONDS
+        deadline = time.monotonic() + fate.END_SECONDS
         while own is not None and own.exists():
             end = _read(own / END)
             if end is not None:
@@ -393,9 +393,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _infer_fate(code: int, memory_kills: int) -> Fate:
-    if code == KILLED:
+    if code == fate.KILLED:
         return Fate(Cause.MEMORY if memory_kills else Cause.OUTSIDE, code)
-    return Fate(Cause.OUTSIDE if code in OF_OUTSIDE else Cause.INSIDE, code)
+    return Fate(Cause.OUTSIDE if code in fate.OF_OUTSIDE else Cause.INSIDE, code)
 
 
 def _explain_silence(own: Path | None) -> Cause:
@@ -416,7 +416,7 @@ def _explain_silence(own: Path | None) -> Cause:
     cache = cgroups.read_number(cgroup, "memory/memory.stat", "memory.stat", _CACHE[cgroups.find_version()])
     taken = cgroups.read_number(cgroup, "memory/memory.usage_in_bytes", "memory.current") - cache
     most = cgroups.read_number(cgroup, "memory/memory.limit_in_bytes", "memory.max")
-    busy = share >= BUSY_SHARE * description["cpus"] or (most > 0 and taken >= FULL_SHARE * most)
+    busy = share >= fate.BUSY_SHARE * description["cpus"] or (most > 0 and taken >= fate.FULL_SHARE * most)
     return Cause.INSIDE if busy else Cause.OUTSIDE
 
 

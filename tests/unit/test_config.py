@@ -79,6 +79,7 @@ client_generation: keep
 output_dir: out
 limits: {memory_mb: 256, cpus: 0.5}
 runtime: runsc
+backend: oci
 include_quarantined: true
 shard: 2/8
 executor: ray

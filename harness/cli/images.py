@@ -28,7 +28,10 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Build existing images again.")] = False,
     backend: Annotated[str, typer.Option(metavar="NAME", help=BACKEND_HELP)] = "auto",
 ) -> None:
-    """Build the images that the engine does not have, or with `--backend oci` those without an engine."""
+    """Build the images that the engine does not have.
+
+    With --backend oci, images are built without an engine.
+    """
     from harness.sandbox.backends import read_name
     from harness.sandbox.backends.docker.engine import connect
     from harness.sandbox.machine.images import build_images

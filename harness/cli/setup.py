@@ -22,9 +22,9 @@ def setup(
     ] = None,
     backend: Annotated[str, typer.Option(metavar="NAME", help=BACKEND_HELP)] = "auto",
 ) -> None:
-    """Prepare this machine: Docker engine and images, or with `--backend oci` a runtime and images.
+    """Prepare this machine: Docker engine and images.
 
-    It also removes the containers of dead runs.
+    With --backend oci, it needs no engine. It also removes the containers of dead runs.
     """
     from harness.sandbox.backends import read_name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
@@ -87,6 +86,9 @@ async def open_default_backend(
     name: BackendName = "auto", *, notify: Callable[[str], None] = lambda line: None
 ) -> AsyncIterator[Backend]:
     """Yield the backend that `connect_backend` returns. Raises as it does."""
+    # The settings of a run import this module, and the help of a command must not load asyncio.
+    import asyncio
+
     backend = await asyncio.to_thread(connect_backend, name, notify=notify)
     try:
         yield backend

@@ -244,9 +244,13 @@ class Supervisor:
         """Note that the runtime has ended, with the container running if the exit code is 0."""
         connection, container.starting = container.starting, None
         if code == 0:
-            with open(f"{container.folder}/{PID}") as file:
-                container.pid = int(file.read())
-            container.is_running = True
+            try:
+                with open(f"{container.folder}/{PID}") as file:
+                    container.pid = int(file.read())
+                container.is_running = True
+            except (OSError, ValueError):
+                # Somebody has removed the folder. The clean-up kills all that the group holds.
+                code = 1
         answer(connection, **({} if code == 0 else {"error": f"the runtime ended with exit code {code}"}))
         if code != 0:
             self.note_end(container, code)

@@ -71,9 +71,12 @@ def provide_images(
     """Return the images of these names (default: all), and make those that are missing.
 
     An image comes from the Docker engine of the environment if there is one that has it, and otherwise from
-    its Dockerfile. `force` builds all of them again. Raises ImageMissingError or SandboxError.
+    its Dockerfile. `force` builds all of them again. Raises UsageError for an unknown name, ImageMissingError
+    or SandboxError.
     """
-    wanted = sorted(image_names() if names is None else names, key=image_names().index)
+    wanted = list(image_names() if names is None else names)
+    for name in wanted:
+        image_sources(name)
     with exclusive(LOCK, notify=notify):
         return [_provide(name, notify=notify, force=force) for name in wanted]
 

@@ -87,7 +87,9 @@ def require_image(name: str) -> StoredImage:
     if image is None:
         raise ImageMissingError(
             f"image {tag} is neither in {folder()} nor on a Docker engine",
-            hint=f"run: harness images build {name} --backend oci",
+            hint="prepare the agent on a Docker engine, from where the image is taken"
+            if "+" in name
+            else f"run: harness images build {name} --backend oci",
         )
     return image
 

@@ -212,7 +212,9 @@ async def test_what_a_container_writes_is_measured_at_any_depth(oci: OciBackend)
 
 
 async def test_a_run_passes(oci: OciBackend, tmp_path: Path) -> None:
-    result = await run("mbpp", data="bundled", sample_size=2, backend=oci, output_dir=str(tmp_path))
+    result = await run("mbpp", data="bundled", sample_size=2, backend="oci", output_dir=str(tmp_path))
+    manifest = json.loads((result.folder / "manifest.json").read_text())
+    assert (manifest["engine"]["backend"], manifest["config"]["backend"]) == ("oci", "oci")
     assert [attempt.status for attempt in result.attempts] == [Status.PASSED] * 2
 
 

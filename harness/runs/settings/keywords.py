@@ -58,7 +58,6 @@ class RunOptions(TypedDict, total=False):
     max_sandboxes: int | None
     limits: Limits | dict[str, Any]
     runtime: Literal["runc", "runsc"]
-    backend: Literal["auto", "docker", "oci"]
     isolation: Literal["task", "attempt", "run"]
     executor: Literal["local", "ray"]
     ray_address: str | None

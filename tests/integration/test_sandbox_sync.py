@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from docker import APIClient
 
 from harness import Sandbox
 from harness.core.errors import UsageError
@@ -46,8 +47,8 @@ DockerBackend(docker.APIClient()).start(SandboxSpec("python", Limits(), name=sys
 
 
 @pytest.fixture(scope="module", autouse=True)
-def image(backend: DockerBackend) -> None:
-    build_images(backend.client, ["python"], notify=print)
+def image(client: APIClient) -> None:
+    build_images(client, ["python"], notify=print)
 
 
 @pytest.fixture

@@ -125,6 +125,7 @@ def test_an_interrupt_in_a_call_leaves_no_container(backend: DockerBackend, run_
     assert (script.returncode, reaper.find_run_containers(backend, run_id)) == (-signal.SIGINT, [])
 
 
+@pytest.mark.usefixtures("docker_only")
 def test_interrupts_while_the_container_goes_leave_none(backend: DockerBackend, run_id: str) -> None:
     script = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, run_id],
@@ -141,6 +142,7 @@ def test_interrupts_while_the_container_goes_leave_none(backend: DockerBackend, 
     assert_none_remains(backend, run_id)
 
 
+@pytest.mark.usefixtures("docker_only")
 def test_a_process_that_ends_before_it_has_removed_its_container_leaves_none(
     backend: DockerBackend, run_id: str
 ) -> None:

@@ -51,6 +51,8 @@ class StateGrader:
 
     target_type: type
     grade: Callable[[Any, Any, Submission], Awaitable[Verdict]]
+    # Returns why a pass by a target proves less than it says, or None for any other target.
+    find_weakness: Callable[[Any], str | None] = lambda _target: None
 
 
 Grader = TextGrader | SandboxGrader | StateGrader

@@ -24,6 +24,8 @@ def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
     overall = summary.scores.get("overall")
     if overall:
         yield "score overall", _overall(overall)
+    for name, share in summary.scores.get("figures", {}).items():
+        yield name, percent(share)
     strict = summary.resolved_strict
     if strict:
         differ = strict["differ"]

@@ -189,6 +189,10 @@ def select(
         _refuse_unread(selection, tasks)
     # A replay takes the recorded judgements, so it asks no model.
     judge = find_judge(config, benchmark.definition.judge) if recording is None else None
+    hint = benchmark.definition.judge_hint
+    # An agent that waits for nobody, such as the oracle, follows a plan of its own.
+    if judge is None and recording is None and hint is not None and getattr(chosen, "waits", True):
+        raise UsageError(f"{benchmark.name} needs a model for its environment, and has none", hint=hint)
     endpoint = find_endpoint(config, chosen)
     refuse_keys(config, [endpoint, judge])
     # The whole plan is checked, so that a fault of the config ends every shard and not only some.

@@ -218,18 +218,25 @@ def _list_results(
     plan: Iterable[PlannedAttempt],
     results: Mapping[tuple[str, int], StoredResult],
 ) -> dict[str, TaskResult]:
-    """Return the result of each task's first attempt, by task id."""
+    """Return the result of each task's first attempt, by task id, with the counts of all its attempts."""
     names = benchmark.definition.kept_metrics
     made = {}
+    judged: Counter[str] = Counter()
+    passed: Counter[str] = Counter()
     for planned in plan:
+        status = Status.CANCELLED if (found := results.get(planned.key)) is None else found.status
+        judged[planned.task.id] += status.has_score
+        passed[planned.task.id] += status is Status.PASSED
         if planned.number:
             continue
-        found = results.get(planned.key)
         resolved = found is not None and found.resolved
         score = 0.0 if found is None or found.score is None else found.score
         metrics = {} if found is None else dict(zip(names, found.metrics, strict=False))
         made[planned.task.id] = TaskResult(resolved, score, metrics)
-    return made
+    return {
+        task_id: replace(result, judged=judged[task_id], passed=passed[task_id])
+        for task_id, result in made.items()
+    }
 
 
 def summarize_records(

@@ -30,6 +30,18 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
     return (choices - math.comb(n - c, k)) / choices
 
 
+def mean_pass_hat_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
+    """Return the mean pass^k of tasks, each given as (n attempts, c passed).
+
+    It is None where `mean_pass_at_k` is.
+    The value of a task is C(c, k) / C(n, k): the share of all choices of k attempts that all pass.
+    Raises ValueError as `pass_at_k` does. Source: Yao et al. 2024 (arXiv 2406.12045), section 3.
+    """
+    # All k attempts pass unless one of them fails.
+    failing = mean_pass_at_k([(n, n - c) for n, c in counts], k)
+    return None if failing is None else 1 - failing
+
+
 def mean_pass_at_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
     """Return the mean pass@k of tasks, each given as (n attempts, c passed).
 

@@ -61,12 +61,13 @@ write ###OUT-OF-SCOPE###."""
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The files of a domain that all its tasks share."""
+    """The parts of a domain that all its tasks share."""
 
     domain: DomainName
     database: Mapping[str, Any]
     policy: str
     guidelines: str
+    """The instructions to the model that plays the user, with its tools."""
 
 
 class _GivenCall(BaseModel):
@@ -226,8 +227,9 @@ def _read_domain(
     place = tree.places[names["tasks.json"]]
     if not isinstance(database, dict) or policy is None or not isinstance(tasks, list):
         raise DataError("needs a list of tasks, and beside it a db.json or db.toml, and a policy", path=place)
-    simulation = _SIMULATORS[bool(load_domain(domain).user_tools)]
-    guidelines = read_text(simulation, simulator) or _GUIDELINES
+    functions = load_domain(domain)
+    guidelines = read_text(_SIMULATORS[bool(functions.user_tools)], simulator) or _GUIDELINES
+    guidelines += describe_user_tools(functions)
     shared = _Files(domain, {**database, **(read_data("user_db") or {})}, policy, guidelines)
     splits = read_data("split_tasks") or {}
     for item, values in enumerate(tasks, 1):
@@ -334,8 +336,7 @@ def _write_user_prompt(shared: _Files, scenario: _Scenario) -> str:
     given = scenario.instructions
     parts = {"persona": scenario.persona, **({"instructions": given} if isinstance(given, str) else given)}
     lines = [f"{name.replace('_', ' ').capitalize()}: {text.strip()}" for name, text in parts.items() if text]
-    tools = describe_user_tools(load_domain(shared.domain))
-    return f"{shared.guidelines}{tools}\n\n<scenario>\n" + "\n".join(lines) + "\n</scenario>"
+    return f"{shared.guidelines}\n\n<scenario>\n" + "\n".join(lines) + "\n</scenario>"
 
 
 def submit(task: Task, field: str, text: str) -> Submission:
@@ -380,8 +381,8 @@ def _configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
     return replace(definition, gather=partial(gather, domain=options.domain), judge=options.user)
 
 
-def _in_split(name: str) -> Split:
-    return Split(None, None, holds=lambda row: name in row.texts("splits"))
+def _in_split(name: str, tasks: int) -> Split:
+    return Split(None, tasks, holds=lambda row: name in row.texts("splits"))
 
 
 BENCHMARKS = (
@@ -389,10 +390,10 @@ BENCHMARKS = (
         name="tau2",
         description="serve a user at the desk of an airline, a shop or a carrier",
         environments=("tau2",),
-        tasks=164,
+        tasks=278,
         licence="MIT",
         split="base",
-        splits={"train": _in_split("train"), "test": _in_split("test")},
+        splits={"train": _in_split("train", 178), "test": _in_split("test", 100)},
         names_tell_splits=False,
         formats=("a folder or archive of upstream's layout",),
         hub=None,

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from contexts import no_context
+from service_desk import ScriptedUser, opened, talk
 
 from harness.core.tools import TurnLimitReached
-from harness.core.types import Status, Submission, Task, Verdict
-from harness.environments.tau2.conversation import GREETING, NOBODY, Basis, Check, ServiceTask
-from harness.environments.tau2.environment import TURNS, ServiceDesk, open_environment
+from harness.core.types import Status, Submission, Verdict
+from harness.environments.tau2.conversation import GREETING, NOBODY, Basis, Check, ServiceTask, load_domain
+from harness.environments.tau2.environment import TURNS, ServiceDesk
 from harness.environments.tau2.grader import (
     UNJUDGED,
     find_contradiction,
     grade_conversation,
     passes_untouched,
 )
-from harness.environments.tau2.world import Call
-from harness.models.judge import ask_until_valid
-from harness.models.messages import Message, ReplySchema, Role
+from harness.environments.tau2.world import Call, Database, ToolError, World
 
-TASK = Task("mock/x", "tau2", "tau2", "")
-DATABASE = {
+DATABASE: Database = {
     "tasks": {"task_1": {"task_id": "task_1", "title": "Sweep", "description": None, "status": "pending"}},
     "users": {"ada": {"user_id": "ada", "name": "Ada", "tasks": ["task_1"]}},
 }
@@ -37,35 +32,6 @@ def make_target(
 ) -> ServiceTask:
     target = ServiceTask("mock", DATABASE, (), (), "You are Ada.", actions, (), (), (), basis)
     return replace(target, **changes)
-
-
-class ScriptedUser:
-    """Says one text after the other, and keeps all requests."""
-
-    def __init__(self, *texts: str) -> None:
-        self._texts = iter(texts)
-        self.asked: list[Sequence[Message]] = []
-
-    async def ask(
-        self, messages: Sequence[Message], schema: ReplySchema | None, read: Callable[[str], Any]
-    ) -> Any:
-        async def reply(asked: Sequence[Message]) -> Message:
-            self.asked.append(tuple(asked))
-            return Message(Role.ASSISTANT, next(self._texts))
-
-        return await ask_until_valid(reply, messages, read, schema, name="scripted")
-
-
-@asynccontextmanager
-async def opened(target: ServiceTask, user: ScriptedUser | None = None) -> AsyncIterator[ServiceDesk]:
-    context = replace(no_context(turns=TURNS, target=target), judge=user)
-    async with open_environment(TASK, context) as environment:
-        assert isinstance(environment, ServiceDesk)
-        yield environment
-
-
-async def talk(environment: ServiceDesk, *texts: str) -> list[str]:
-    return [(await environment.call("respond", {"message": text})).text for text in texts]
 
 
 async def grade(environment: ServiceDesk) -> Verdict:
@@ -109,11 +75,22 @@ async def test_a_pass_needs_the_database_of_the_reference_whatever_the_way_to_it
     assert verdicts == [True, False, False]
 
 
-async def test_a_call_that_fails_changes_nothing() -> None:
-    def spoil(database: Any) -> Any:
+def test_a_call_that_fails_changes_nothing_whatever_its_function_has_changed_before() -> None:
+    def spoil(database: Database) -> None:
+        """Change a task and fail."""
         database["tasks"]["task_1"]["status"] = "lost"
-        raise KeyError
+        raise ToolError
 
+    domain = load_domain("mock")
+    world = World(replace(domain, tools=(*domain.tools, spoil)), DATABASE)
+    world.call(COMPLETE)
+    with pytest.raises(ToolError):
+        world.call(Call("assistant", "spoil", {}))
+    assert world.database["tasks"]["task_1"]["status"] == "completed"
+    assert DATABASE["tasks"]["task_1"]["status"] == "pending"
+
+
+async def test_a_call_that_fails_is_counted_whether_its_arguments_or_its_records_are_wrong() -> None:
     async with opened(make_target()) as desk:
         texts = [
             (await desk.call("create_task", {"user_id": "eve", "title": "x"})).text,

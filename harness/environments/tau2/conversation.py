@@ -14,7 +14,7 @@ from harness.environments.tau2.world import Call, Domain, Requestor, ToolError, 
 from harness.models.judge import EnvironmentJudge
 from harness.models.messages import Message, Role
 
-DomainName = Literal["mock", "airline", "retail"]
+DomainName = Literal["mock", "airline", "retail", "telecom"]
 DOMAINS: tuple[DomainName, ...] = get_args(DomainName)
 Basis = Literal["DB", "ENV_ASSERTION", "COMMUNICATE", "ACTION", "NL_ASSERTION"]
 GREETING = "Hi! How can I help you today?"

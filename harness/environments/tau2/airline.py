@@ -34,7 +34,7 @@ Bags = Annotated[int, Field(ge=0, description="The number of bags")]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Flight(_Part):

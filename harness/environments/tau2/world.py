@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from harness.core.tools import Arguments, Tool
 
@@ -108,6 +108,10 @@ class Call:
         return all(self.arguments.get(name) == made.arguments.get(name) for name in self.compared)
 
 
+class _Given(Arguments):
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 @cache
 def make_tool(function: Function) -> Tool:
     """Return the tool that a function is, with the schema of its parameters after the database."""
@@ -118,7 +122,7 @@ def make_tool(function: Function) -> Tool:
         for each in parameters
     }
     name = function.__name__
-    arguments = create_model(name.title().replace("_", ""), __base__=Arguments, **fields)
+    arguments = create_model(name.title().replace("_", ""), __base__=_Given, **fields)
     return Tool(name, inspect.getdoc(function) or name, arguments)
 
 

@@ -303,6 +303,7 @@ def read(row: Row) -> tuple[Task, Reference]:
         assertions=tuple(criteria.nl_assertions or ()),
         basis=tuple(criteria.reward_basis),
     )
+    target = replace(target, needs_nothing=passes_untouched(target))
     task_id = f"{shared.domain}/{given.id}"
     expected = "; ".join([*(each.name for each in target.actions), *target.communicate]) or "no change"
     task = Task(task_id, "tau2", "tau2", _write_prompt(shared.policy, history), category=shared.domain)
@@ -370,7 +371,7 @@ def scores(benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mapping[s
     untouched = [
         task_id
         for task_id, target in targets.items()
-        if isinstance(target, ServiceTask) and passes_untouched(target)
+        if isinstance(target, ServiceTask) and target.needs_nothing
     ]
     figures["an agent that does nothing"] = len(untouched) / len(results)
     return {"figures": figures, "passed_untouched": untouched}

@@ -43,7 +43,7 @@ AIRLINE: dict[str, Any] = {
     },
     "reservations": {},
 }
-TRIP = {
+TRIP: dict[str, Any] = {
     "user_id": "ada",
     "origin": "SEA",
     "destination": "DEN",

@@ -56,6 +56,8 @@ class ServiceTask:
     assertions: tuple[str, ...]
     # The score is the product over these.
     basis: tuple[Basis, ...]
+    # Whether an agent that does and says nothing passes, as far as no model judges.
+    needs_nothing: bool = False
 
     def open_world(self) -> World:
         """Return a new world in which the set-up has been made."""

@@ -163,7 +163,7 @@ async def _judge(target: ServiceTask, conversation: Conversation, judge: Environ
 
 
 def _find_weakness(target: ServiceTask) -> str | None:
-    if passes_untouched(target):
+    if target.needs_nothing:
         return "an agent that does nothing passes, because the right database is the one at the start"
     if "NL_ASSERTION" in target.basis and target.assertions:
         return "some of its statements count only if the run has the model of a user, which judges them"

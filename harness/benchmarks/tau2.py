@@ -224,17 +224,21 @@ def _read_domain(
             raise DataError(f"cannot be read: {error}", path=place) from error
 
     database, policy, tasks = read_data("db"), _join_policy(read_text), read_data("tasks")
+    own, splits = read_data("user_db") or {}, read_data("split_tasks") or {}
     place = tree.places[names["tasks.json"]]
-    if not isinstance(database, dict) or policy is None or not isinstance(tasks, list):
-        raise DataError("needs a list of tasks, and beside it a db.json or db.toml, and a policy", path=place)
+    objects = (database, own, splits)
+    if policy is None or not isinstance(tasks, list) or not all(isinstance(each, dict) for each in objects):
+        raise DataError(
+            "needs a list of tasks, and beside it a policy and objects in db.json or db.toml",
+            path=place,
+        )
     functions = load_domain(domain)
     guidelines = read_text(_SIMULATORS[bool(functions.user_tools)], simulator) or _GUIDELINES
     guidelines += describe_user_tools(functions)
-    shared = _Files(domain, {**database, **(read_data("user_db") or {})}, policy, guidelines)
-    splits = read_data("split_tasks") or {}
+    shared = _Files(domain, {**database, **own}, policy, guidelines)
     for item, values in enumerate(tasks, 1):
         task_id = values.get("id") if isinstance(values, dict) else None
-        held = [name for name, ids in splits.items() if task_id in ids]
+        held = [name for name, ids in splits.items() if isinstance(ids, list) and task_id in ids]
         if isinstance(values, dict) and ("base" in held or "base" not in splits):
             yield Row({**values, "shared": shared, "splits": held}, str(place), item=item)
 

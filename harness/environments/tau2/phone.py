@@ -74,7 +74,7 @@ def has_mobile_data(database: Database) -> bool:
     )
 
 
-def _measure_speed(database: Database) -> float | None:
+def measure_speed(database: Database) -> float | None:
     """Return the speed of the internet in megabits per second, None without a connection."""
     if not has_mobile_data(database):
         return None
@@ -86,11 +86,13 @@ def _measure_speed(database: Database) -> float | None:
     return round(speed, 2)
 
 
-def _describe_speed(speed: float) -> str:
+def describe_speed(speed: float) -> str:
+    """Return the word for a speed in megabits per second."""
     return next(name for least, name in _DESCRIPTIONS if speed >= least)
 
 
-def _has_mms(database: Database) -> bool:
+def has_mms(database: Database) -> bool:
+    """Return whether the messaging app can send MMS messages."""
     device = database["device"]
     allowed = device["app_statuses"].get("messaging", {}).get("permissions", {})
     return bool(
@@ -189,7 +191,8 @@ def check_installed_apps(database: Database) -> str:
     return f"Apps: {', '.join(sorted(database['device']['app_statuses']))}"
 
 
-def _app(database: Database, name: str) -> Any:
+def find_app(database: Database, name: str) -> Any:
+    """Return the state of an app, which may be changed. Raises ToolError."""
     apps = database["device"]["app_statuses"]
     if name not in apps:
         raise ToolError(f"there is no app '{name}'")
@@ -203,21 +206,21 @@ def check_app_status(database: Database, app_name: AppName) -> str:
 
 def check_app_permissions(database: Database, app_name: AppName) -> str:
     """Return the permissions that an app has."""
-    allowed = [name for name, value in _app(database, app_name)["permissions"].items() if value]
+    allowed = [name for name, value in find_app(database, app_name)["permissions"].items() if value]
     return f"Permissions of {app_name}: {', '.join(allowed) or 'none'}"
 
 
 def run_speed_test(database: Database) -> str:
     """Measure the speed of the internet connection and return it."""
-    speed = _measure_speed(database)
+    speed = measure_speed(database)
     if speed is None:
         return "Speed test failed: no connection."
-    return f"Download speed: {speed} Mbps ({_describe_speed(speed)})."
+    return f"Download speed: {speed} Mbps ({describe_speed(speed)})."
 
 
 def can_send_mms(database: Database) -> str:
     """Return whether the messaging app can send MMS messages."""
-    return f"The messaging app {'can' if _has_mms(database) else 'cannot'} send MMS messages."
+    return f"The messaging app {'can' if has_mms(database) else 'cannot'} send MMS messages."
 
 
 def set_network_mode_preference(database: Database, mode: Mode) -> str:
@@ -227,7 +230,8 @@ def set_network_mode_preference(database: Database, mode: Mode) -> str:
     return check_network_mode_preference(database)
 
 
-def _set_airplane_mode(database: Database, value: bool) -> None:
+def set_airplane_mode(database: Database, value: bool) -> None:
+    """Turn Airplane Mode on or off. On, it also ends Wi-Fi and the VPN."""
     device = database["device"]
     device["airplane_mode"] = value
     if value:
@@ -237,7 +241,7 @@ def _set_airplane_mode(database: Database, value: bool) -> None:
 
 def toggle_airplane_mode(database: Database) -> str:
     """Turn Airplane Mode on or off."""
-    _set_airplane_mode(database, not database["device"]["airplane_mode"])
+    set_airplane_mode(database, not database["device"]["airplane_mode"])
     return f"Airplane Mode is {_on(database['device']['airplane_mode'])}. {check_status_bar(database)}"
 
 
@@ -321,7 +325,7 @@ def disconnect_vpn(database: Database) -> str:
 
 def grant_app_permission(database: Database, app_name: AppName, permission: Permission) -> str:
     """Give a permission to an app."""
-    permissions = _app(database, app_name)["permissions"]
+    permissions = find_app(database, app_name)["permissions"]
     if permission not in permissions:
         raise ToolError(f"there is no permission '{permission}'; known: {', '.join(permissions)}")
     permissions[permission] = True
@@ -376,134 +380,4 @@ TOOLS = (
     toggle_roaming,
     toggle_wifi,
     toggle_wifi_calling,
-)
-
-
-def set_user_info(database: Database, name: str, phone_number: str) -> None:
-    """Set whose phone it is."""
-    find_surroundings(database).update(name=name, phone_number=phone_number)
-
-
-def set_user_location(database: Database, abroad: bool) -> None:
-    """Set whether the user is abroad."""
-    find_surroundings(database)["is_abroad"] = abroad
-
-
-def turn_airplane_mode_on(database: Database) -> None:
-    """Turn Airplane Mode on."""
-    _set_airplane_mode(database, value=True)
-
-
-def turn_data_off(database: Database) -> None:
-    """Turn mobile data off."""
-    database["device"]["data_enabled"] = False
-
-
-def turn_data_saver_mode_on(database: Database) -> None:
-    """Turn Data Saver mode on."""
-    database["device"]["data_saver_mode"] = True
-
-
-def turn_roaming_on(database: Database) -> None:
-    """Turn Data Roaming on."""
-    database["device"]["roaming_enabled"] = True
-
-
-def turn_roaming_off(database: Database) -> None:
-    """Turn Data Roaming off."""
-    database["device"]["roaming_enabled"] = False
-
-
-def set_wifi_calling(database: Database, enabled: bool, mms_over_wifi: bool | None = None) -> None:
-    """Set Wi-Fi Calling, and whether it carries MMS messages."""
-    device = database["device"]
-    device["wifi_calling_enabled"] = enabled
-    if mms_over_wifi is not None:
-        device["wifi_calling_mms_over_wifi"] = mms_over_wifi
-
-
-def unseat_sim_card(database: Database) -> None:
-    """Take the SIM card out."""
-    database["device"]["sim_card_missing"] = True
-    search_network(database)
-
-
-def lock_sim_card(database: Database, mode: Literal["pin", "puk"]) -> None:
-    """Lock the SIM card."""
-    database["device"]["sim_card_status"] = f"locked_{mode}"
-    search_network(database)
-
-
-def break_apn_settings(database: Database) -> None:
-    """Make the APN settings wrong, so that the phone finds no network."""
-    database["device"]["active_apn_settings"]["apn_name"] = BROKEN_APN
-    search_network(database)
-
-
-def break_apn_mms_setting(database: Database) -> None:
-    """Remove the address of the server for MMS messages."""
-    database["device"]["active_apn_settings"]["mmsc_url"] = None
-
-
-def break_vpn(database: Database) -> None:
-    """Connect to a VPN that performs badly."""
-    device = database["device"]
-    device["vpn_connected"], device["vpn_performance"] = True, "poor"
-
-
-def remove_app_permission(database: Database, app_name: str, permission: str) -> None:
-    """Take a permission from an app."""
-    _app(database, app_name)["permissions"][permission] = False
-
-
-def simulate_network_search(database: Database) -> None:
-    """Let the phone search for a network."""
-    search_network(database)
-
-
-def assert_service_status(database: Database, expected_status: str) -> bool:
-    """Return whether the phone has this connection to the mobile network."""
-    return bool(database["device"]["network_connection_status"] == expected_status)
-
-
-def assert_mobile_data_status(database: Database, expected_status: bool) -> bool:
-    """Return whether mobile data work, or do not."""
-    return has_mobile_data(database) is expected_status
-
-
-def assert_internet_speed(
-    database: Database, expected_speed: float, expected_desc: str | None = None
-) -> bool:
-    """Return whether the internet has at least this speed, and this description."""
-    speed = _measure_speed(database)
-    if speed is None or speed < expected_speed:
-        return False
-    return expected_desc is None or _describe_speed(speed) == expected_desc.lower()
-
-
-def assert_can_send_mms(database: Database, expected_status: bool) -> bool:
-    """Return whether MMS messages can be sent, or cannot."""
-    return _has_mms(database) is expected_status
-
-
-HIDDEN = (
-    assert_can_send_mms,
-    assert_internet_speed,
-    assert_mobile_data_status,
-    assert_service_status,
-    break_apn_mms_setting,
-    break_apn_settings,
-    break_vpn,
-    lock_sim_card,
-    remove_app_permission,
-    set_user_info,
-    set_user_location,
-    set_wifi_calling,
-    simulate_network_search,
-    turn_airplane_mode_on,
-    turn_data_off,
-    turn_data_saver_mode_on,
-    turn_roaming_off,
-    turn_roaming_on,
-    unseat_sim_card,
 )

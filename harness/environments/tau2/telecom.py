@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from harness.environments.tau2 import phone
+from harness.environments.tau2 import phone, phone_faults
 from harness.environments.tau2.shared import add_money, transfer_to_human_agents
 from harness.environments.tau2.world import Database, Domain, ToolError
 
@@ -259,7 +259,7 @@ DOMAIN = Domain(
     ),
     user_tools=phone.TOOLS,
     hidden=(
-        *phone.HIDDEN,
+        *phone_faults.HIDDEN,
         assert_data_refueling_amount,
         assert_no_overdue_bill,
         set_data_usage,

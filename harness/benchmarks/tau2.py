@@ -129,7 +129,7 @@ class Tau2Options(Options):
     domain: DomainName | None = None
     # The model that plays the user: the name of an endpoint of the config, or an endpoint such as
     # {model: NAME, base_url: URL, api_key_env: VARIABLE}.
-    # The effect is that of the judge, which a run lists with its endpoint.
+    # A run lists its effect with the endpoint of the judge.
     user: Annotated[str | Endpoint | None, NO_EFFECT] = None
 
     @field_validator("user", mode="before")

@@ -111,7 +111,7 @@ async def create(context: AttemptContext) -> str:
     return "done"
 
 
-async def test_a_run_reports_pass_hat_k_and_the_users_own_use(
+async def test_a_run_reports_pass_hat_k_and_the_users_use_and_a_replay_asks_nobody(
     server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_REPLY_CACHE", str(tmp_path / "replies"))
@@ -132,6 +132,9 @@ async def test_a_run_reports_pass_hat_k_and_the_users_own_use(
         "an agent that does nothing": 0.0,
     }
     assert result.attempts[0].metrics["judge_requests"] == 2
+    asked = len(server.asked)
+    again = await run("tau2", replay_from=str(result.folder), output_dir=str(tmp_path))
+    assert (again.summary.replay["equal"], len(server.asked)) == (2, asked)
 
 
 async def test_an_agent_that_needs_a_user_is_refused_without_one(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class ServiceTask:
     domain: DomainName
     # The database before the set-up. All tasks of a domain share it.
     database: Mapping[str, Any]
-    # The calls that set up the database, among them those of an earlier part of the conversation.
+    # The calls that set up the database, with the calls of an earlier part of the conversation.
     setup: tuple[Call, ...]
     # The messages of that earlier part, each with its author.
     history: tuple[tuple[Requestor, str], ...]

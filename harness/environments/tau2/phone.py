@@ -293,7 +293,7 @@ def set_apn_settings(database: Database, apn_name: str, mmsc_url: str | None = N
 
 
 def reset_apn_settings(database: Database) -> str:
-    """Reset the APN settings to those of the carrier, when the phone restarts next."""
+    """Reset the APN settings to the defaults of the carrier. The next restart of the phone applies this."""
     database["device"]["active_apn_settings"]["reset_at_reboot"] = True
     return "The APN settings will be reset when the phone restarts."
 

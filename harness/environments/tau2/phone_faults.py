@@ -1,4 +1,4 @@
-"""The functions by which tasks of the domain `telecom` break a phone, and check what works on it.
+"""The functions that break a phone for a task of the domain `telecom`, and that check what works on it.
 
 They are apart from `phone.py`, because no user and no agent ever calls them.
 """

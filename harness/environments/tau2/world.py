@@ -1,4 +1,4 @@
-"""The database of a service desk, and the functions by which agents, users and tasks read and change it."""
+"""The database of a service desk, and the functions that read and change it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The domain `airline`: flights, users and their reservations.
 
-Seats that are booked stay available, and cancelled flights release none, because the database shows the prices
-and seats of one moment.
+Seats that are booked stay available, and cancelled flights release none, because the database shows the
+prices and seats of one moment.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from harness import __version__
 from harness.cli import (
     audit,
     benchmarks,
+    calibrate,
     compare,
     config,
     data,
@@ -63,6 +64,7 @@ for group in (
     shell,
     mcp,
     audit,
+    calibrate,
     exec,
     serve,
     benchmarks,

@@ -214,7 +214,7 @@ class LocalHost:
                 context = EnvironmentContext(
                     self.pool,
                     SandboxSettings(spec.image or "", self._limits or spec.limits),
-                    seconds=MOST_SECONDS + 2 * spec.timeout_seconds,
+                    seconds=MOST_SECONDS + spec.agent_seconds(task) + spec.grading_seconds(task),
                     transcript=NoTranscript(),
                     turns=task.turns or spec.turns,
                     text_protocol=spec.text_protocol,

@@ -17,6 +17,10 @@ from harness.runs.grading_service import SERVICE
 MOST_TOOLS = 8
 
 
+# The seal levels of task folders that are called otherwise.
+_LEVELS = {"live": "unsealed"}
+
+
 def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield each figure as a label and a text of one line. Most benchmarks have none."""
     for name, score in summary.scores.get("categories", {}).items():
@@ -24,6 +28,9 @@ def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
     overall = summary.scores.get("overall")
     if overall:
         yield "score overall", _overall(overall)
+    if sealed := summary.scores.get("sealed"):
+        named = ((escape_terminal(str(level)), number) for level, number in sealed.items())
+        yield "sealed", ", ".join(f"{number:,} {_LEVELS.get(level, level)}" for level, number in named)
     strict = summary.resolved_strict
     if strict:
         differ = strict["differ"]

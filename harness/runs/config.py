@@ -73,8 +73,10 @@ def read_config(
         keys = [each.keys for each in unset]
         return ReadConfig(file, None, problems + _explain(error, file, overrides, keys))
     paths = {"data": _make_absolute(config.data), "samples": _make_absolute(config.samples)}
-    # Only a user's own benchmark is named by its file.
-    if config.benchmark.lower().endswith((".py", ".yaml", ".yml")):
+    from harness.benchmarks.custom import is_own  # the benchmarks take long to import
+
+    # Only a user's own benchmark is named by its file or its folder.
+    if is_own(config.benchmark):
         paths["benchmark"] = _make_absolute(config.benchmark)
     if names_python_file(config.agent):
         paths["agent"] = _make_absolute(config.agent)
@@ -167,7 +169,7 @@ def _explain_one(
     if problem["type"] == "missing" and key == "benchmark":
         place = f"{file.path}: 'benchmark'" if file is not None else "the benchmark"
         return UsageError(f"{place} is missing", hint="name one: harness run -b mbpp")
-    if key == "timeout_seconds":
+    if key == "timeout_seconds" and problem["type"] != "value_error":
         low, high = MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
         complaint = f"must be {low} to {high} whole seconds, not {quote_value(problem['input'])}"
     else:

@@ -18,6 +18,7 @@ from harness.runs.agents import Agent, ChoosesSamples
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.settings import RunConfig
 from harness.runs.settings.agents import STATEMENT
+from harness.runs.settings.attempts import MAX_TASK_SECONDS
 from harness.runs.settings.tasks import Sampling
 
 CATEGORY, DIFFICULTY = "category", "difficulty"
@@ -229,6 +230,23 @@ def replace_prompts(tasks: Sequence[Task], prompt: str) -> list[Task]:
             replace(task, prompt=prompt.replace(STATEMENT, statement), statement=statement, instruction="")
         )
     return prompted
+
+
+def limit_times(tasks: Sequence[Task], seconds: int | None, multiplier: float) -> list[Task]:
+    """Return the tasks with the limits of a run: `seconds`, or their own limits times `multiplier`.
+
+    Tasks that set no limits stay as they are.
+    """
+
+    def limit(own: float | None) -> float | None:
+        return None if own is None else min(seconds or own * multiplier, MAX_TASK_SECONDS)
+
+    return [
+        task
+        if task.agent_seconds is None and task.tests_seconds is None
+        else replace(task, agent_seconds=limit(task.agent_seconds), tests_seconds=limit(task.tests_seconds))
+        for task in tasks
+    ]
 
 
 def plan_attempts(

@@ -118,6 +118,7 @@ class Opening:
             "timeouts": {
                 spec.name: selection.timeout_seconds or spec.timeout_seconds
                 for spec in selection.environments
+                if not spec.tasks_set_timeouts or selection.timeout_seconds
             },
             "limits": selection.all_limits,
         }

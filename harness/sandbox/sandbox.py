@@ -13,7 +13,7 @@ from harness.core.errors import SandboxError, UsageError
 from harness.core.portal import SyncFace, hold_face
 from harness.sandbox import reaper
 from harness.sandbox.backends import open_default_backend
-from harness.sandbox.backends.base import Backend, SandboxSpec
+from harness.sandbox.backends.base import Backend, ForeignImage, SandboxSpec
 from harness.sandbox.connection import (
     Connection,
     ConnectionClosed,
@@ -104,6 +104,7 @@ class Sandbox:
         writable_root: bool = False,
         terminals: bool = False,
         relay: bool = False,
+        foreign: ForeignImage | None = None,
         deadline_seconds: float = 600.0,
         run_id: str | None = None,
         backend: Backend | None = None,
@@ -125,6 +126,7 @@ class Sandbox:
             relay: Programs may open sockets of TCP, so that they reach the port of `relay`. Without it,
                 `relay` does not work. Where the kernel does not count the buffers of these sockets, they are
                 small, and too many sockets end the sandbox.
+            foreign: The container runs this image instead, with the guest of `image`.
             deadline_seconds: The sandbox ends itself after this many seconds, whatever its host does.
             run_id: The label that the containers of a run are found by.
             backend: Starts the container. Without it, the sandbox makes its own connection to the Docker
@@ -161,6 +163,7 @@ class Sandbox:
                 root_agent=cls._root_agent,
                 terminals=terminals,
                 relay=relay,
+                foreign=foreign,
                 labels=reaper.make_labels(
                     run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS
                 ),

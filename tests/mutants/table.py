@@ -364,7 +364,7 @@ OTHERS = (
     ),
     (
         f"{GUEST}/processes.py",
-        "os.setegid(uid)\n    os.seteuid(uid)",
+        "os.setegid(groups[0] if groups else uid)\n    os.seteuid(uid)",
         "setresgid(uid, uid, uid)\n    setresuid(uid, uid, uid)",
         f"{PROCESSES}::test_the_file_helper_reads_as_the_user_and_stays_out_of_its_reach",
     ),

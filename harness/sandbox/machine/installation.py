@@ -163,17 +163,26 @@ SCRATCH_BYTES = 2 << 30
 
 def pull_debian(client: APIClient, *, notify: Callable[[str], None]) -> str | None:
     """Pull debian:bookworm-slim unless the engine has it; return None, or the reason why that failed."""
+    return pull_image(client, DEBIAN, notify=lambda line: notify(f"image base: {line}"))
+
+
+def pull_image(client: APIClient, reference: str, *, notify: Callable[[str], None]) -> str | None:
+    """Pull an image unless the engine has it; return None, or the reason why that failed."""
+    from docker.auth import get_config_header, resolve_repository_name
+    from docker.utils import parse_repository_tag
     from requests import RequestException
 
-    if image_details(client, DEBIAN) is not None:
+    if image_details(client, reference) is not None:
         return None
-    notify(f"image base: pulling {DEBIAN}")
-    repository, _, tag = DEBIAN.rpartition(":")
+    notify(f"pulling {reference}")
+    repository, tag = parse_repository_tag(reference)
+    login = get_config_header(client, resolve_repository_name(repository)[0])
     try:
         # client.pull() would wait for ever for a registry that does not answer.
         response = client.post(
             f"{client.base_url}/v{client.api_version}/images/create",
-            params={"fromImage": repository, "tag": tag},
+            params={"fromImage": repository, "tag": tag or "latest"},
+            headers={"X-Registry-Auth": login} if login else None,
             stream=True,
             timeout=PULL_SILENCE_SECONDS,
         )

@@ -102,10 +102,13 @@ def build_context(name: str, fetched: Mapping[str, bytes] = MappingProxyType({})
 def _guest_files(name: str) -> dict[str, bytes]:
     """Return the guest's kernel and the guest half of the image's environment, under their dotted names.
 
-    The parent packages are empty, so that no other code of the host comes into the image.
+    A file `guest` in the image's folder names another environment whose half the image gets. The parent
+    packages are empty, so that no other code of the host comes into the image.
     """
     files: dict[str, bytes] = {}
-    for package in (_KERNEL, PurePosixPath("harness/environments", name, "guest")):
+    named = images_dir() / name / "guest"
+    owner = named.read_text(encoding="utf-8").strip() if named.is_file() else name
+    for package in (_KERNEL, PurePosixPath("harness/environments", owner, "guest")):
         sources = _files(_PACKAGE.parent / package, "*.py")
         files |= {str(package / path): content for path, content in sources.items()}
         if sources:

@@ -124,6 +124,7 @@ def container_config(
         "shared" if spec.network == "shared" else spec.seccomp,
         sockets=sockets,
         root_agent=spec.root_agent,
+        foreign=spec.foreign is not None,
         errnos=spec.runtime not in ONE_ERRNO,
     )
     memory = (limits.memory_mb + EXTRA_MEMORY_MB.get(spec.runtime, 0)) * MIB

@@ -20,9 +20,10 @@ ARGS :=
 SECONDS :=
 WORKERS :=
 RUNTIME :=
+BACKEND :=
 
 # The extras that `make setup` installs.
-EXTRAS := models,mcp,relay,otlp,serve,client
+EXTRAS := mcp,otlp,serve,client
 
 # Install packages. uv needs a tenth of pip's time, but it reads no settings of pip, such as a company's index.
 # Older versions of pip lack --group.
@@ -34,23 +35,30 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval browser test test-unit coverage lint lock keywords bench measure calibrate fuzz chaos mutants clean
+.PHONY: help setup eval browser test test-unit coverage docs lint lock keywords bench measure calibrate fuzz chaos mutants test-vm clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables of eval: BENCH=mbpp [AGENT=oracle] [MODEL=name] [N=10] [DATA=path]'
-	@echo '                   [RUNTIME=runsc] [ARGS="--seed 1"]'
+	@echo '                   [RUNTIME=runsc] [BACKEND=oci] [ARGS="--seed 1"]'
+	@echo 'Make exits with 2 after every failure and prints the exit code of harness; in CI, call harness itself.'
 
-# BENCH=mbpp builds only the images of that benchmark. RUNTIME=runsc adds gVisor.
+# BENCH=mbpp builds only the images of that benchmark. RUNTIME=runsc adds gVisor. BACKEND=oci needs no engine.
 setup: $(STAMP) ## install package, Docker and images: make setup [BENCH=mbpp] [RUNTIME=runsc]
-	@$(BIN)/harness setup $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BENCH),--benchmark $(BENCH))
+	@$(BIN)/harness setup $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BENCH),--benchmark $(BENCH)) \
+	  $(if $(BACKEND),--backend $(BACKEND))
 
 eval: ## run a benchmark: make eval BENCH=mbpp
 	@test -n "$(BENCH)" || { echo 'error: BENCH is missing; run: make eval BENCH=mbpp' >&2; exit 2; }
+	@$(if $(filter-out hub bundled,$(DATA)),test -e "$(DATA)" || { echo 'error: DATA=$(DATA): no such file' >&2; \
+	  echo 'hint: name a file in the published format or hub or bundled' >&2; exit 2; })
+	@$(if $(MODEL),$(if $(findstring --base-url,$(ARGS))$(findstring -c,$(ARGS)),,test -n \
+	  "$$OPENAI_API_KEY$$OPENAI_BASE_URL$$ANTHROPIC_API_KEY" || { echo 'error: MODEL=$(MODEL) has no server' >&2; \
+	  echo 'hint: set OPENAI_BASE_URL to your server or OPENAI_API_KEY to your key' >&2; exit 2; }))
 	@$(MAKE) --no-print-directory setup
 	@$(BIN)/harness run -b $(BENCH) --agent $(or $(AGENT),$(if $(MODEL),chat,oracle)) \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(N),-n $(N)) $(if $(DATA),--data $(DATA)) \
-	  $(if $(RUNTIME),--runtime $(RUNTIME)) $(ARGS)
+	  $(if $(RUNTIME),--runtime $(RUNTIME)) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)
 
 # The tests start the command a few hundred times. Without bytecode every start would compile the package.
 test test-unit: export PYTHONDONTWRITEBYTECODE :=
@@ -97,7 +105,7 @@ keywords: $(TOOLS) ## write the types of the keywords of `harness.run`, after a 
 	PYTHONPATH=tests $(BIN)/python tests/keyword_types.py
 
 # This takes the newest versions, so run the tests with them before you commit the file.
-lock: ## renew constraints.txt, the versions that `make setup` installs
+lock: ## renew constraints.txt and images/lock.json, the versions of packages
 	@rm -rf .lock
 	@$(or $(PYTHON),python3) -m venv .lock
 	@.lock/bin/python -m pip install --quiet 'pip>=25.1'
@@ -105,6 +113,11 @@ lock: ## renew constraints.txt, the versions that `make setup` installs
 	@{ echo '# The versions with which the tests passed. `make lock` renews them.'; \
 	  .lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	@rm -rf .lock
+	@$(BIN)/harness images verify --update
+
+docs: $(STAMP) ## build the site of the documentation in site/, and check its links
+	@$(call install,--group docs --constraint constraints.txt)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir site
 
 bench: $(TOOLS) setup ## measure the cost of isolation: make bench [ARGS="--quick -o FILE"]
 	$(BIN)/python tests/perf/bench.py $(ARGS)
@@ -121,6 +134,13 @@ chaos: $(TOOLS) setup ## kill at random during runs: make chaos [SECONDS=300] [A
 mutants: $(TOOLS) ## check that tests notice broken lines: make mutants [ARGS="word"]
 	$(BIN)/python tests/mutants/run.py $(ARGS)
 
+# This takes an hour or more where KVM does not work, so it is no part of `make test`.
+test-vm: setup ## try Debian machines under QEMU: make test-vm [ARGS="bookworm-docker --step doctor"]
+	@command -v mmdebstrap >/dev/null && command -v qemu-system-x86_64 >/dev/null \
+	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends mmdebstrap qemu-system-x86 e2fsprogs >/dev/null; }
+	$(BIN)/python tests/machines/machines.py $(ARGS)
+
 fuzz: $(TOOLS) ## fuzz the decoders of hostile bytes: make fuzz [SECONDS=60]
 	@$(call install,--group fuzz)
 	@mkdir -p .fuzz
@@ -129,7 +149,7 @@ fuzz: $(TOOLS) ## fuzz the decoders of hostile bytes: make fuzz [SECONDS=60]
 	    -rss_limit_mb=2048 -verbosity=0 -artifact_prefix=.fuzz/ || exit 1; done
 
 clean: ## remove generated files, but no images (see harness images prune)
-	rm -rf $(VENV) .calibration .fuzz .readers build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* .lock
+	rm -rf $(VENV) .calibration .fuzz .machines .readers build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* .lock
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # These run again only if a dependency or its version changes.

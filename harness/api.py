@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from typing_extensions import Unpack
 
@@ -23,6 +23,7 @@ from harness.runs.planned_run import plan_run
 from harness.runs.run import Run, open_run
 from harness.runs.run_names import find_run
 from harness.runs.settings.keywords import RunOptions as RunOptions
+from harness.sandbox.backends import BackendName
 from harness.sandbox.backends.base import Backend
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ async def run(
     resume: str | Path | RunResult | None = None,
     agent: RunAgent | None = None,
     observer: RunObserver | None = None,
-    backend: Backend | None = None,
+    backend: Backend | BackendName | None = None,
     progress: bool | None = None,
     hosts: Sequence[RunningHost] = (),
     **options: Unpack[RunOptions],
@@ -95,7 +96,7 @@ async def run(
         observer: gets the events of the run instead of the progress display.
         progress: whether to show the progress on standard error, None for only in a notebook. Warnings are
             always shown.
-        backend: starts the sandboxes. Without it, the run connects to the Docker engine of the environment.
+        backend: starts the sandboxes, or the name of one to connect to. Without it, the config decides.
         hosts: the services that grade the submissions, as `connect` returns them, none for this machine.
         options: the other keys of the config, such as `data`, `sample_size`, `n_samples`, `max_concurrent`
             and `output_dir`.
@@ -120,8 +121,11 @@ async def run(
             **options,
         )
     watcher = choose_observer(observer, progress)
+    chosen: dict[str, Any] = dict(options)
+    if isinstance(backend, str):
+        chosen["backend"], backend = backend, None
     planned = plan_run(
-        benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
+        benchmark, resume=find_resumed(resume), agent=agent, options=chosen, notify=watcher.note
     )
     async with open_run(planned.selection, planned.start, backend=backend, notify=watcher.note) as current:
         return await finish_run(current, watcher)
@@ -164,6 +168,7 @@ def compare(
     seed: int = 0,
     regression_threshold: float | None = None,
     output_dir: str | Path | None = None,
+    accept: Collection[str] = (),
 ) -> Comparison:
     """Return the comparison of a candidate with a baseline, paired by task. docs/compare.md has the rules.
 
@@ -176,6 +181,7 @@ def compare(
         seed: the seed of the resamples.
         regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
         output_dir: the folder of runs that are given by name, None for `runs`.
+        accept: `grading_version` to compare runs whose verdicts come from different gradings.
 
     Raises:
         UsageError: for a run that cannot be read or compared, and for a number out of its range.
@@ -194,4 +200,5 @@ def compare(
         resamples=resamples,
         seed=seed,
         regression_threshold=regression_threshold,
+        accept=accept,
     )

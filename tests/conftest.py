@@ -13,17 +13,20 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from backend.oci_fixtures import connect_oci
 from docker import APIClient
 from effort import THOROUGH
 from ray_nodes import shares_cluster
 
 from harness.core.errors import HarnessError
 from harness.sandbox import reaper
+from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect
+from harness.sandbox.backends.oci.backend import has_containers
 
 pytest_plugins = ["model_fixtures"]
 ROOT = Path(__file__).parents[1]
@@ -108,11 +111,23 @@ def client() -> Iterator[APIClient]:
 
 
 @pytest.fixture(scope="session")
-def backend(client: APIClient) -> Iterator[DockerBackend]:
-    """Yield the same engine as a backend of sandboxes."""
-    backend = DockerBackend(client)
+def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
+    """Yield the backend that HARNESS_TESTS_BACKEND names: the same engine, or else `oci`."""
+    if os.environ.get("HARNESS_TESTS_BACKEND") == "oci":
+        oci = connect_oci()
+        yield cast(DockerBackend, oci)
+        oci.close()
+        return
+    backend = DockerBackend(request.getfixturevalue("client"))
     yield backend
     backend.shared_networks.close()
+
+
+@pytest.fixture
+def docker_only(backend: DockerBackend) -> None:
+    """Skip a test that looks into Docker's engine, unless the tests run on it."""
+    if not isinstance(backend, DockerBackend):
+        pytest.skip("looks into the Docker engine")
 
 
 @pytest.fixture(scope="session")
@@ -270,6 +285,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for container in left:
         client.remove_container(container["Id"], force=True, v=True)
     client.close()
+    left += _remove_left_of_oci(owners, run_ids)
     lines = session.config.stash.setdefault(_left, [])
     lines += [
         f"{container['Id'][:12]} {container['Status']}, run {container['Labels'][reaper.RUN]}"
@@ -279,6 +295,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["left"] = lines
     if lines:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _remove_left_of_oci(owners: _Owners, run_ids: set[str]) -> list[dict[str, Any]]:
+    """Remove the containers of the backend `oci` that are left, and return them as Docker's client does."""
+    if not has_containers():
+        return []
+    oci = connect_backend("oci")
+    left: list[dict[str, Any]] = [
+        {"Id": each.id, "Status": "left", "Labels": each.labels}
+        for each in oci.find_containers({reaper.RUN: None})
+        if owners._owns(dict(each.labels), run_ids)
+    ]
+    for container in left:
+        oci.destroy(container["Id"])
+    return left
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

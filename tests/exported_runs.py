@@ -129,7 +129,9 @@ def export(folder: Path, name: str, *, content: bool = True, **chosen: Any) -> l
     """Return the documents of an export, each checked by the schema of its format."""
     stream = io.StringIO()
     run = replace(read_exported_run(read_run(folder), **chosen), has_content=content)
-    load_export(name).write(run, stream)
+    format_of = load_export(name)
+    assert format_of.write is not None
+    format_of.write(run, stream)
     text = stream.getvalue()
     lines = [text] if name == "inspect" else text.splitlines()
     documents = [json.loads(line, parse_constant=lambda constant: pytest.fail(constant)) for line in lines]

@@ -34,7 +34,7 @@ class RunOptions(TypedDict, total=False):
 def write_keywords() -> str:
     """Return the text of the file."""
     # They are arguments of their own.
-    keys = [key for name, key in KEYS.items() if name not in ("benchmark", "agent")]
+    keys = [key for name, key in KEYS.items() if name not in ("benchmark", "agent", "backend")]
     imports = {f"from {key.group.__module__} import {key.group.__name__}" for key in keys if key.group}
     lines = [f"    {key.name}: {key.rules.keyword or _write_type(key.kind)}" for key in keys]
     wrapped = [line if len(line) <= WIDTH else _wrap(line) for line in lines]

@@ -53,8 +53,9 @@ class Reader:
         return ended.stdout
 
 
-# Its models need no more than pydantic. The package itself demands Python 3.12 and two hundred megabytes.
-HARBOR = Reader("harbor", ("harbor==0.25.0",), is_unpacked=True)
+# Its models need no more than pydantic and two small packages. The package itself demands Python 3.12 and two
+# hundred megabytes.
+HARBOR = Reader("harbor", ("harbor==0.26.0", "shortuuid", "toml"), is_unpacked=True)
 INSPECT = Reader("inspect", ("inspect-ai==0.3.285",), is_slow=True)
 # One of its files is a whole client of code sandboxes, and needs no more than requests. The package itself
 # imports torch.

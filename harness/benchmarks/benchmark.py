@@ -22,7 +22,7 @@ from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, Reference, Status, Submission, Task, Verdict, explain_verdict
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
-from harness.environments.grader import SandboxGrader, StateGrader
+from harness.environments.grader import SandboxGrader, StateGrader, TextGrader
 from harness.host.local import LocalHost, list_grading_images, open_local_host
 from harness.models.endpoint import Endpoint
 from harness.sandbox.pool import SandboxPool, SandboxSettings
@@ -66,6 +66,9 @@ class TaskResult:
     resolved: bool
     score: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+    # The number of all attempts at the task with a verdict, and of those that passed.
+    judged: int = 0
+    passed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,9 @@ class Definition:
     tasks: int | None
     """The number of rows in `split`, None for a user's own benchmark that does not declare it."""
     licence: str
+    grading_version: int = 1
+    """The version of its grading. It grows when a verdict on the same submission can change. docs/results.md
+    has the reasons."""
     split: str = "test"
     """The split that is published for evaluation, or `all` if there is no such split."""
     splits: Mapping[str, Split] = field(default_factory=dict)
@@ -159,6 +165,8 @@ class Definition:
     """The model of the options; a benchmark without `configure` has none."""
     judge: str | Endpoint | None = None
     """The model that its environments ask for judgements: an endpoint, or the name of one in the config."""
+    judge_hint: str | None = None
+    """The remedy if `judge` is None although agents need it, None for a benchmark that needs none."""
 
     @property
     def kept_metrics(self) -> list[str]:
@@ -261,21 +269,26 @@ class Benchmark:
 
     def list_own_sandboxes(self, tasks: Iterable[Task]) -> dict[str, str]:
         """Return why each of these tasks needs a sandbox for every attempt, by id, for those that do."""
-        return self._ask_graders(tasks, lambda grader, target: grader.needs_own_sandbox(target))
+        return self._ask_graders(
+            tasks,
+            lambda grader, target: (
+                grader.needs_own_sandbox(target) if isinstance(grader, SandboxGrader) else None
+            ),
+        )
 
     def list_weak_tests(self, tasks: Iterable[Task]) -> dict[str, str]:
         """Return why a pass of each of these tasks proves less than it says, by id, for those tasks."""
         return self._ask_graders(tasks, lambda grader, target: grader.find_weakness(target))
 
     def _ask_graders(
-        self, tasks: Iterable[Task], ask: Callable[[SandboxGrader, Any], str | None]
+        self, tasks: Iterable[Task], ask: Callable[[SandboxGrader | StateGrader, Any], str | None]
     ) -> dict[str, str]:
         found = {}
         for task in tasks:
             target = self.references[task.id].target
             # Other environments take long to import, and their graders do not have such facts.
             for grader in environment_spec(task.environment).graders:
-                if not isinstance(grader, SandboxGrader) or not isinstance(target, grader.target_type):
+                if isinstance(grader, TextGrader) or not isinstance(target, grader.target_type):
                     continue
                 if (reason := ask(grader, target)) is not None:
                     found[task.id] = reason

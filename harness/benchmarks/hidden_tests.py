@@ -32,7 +32,12 @@ HiddenTarget: TypeAlias = StdinTests | CallTests | ProgramTests
 
 
 def build_stdin_tests(
-    tests: Iterable[tuple[str, str]], *, preamble: str = "", seconds: float = TEST_SECONDS
+    tests: Iterable[tuple[str, str]],
+    *,
+    preamble: str = "",
+    seconds: float = TEST_SECONDS,
+    tolerance: float = 0.0,
+    checker: str = "",
 ) -> StdinTests:
     """Return the target of a program that reads standard input and prints.
 
@@ -40,6 +45,11 @@ def build_stdin_tests(
         tests: the input and the expected output of each test. docs/verdicts.md has the rules of comparison.
         preamble: Python source that runs before the program.
         seconds: the CPU time of one test.
+        tolerance: numbers that differ by at most this, or by this share of the expected one, are equal.
+        checker: Python source that judges each output instead, for problems with several right ones: a
+            function `check(input, output, expected)` that returns whether the output is right, or a script
+            of testlib's protocol, which reads the files that its three arguments name and exits with 0, 1 or
+            2. It runs in a sandbox that the program has never met.
 
     Raises:
         UsageError: if there is no test, or a value has the wrong type or is too large.
@@ -50,7 +60,14 @@ def build_stdin_tests(
         _require_text(expected, f"the output of test {number}", MOST_STDOUT_BYTES)
         built.append(StdinTest(given, expected))
     require_source(preamble, "the preamble")
-    return StdinTests(tuple(built), 0, preamble, _bound_seconds(seconds))
+    require_source(checker, "the checker")
+    if checker and tolerance:
+        raise UsageError("a checker compares numbers itself", hint="leave out tolerance or checker")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
+        raise UsageError(f"tolerance must be a number from 0 to 1, not {tolerance!r:.40}")
+    return StdinTests(
+        *(tuple(built), 0, preamble, _bound_seconds(seconds)), checker=checker, tolerance=float(tolerance)
+    )
 
 
 def build_call_tests(
@@ -176,11 +193,21 @@ class StdinSuite(_Strict):
     """Source that runs before the program."""
     seconds: float = TEST_SECONDS
     """The CPU time of one test."""
+    tolerance: float = 0.0
+    """Numbers that differ by at most this, or by this share of the expected one, are equal."""
+    checker: str = ""
+    """Source of a checker, which judges each output instead."""
 
     def build(self) -> StdinTests:
         """Return the target. Raises UsageError."""
         cases = [(case.input, case.output) for case in self.tests]
-        return build_stdin_tests(cases, preamble=self.preamble, seconds=self.seconds)
+        return build_stdin_tests(
+            cases,
+            preamble=self.preamble,
+            seconds=self.seconds,
+            tolerance=self.tolerance,
+            checker=self.checker,
+        )
 
 
 class FunctionSuite(_Strict):

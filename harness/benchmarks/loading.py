@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import is_cache, load_rows
 from harness.benchmarks.source import BenchmarkRecipe
 from harness.core.discovery import find_declared, list_declared, load_entry_points
-from harness.core.errors import DataError, UsageError, unknown_name
+from harness.core.errors import DataError, HarnessError, UsageError, unknown_name
 from harness.core.types import DataSource, Reference, Task
 
 ENTRY_POINTS = "harness.benchmarks"
@@ -67,7 +68,10 @@ def definition_of(name: str) -> Definition:
                 f"'{name}' is a category of the benchmark {each.name}",
                 hint=f"select it with -b {each.name} --filter-category {name}",
             )
-    raise unknown_name("benchmark", name, known)
+    if set(parts := name.split(",")) <= set(known):
+        options = " ".join(f"-b {each}" for each in parts)
+        raise UsageError(f"unknown benchmark '{name}'", hint=f"give each its own option: {options}")
+    raise unknown_name("benchmark", name, known, lister="harness benchmarks")
 
 
 def load_benchmark(
@@ -142,13 +146,12 @@ def load_with_options(
 
     @cache
     def load(wanted: str) -> Benchmark:
-        loaded = _load(
-            definition,
-            data,
-            wanted,
-            observer or DownloadObserver(notify),
-            sample_stands_in=sample_stands_in,
-        )
+        observed = observer or DownloadObserver(notify)
+        try:
+            loaded = _load(definition, data, wanted, observed, sample_stands_in=sample_stands_in)
+        except (DataError, UsageError) as error:
+            error.hint = _recognise(definition, data) or error.hint
+            raise
         recipe = BenchmarkRecipe(
             name=os.path.abspath(os.path.expanduser(name)) if is_own(name) else name,
             split=wanted,
@@ -161,6 +164,25 @@ def load_with_options(
         return replace(loaded, recipe=recipe, load_split=load)
 
     return load(split or definition.split)
+
+
+def _recognise(definition: Definition, data: str | None) -> str | None:
+    """Return the hint at the benchmark whose data a user's file holds, None if it loads as no other one."""
+    path = os.path.expanduser(data or "")
+    if not os.path.isfile(path) or definition.name not in _ours():
+        return None
+    for other in _ours().values():
+        if other is not definition:
+            with suppress(HarnessError):
+                silent = DownloadObserver(lambda _line: None)
+                found = _load(other, path, other.split, silent, sample_stands_in=False)
+                sample = _load(other, "bundled", other.split, silent, sample_stands_in=False)
+                # Some benchmarks also read rows that are published for another one.
+                fields = set(next(iter(found.rows.values())))
+                if not any(fields.issuperset(row) for row in sample.rows.values()):
+                    continue
+                return f"this looks like the data of {other.name}: -b {other.name} --data {data}"
+    return None
 
 
 def _data_again(data: str | None, source: DataSource) -> str | None:

@@ -63,6 +63,17 @@ def read(row: Row) -> tuple[Task, Reference]:
     return task, Reference(task.id, solution, MathsAnswer(gold, asked_bases(problem)), expected_output=gold)
 
 
+def read_math_500(row: Row) -> tuple[Task, Reference]:
+    """Return the task and reference of a row of MATH-500, which has `subject` for MATH's `type`."""
+    values = dict(row.values)
+    if "subject" in values:
+        values |= {"type": values["subject"], "level": f"Level {str(values['level']).removeprefix('Level ')}"}
+    task, reference = read(replace(row, values=values))
+    place = row.name("unique_id") if "unique_id" in values else str(row.place)
+    task = replace(task, id=f"math-500/{place}", benchmark="math-500")
+    return task, replace(reference, task_id=task.id)
+
+
 def submit(task: Task, field: str, text: str) -> Submission:
     r"""Return the submission: the content of the last `\boxed{}`, else of the last `<answer>`.
 
@@ -114,7 +125,7 @@ def configure(definition: Definition, options: Mapping[str, Any]) -> Definition:
     return replace(definition, read=read_chosen) if levels or types else definition
 
 
-BENCHMARKS = (
+BENCHMARKS: tuple[Definition, ...] = (
     Definition(
         name="math",
         description="solve a competition problem in mathematics",
@@ -133,5 +144,19 @@ BENCHMARKS = (
         metrics=METRICS,
         configure=configure,
         options=MathOptions,
+    ),
+)
+BENCHMARKS += (
+    replace(
+        BENCHMARKS[0],
+        name="math-500",
+        description="solve one of the 500 problems of MATH that arXiv 2305.20050 chose",
+        tasks=500,
+        splits={},
+        missing=dict.fromkeys(("train", "dev"), "it was published with test only"),
+        hub=HubDataset("HuggingFaceH4/MATH-500", "default", "test"),
+        read=read_math_500,
+        configure=None,
+        options=None,
     ),
 )

@@ -108,10 +108,11 @@ def list_plain_defaults(model: type[Options]) -> dict[str, Any]:
     return found
 
 
-def parse_options(texts: list[str], *, option: str = "--option") -> dict[str, Any]:
+def parse_options(texts: list[str], *, option: str = "--option", is_text: bool = False) -> dict[str, Any]:
     """Return the values in `name=value` texts by name. Each value is YAML. Raises UsageError.
 
-    `group.name=value` sets one name of the map `group`.
+    `group.name=value` sets one name of the map `group`. With `is_text`, names and values are taken as they
+    are.
 
     `option` is the command-line option that the texts come from.
     """
@@ -124,10 +125,10 @@ def parse_options(texts: list[str], *, option: str = "--option") -> dict[str, An
             example = "cost=5" if option == "--run-budget" else "release=v1"
             raise UsageError(f"{option} '{text}' is not NAME=VALUE", hint=f"for example {option} {example}")
         try:
-            parsed = parse_yaml(value)
+            parsed = value if is_text else parse_yaml(value)
         except UsageError as error:
             raise UsageError(f"{option} '{text[:200]}': {error.message}") from error
-        outer, dot, inner = name.strip().partition(".")
+        outer, dot, inner = (name.strip(), "", "") if is_text else name.strip().partition(".")
         if not dot:
             if outer in values:
                 raise UsageError(f"{option} {outer} is given twice", hint="name it once")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -11,33 +12,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness import __version__
-from harness.cli import (
-    audit,
-    benchmarks,
-    compare,
-    config,
-    data,
-    doctor,
-    exec,
-    export,
-    images,
-    init,
-    mcp,
-    merge,
-    report,
-    rerun,
-    run,
-    runs,
-    samples,
-    serve,
-    setup,
-    shell,
-    show,
-    view,
-)
+from harness.cli.commands import EXAMPLES
 from harness.cli.error_lines import print_error
-from harness.cli.hints import HintingGroup
-from harness.core.errors import HarnessError, UsageError
+from harness.cli.hints import CommandGroup
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.text import quote_argument
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
@@ -46,34 +25,12 @@ NO_HOME = "Could not determine home directory."
 
 # Without Rich, because it would take most of the time of `--help`.
 app = typer.Typer(
-    cls=HintingGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    cls=CommandGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-# To add a file of commands, import it above and list it here. The help uses this order.
-for group in (
-    run,
-    init,
-    config,
-    rerun,
-    runs,
-    merge,
-    report,
-    show,
-    view,
-    compare,
-    shell,
-    mcp,
-    audit,
-    exec,
-    serve,
-    benchmarks,
-    data,
-    samples,
-    export,
-    doctor,
-    setup,
-    images,
-):
-    app.add_typer(group.app)
 
 
 def _print_version(requested: bool) -> None:
@@ -85,7 +42,8 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _harness(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("-V", "--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Evaluate agents and model-written code in hardened Docker containers."""
@@ -105,13 +63,29 @@ def main(was_interrupted: Callable[[], bool] = lambda: False) -> None:
             sys.stdout.flush()  # an error in it can still be printed here
             raise
     except HarnessError as error:
-        _fail(error, error.message, error.hint, error.exit_code)
+        _fail(error, error.message, error.hint or _name_next_step(error), error.exit_code)
     except KeyboardInterrupt as error:
         _fail(error, "interrupted", None, INTERRUPTED)
     except Exception as error:
         if was_interrupted():
             _fail(error, "interrupted", None, INTERRUPTED)
         _fail_unforeseen(error)
+
+
+def _name_next_step(error: HarnessError) -> str | None:
+    """Return the hint for a mistake whose error has none, by the command line."""
+    if isinstance(error, DataError):
+        return "mend the file, or name another one"
+    if error.exit_code != UsageError.exit_code:
+        return None
+    words = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    for option in ("-c", "--config"):
+        if option in words[:-1]:
+            file = quote_argument(words[words.index(option) + 1])
+            return f"harness config validate {file} lists every problem"
+    commands = list(itertools.takewhile(lambda word: word[:1] != "-", words))
+    path = next((each for each in (" ".join(commands[:2]), *commands[:1]) if each in EXAMPLES), "")
+    return f"see: {' '.join(filter(None, ('harness', path)))} --help"
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:

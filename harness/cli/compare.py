@@ -10,6 +10,7 @@ import typer
 from harness.cli.completion import complete_run
 from harness.cli.data import Force, Output
 from harness.cli.error_lines import print_error
+from harness.cli.run_options import Accept
 from harness.cli.runs import RUN_HELP, OutputDir
 from harness.reports.comparison_formats import comparison_format_names, load_comparison_format
 
@@ -63,6 +64,7 @@ def compare(
         int,
         typer.Option("--seed", metavar="N", help="Seed of the resamples. Default: 0.", show_default=False),
     ] = 0,
+    accept: Accept = None,
     format_name: Annotated[str | None, typer.Option("--format", metavar="NAME", help=_FORMAT_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Output = None,
@@ -93,6 +95,7 @@ def compare(
         resamples=DEFAULT_RESAMPLES if resamples is None else resamples,
         seed=seed,
         regression_threshold=regression_threshold,
+        accept=accept or (),
     )
     with open_export(output, force=force) as stream:
         write_report(comparison, stream)

@@ -5,11 +5,13 @@ Help and completion must be quick, so this module imports nothing slow.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
 
 _AGENTS = Path(__file__).parents[1] / "runs" / "agents"
+_BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 _DECLARED = re.compile(r"^AGENTS\b.*?\)\s*,?\s*\)$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\(\s*\"([\w.-]+)\"\s*,")
 # Only `harness mcp` selects this agent.
@@ -47,9 +49,33 @@ def complete_agent(incomplete: str) -> list[str]:
 
 def complete_benchmark(incomplete: str) -> list[str]:
     """Return the names of benchmarks that begin with `incomplete`."""
+    return [name for name in _read_benchmarks() if name.startswith(incomplete)]
+
+
+def _read_benchmarks() -> list[str]:
+    """Return the names of all benchmarks, from a file if no package has changed since it was written.
+
+    An import of all benchmarks takes a second, and a shell asks at each press of a key.
+    """
+    import json
+    import sys
+
+    from harness.core.lock import cache_dir
+
+    sources = [*_BENCHMARKS.rglob("*.py"), *map(Path, filter(os.path.isdir, sys.path))]
+    state = [str(Path(__file__)), max(path.stat().st_mtime_ns for path in sources), len(sources)]
+    kept = cache_dir() / "benchmark-names.json"
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        stored = json.loads(kept.read_bytes())
+        if stored["state"] == state:
+            return [str(name) for name in stored["names"]]
     from harness.benchmarks import definitions
 
-    return sorted(name for name in definitions() if name.startswith(incomplete))
+    names = sorted(definitions())
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"state": state, "names": names}))
+    return names
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`harness data`: fetch, list and show the data of benchmarks, and export their prompts."""
+"""`harness data`: fetch, list, show, convert and export the data of benchmarks."""
 
 from __future__ import annotations
 
@@ -127,6 +127,26 @@ def show(
         typer.echo(json.dumps(values, indent=2))
     else:
         print_example(values, stream=sys.stdout)
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="A task folder of Terminal-Bench 1, or a folder of such.")],
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="The new folder.")],
+) -> None:
+    """Convert task folders of Terminal-Bench 1 into Harbor's form.
+
+    The exit code is 1 if a task cannot be converted. `harness run -b` reads both forms.
+    """
+    from harness.benchmarks.data.terminal_bench import convert_all
+    from harness.core.text import escape_terminal
+
+    converted, failures = convert_all(source, destination)
+    for name, reason in failures.items():
+        print_error(escape_terminal(f"{name}: {reason}", 2000))
+    typer.echo(f"converted {len(converted):,} of {len(converted) + len(failures):,} tasks to {destination}")
+    if failures:
+        raise typer.Exit(1)
 
 
 @app.command(cls=take_settings("seed", panels=["Tasks"], without=("benchmark", "shard")))

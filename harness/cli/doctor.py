@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from harness.cli.error_lines import print_error
+from harness.cli.setup import BACKEND_HELP
 
 if TYPE_CHECKING:
     from harness.sandbox.selfcheck.check import Check
@@ -29,6 +30,7 @@ def doctor(
     runtime: Annotated[
         str, typer.Option("--runtime", metavar="NAME", help="runc or runsc (gVisor).")
     ] = "runc",
+    backend: Annotated[str, typer.Option("--backend", metavar="NAME", help=BACKEND_HELP)] = "auto",
     output_dir: Annotated[Path, typer.Option("--output-dir", help="Folder of the run folders.")] = Path(
         "runs"
     ),
@@ -59,7 +61,9 @@ def doctor(
     """
     if model is not None:
         _refuse_options(
-            context, {"runtime": "--runtime", "output_dir": "--output-dir"}, "is not read with --model"
+            context,
+            {"runtime": "--runtime", "backend": "--backend", "output_dir": "--output-dir"},
+            "is not read with --model",
         )
         _probe_model(model, base_url, api, api_key_env, config, as_json=as_json)
         return
@@ -71,33 +75,39 @@ def doctor(
         "as_json": "--json",
     }
     _refuse_options(context, of_models, "needs --model")
-    _diagnose_machine(runtime, output_dir)
+    _diagnose_machine(backend, runtime, output_dir)
 
 
-def _diagnose_machine(runtime: str, output_dir: Path) -> None:
+def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.core.errors import EngineUnavailableError
+    from harness.reports.console import show_waiting
     from harness.runs.faults import default_concurrency
-    from harness.sandbox.backends.docker.backend import connect
+    from harness.sandbox.backends import connect_backend
+    from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.limits import Limits
     from harness.sandbox.machine.checks import diagnose
+    from harness.sandbox.selfcheck import check_backend
     from harness.sandbox.selfcheck.check import Check, Level
 
     try:
-        backend = connect()
+        backend = connect_backend(name, notify=typer.echo)
     except EngineUnavailableError as error:
         _show(Check("engine", Level.FAIL, error.message, error.hint))
         _fail(["engine"])
-    try:
-        checks = run_until_signal(
-            diagnose(
-                backend,
-                runtime=runtime,
-                runs_folder=output_dir,
-                concurrency=default_concurrency(Limits()),
-                notify=_show,
-            )
+    if isinstance(backend, DockerBackend):
+        checking = diagnose(
+            backend,
+            runtime=runtime,
+            runs_folder=output_dir,
+            concurrency=default_concurrency(Limits()),
+            notify=_show,
         )
+    else:
+        checking = check_backend(backend, runtime, notify=_show)
+    try:
+        with show_waiting("checking this machine"):
+            checks = run_until_signal(checking)
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     if failed := [check.name for check in checks if check.level is Level.FAIL]:
@@ -120,6 +130,7 @@ def _probe_model(
     from harness.models.findings import describe_facts
     from harness.models.probe import probe_model
     from harness.models.settings import choose_endpoint
+    from harness.reports.console import show_waiting
     from harness.runs.config import read_endpoints
     from harness.sandbox.selfcheck.check import Check, Level
 
@@ -127,7 +138,8 @@ def _probe_model(
     if api_key_env is not None:
         endpoint = endpoint.model_copy(update={"api_key_env": api_key_env})
     try:
-        facts = run_until_signal(probe_model(endpoint))
+        with show_waiting(f"asking the server of model {model}"):
+            facts = run_until_signal(probe_model(endpoint))
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     findings = describe_facts(facts)

@@ -41,11 +41,12 @@ def export(
 ) -> None:
     """Export the attempts of a run for other projects.
 
-    atif is for Harbor, inspect for inspect_ai, and otlp for OpenTelemetry. The run may be under way.
+    harbor and atif are for Harbor, inspect for inspect_ai, and otlp for OpenTelemetry. The run may be under
+    way. harbor writes a job folder into the folder that -o names.
     """
     from dataclasses import replace
 
-    from harness.cli.export_file import open_export, print_written
+    from harness.cli.export_file import open_export, open_export_folder, print_written
     from harness.core.errors import UsageError
     from harness.reports.run_folder import read_run
     from harness.reports.trajectories.attempts import read_exported_run
@@ -67,7 +68,11 @@ def export(
 
         sent = send_spans(exported, endpoint)
         typer.echo(f"sent {sent:,} spans to {endpoint}", err=True)
-    else:
+    elif chosen.write_tree is not None and output is not None:
+        with open_export_folder(output / exported.stored.folder.name, force=force) as folder:
+            chosen.write_tree(exported, folder)
+        print_written(output / exported.stored.folder.name)
+    elif chosen.write is not None:
         path = chosen.choose_path(output, exported)
         with open_export(path, force=force) as file:
             chosen.write(exported, file)

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from harness.core.errors import UsageError
 from harness.core.text import escape_text
-from harness.runs.run_files import replace_file
+from harness.runs.run_files import StorageError, replace_file
 
 
 def print_written(path: Path | None) -> None:
     """Print the file that was written to standard error, nothing if the output was not a file."""
     if path is not None:
         print(escape_text(f"wrote {path}"), file=sys.stderr)
+
+
+@contextlib.contextmanager
+def open_export_folder(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path` once the block has ended.
+
+    Raises UsageError if `path` exists and `force` is false, and StorageError if it cannot be written.
+    """
+    if path.exists() and not force:
+        raise UsageError(f"{path}: already exists", hint="choose another folder, or add --force")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as made:
+            folder = Path(made, "folder")
+            folder.mkdir()
+            yield folder
+            if path.exists():
+                path.rename(Path(made, "replaced"))
+            folder.rename(path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 @contextlib.contextmanager

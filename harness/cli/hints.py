@@ -7,11 +7,12 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from harness.cli.commands import COMMANDS, SECTIONS, load_commands, write_examples
 from harness.core.errors import UsageError, describe_requirement, unknown_name
 
 # Typer exports only some errors of its parser, and not their base class.
@@ -20,6 +21,8 @@ _EXTRA = "Got unexpected extra argument"
 _NO_SUCH_COMMAND = re.compile(r"No such command '(.+?)'\.")
 # The error that makes the parser print the help of a group that was called without a command.
 _NO_COMMAND = "NoArgsIsHelpError"
+# The shells for which the parser's library has completion.
+_SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 # Options of other tools and similar names, with the option of harness, beside those of settings. Not every
 # command has that option.
@@ -31,16 +34,49 @@ _ALIASES: Mapping[str, str] = {
 }
 
 
-class HintingGroup(TyperGroup):
-    """A group of commands that raises the parser's errors as UsageError, so that all errors look alike.
+# Commands of other tools, with the command of harness.
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("eval", "evaluate", "test", "bench", "start"), "run"),
+    **dict.fromkeys(("list", "ls", "ps", "history"), "runs"),
+    **dict.fromkeys(("diff", "cmp"), "compare"),
+    **dict.fromkeys(("log", "logs", "inspect", "cat"), "show"),
+    **dict.fromkeys(("install", "pull", "build"), "setup"),
+    **dict.fromkeys(("ui", "web", "open"), "view"),
+    **dict.fromkeys(("clean", "prune", "cleanup"), "gc"),
+    **dict.fromkeys(("check", "info", "diagnose"), "doctor"),
+    **dict.fromkeys(("tasks", "datasets"), "benchmarks"),
+}
+
+
+class CommandGroup(TyperGroup):
+    """The commands of harness, each imported when it is used, with the parser's errors as UsageError.
 
     The parser would take the last value of an option that is given twice and takes one, so it is refused.
     """
 
-    def __init__(self, *args: Any, **extra: Any) -> None:
-        super().__init__(*args, **extra)
-        for command in _list_commands(self):
-            _refuse_repeated_options(command)
+    def main(self, *args: Any, **extra: Any) -> Any:
+        # The messages name the command, also if Python was started with a module or a path.
+        return super().main(*args, **{**extra, "prog_name": "harness"})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            self.commands[cmd_name] = _prepare(load_commands(COMMANDS[cmd_name][0])[cmd_name], cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<10}", line) for name, (_, line) in commands.items()])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        self.epilog = write_examples("")
+        super().format_epilog(ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        return super().parse_args(ctx, _correct(args))
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         with _explain_errors():
@@ -51,13 +87,47 @@ class HintingGroup(TyperGroup):
             return super().invoke(ctx)
 
 
-def _list_commands(group: TyperGroup) -> Iterator[Any]:
-    """Yield all commands of a group and of the groups in it."""
-    for command in group.commands.values():
-        if isinstance(command, TyperGroup):
-            yield from _list_commands(command)
-        else:
-            yield command
+def _correct(args: list[str]) -> list[str]:
+    """Return the command line in our own words: `help run` is `run --help`, `version` is `--version`.
+
+    Raises UsageError for a shell without completion. Typer would install that of the shell that runs.
+    """
+    match args:
+        case ["help", *words] if all(word[:1] != "-" for word in words):
+            return [*words, "--help"]
+        case ["version"]:
+            return ["--version"]
+        case ["--install-completion" | "--show-completion" as option, str(shell), *_] if shell not in _SHELLS:
+            raise UsageError(
+                f"{option}: there is no completion for {shell}",
+                hint=f"start one of these shells, and run it there: {', '.join(_SHELLS)}",
+            )
+        case ["--install-completion" | "--show-completion" as option, str(shell)]:
+            _complete_in(shell, installs=option == "--install-completion")
+    return args
+
+
+def _complete_in(shell: str, *, installs: bool) -> NoReturn:
+    """Install or print the completion of a shell that the user names, and exit."""
+    from typer._completion_shared import get_completion_script, install
+
+    names = {"prog_name": "harness", "complete_var": "_HARNESS_COMPLETE", "shell": shell}
+    if installs:
+        typer.echo(f"{shell} completion installed in {install(**names)[1]}; start a new {shell}")
+    else:
+        typer.echo(get_completion_script(**names))
+    raise typer.Exit
+
+
+def _prepare(command: Any, path: str) -> Any:
+    """Return a command or a group with its examples, and with its options given once."""
+    command.epilog = write_examples(path)
+    if isinstance(command, TyperGroup):
+        for name, each in command.commands.items():
+            _prepare(each, f"{path} {name}")
+    else:
+        _refuse_repeated_options(command)
+    return command
 
 
 def _refuse_repeated_options(command: Any) -> None:
@@ -126,7 +196,10 @@ def _explain(error: Any, outer: Any) -> UsageError:
         )
     unknown = _NO_SUCH_COMMAND.match(error.message)
     if unknown is not None and isinstance(context.command, TyperGroup):
-        found = unknown_name("command", unknown[1], context.command.commands)
+        names = context.command.list_commands(context)
+        names += ["help", "version"] if outer is None or context.parent is None else []
+        likely = _ELSEWHERE.get(unknown[1])
+        found = unknown_name("command", unknown[1], names, likely=likely, lister=f"{command} --help")
         return UsageError(f"{command} has no command '{unknown[1]}'", hint=found.hint)
     return UsageError(f"{command}: {_plain(error.format_message())}", hint=help_hint)
 
@@ -142,9 +215,13 @@ def _nearest_option(option: str, command: str, parsed: Any, options: dict[str, A
         return f"name the benchmark without an option: {command} mbpp"
     from harness.runs.settings import KEYS
 
+    if option.startswith("--api-key") and option not in options:
+        return "a key belongs in the environment: export OPENAI_API_KEY=..."
     key = option[2:].replace("-", "_")
     if key in KEYS and not KEYS[key].options and "--config" in options:
         return f"'{key}' is a key of the config file: {command} --config FILE.yaml"
+    if key in KEYS and KEYS[key].options and option not in options:
+        return f"{option} is an option of: harness run"
     likely_names = [each.options[0].name for each in KEYS.values() if option in each.aliases]
     likely_names += [_ALIASES[option]] if option in _ALIASES else []
     known = [name for name in likely_names if name in options]

@@ -9,7 +9,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,14 @@ from harness.runs.run_files import replace_file
 INDEX_VERSION = 1
 # Of the exit codes of the runs, the first of these is the command's. After a signal it is the signal's.
 _WORST_FIRST = (2, 3, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeMatrix:
+    """The runs that a command has made: their folders, and its exit code."""
+
+    folders: list[Path]
+    exit_code: int
 
 
 def list_cells(benchmarks: Sequence[str] | None, models: Sequence[str] | None) -> list[dict[str, str]]:
@@ -53,8 +61,10 @@ def carry_out_matrix(
     output: OutputOptions,
     locate: Callable[[Mapping[str, Any]], contextlib.AbstractContextManager[None]],
     values: Sequence[Mapping[str, Any]],
-) -> None:
+) -> MadeMatrix:
     """Make the runs one after the other. A run that fails does not keep the others from starting.
+
+    Returns the folders of the runs, and the exit code of the command.
 
     Args:
         configs: the config of each run.
@@ -64,7 +74,6 @@ def carry_out_matrix(
 
     Raises:
         UsageError: for an option that makes sense for one run only, and for an unknown benchmark.
-        typer.Exit: if the exit code is not 0.
     """
     if output.results is not None:
         raise UsageError(
@@ -98,9 +107,8 @@ def carry_out_matrix(
     finally:
         if not output.dry_run:
             index.print()
-    for code in (*_WORST_FIRST, *codes):
-        if code and code in codes:
-            raise typer.Exit(code)
+    worst = next((code for code in (*_WORST_FIRST, *codes) if code and code in codes), 0)
+    return MadeMatrix(index.list_folders(), worst)
 
 
 class _Index:
@@ -146,10 +154,13 @@ class _Index:
             json.dump({"schema_version": INDEX_VERSION, "runs": runs}, file, indent=2)
             file.write("\n")
 
+    def list_folders(self) -> list[Path]:
+        """Return the folders of the runs that have one."""
+        return [Path(cell["folder"]) for cell in self._cells if cell["folder"] is not None]
+
     def print(self) -> None:
         """Print one table of all runs that have a folder, and the path of the index."""
-        folders = [Path(cell["folder"]) for cell in self._cells if cell["folder"] is not None]
-        listed = [read_listed_run(folder) for folder in folders]
+        listed = [read_listed_run(folder) for folder in self.list_folders()]
         typer.echo("")
         print_runs(RunList(self._place, len(listed), listed), stream=sys.stdout)
         if self._path is not None and self._path.is_file():

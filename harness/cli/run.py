@@ -101,7 +101,9 @@ def run(
         values = [{**given, **cell} for cell in cells]
         loaded = [load_config(config, each, add_settings=add_recorded_settings) for each in values]
         if len(cells) > 1:
-            carry_out_matrix(loaded, output, partial(locate_unread, config), values)
+            made = carry_out_matrix(loaded, output, partial(locate_unread, config), values)
+            if made.exit_code:
+                raise typer.Exit(made.exit_code)
             return
         with locate_unread(config, values[0]):
             carry_out(loaded[0], output)

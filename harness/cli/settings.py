@@ -89,13 +89,16 @@ def read_settings(context: typer.Context, config: Path | None = None) -> dict[st
     The options of a group are over the group in the config file. Raises UsageError for a text that is not
     NAME=VALUE, and for a file that cannot be read.
     """
+    from harness.core.setting import list_members
+
     given: dict[str, Any] = {}
     for each, value in context.meta[_GIVEN]:
         key, _, inner = each.key.partition(".")
         if _takes_pairs(each):
             from harness.benchmarks.options import parse_options
 
-            value = parse_options(value, option=each.name)
+            is_text = list_members(each.kind)[0] == dict[str, str]
+            value = parse_options(value, option=each.name, is_text=is_text)
         value = str(value) if isinstance(value, Path) else [*value] if isinstance(value, tuple) else value
         if inner:
             from harness.runs.config import read_section

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 app = typer.Typer()
+BACKEND_HELP = "auto, docker, or oci: a runtime without an engine. Default: auto."
 
 
 @app.command()
@@ -19,16 +21,30 @@ def setup(
     benchmark: Annotated[
         str | None, typer.Option("-b", "--benchmark", help="Prepare only for this benchmark. Default: all.")
     ] = None,
+    backend: Annotated[str, typer.Option(metavar="NAME", help=BACKEND_HELP)] = "auto",
 ) -> None:
     """Prepare this machine: Docker engine and images.
 
-    It also removes the containers of dead runs.
+    With --backend oci, it needs no engine. It also removes the containers of dead runs.
     """
+    from harness.sandbox.backends import read_name
+
     started = time.monotonic()
     images = None if benchmark is None else _list_images_of(benchmark)
     if images == []:
         typer.echo(f"{benchmark} needs no sandbox, so it needs no engine and no images")
         return
+    from harness.reports.console import show_waiting
+
+    with show_waiting("preparing this machine") as notify:
+        if read_name(backend) == "oci":
+            _set_up_oci(images, notify)
+        else:
+            _prepare(runtime, images, notify)
+    typer.echo(f"ready in {time.monotonic() - started:.1f} s")
+
+
+def _prepare(runtime: str, images: list[str] | None, notify: Callable[[str], None]) -> None:
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.backends.docker.engine import engine_facts, require_runtime
     from harness.sandbox.machine.gvisor import RUNTIME, ensure_runsc
@@ -36,18 +52,30 @@ def setup(
     from harness.sandbox.machine.installation import ensure_engine
     from harness.sandbox.reaper import remove_orphans
 
-    client = ensure_engine(notify=typer.echo)
+    client = ensure_engine(notify=notify)
     facts = engine_facts(client)
     if runtime != RUNTIME:
         require_runtime(facts, runtime)
-    typer.echo(f"engine: Docker {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
-    for image in build_images(client, images, notify=typer.echo):
-        typer.echo(f"image {image.name}: {image.tag}")
+    notify(f"engine: {facts.name} {facts.version}, cgroup v{facts.cgroup_version}, {runtime}")
+    for image in build_images(client, images, notify=notify):
+        notify(f"image {image.name}: {image.tag}")
     if runtime == RUNTIME:
-        ensure_runsc(client, notify=typer.echo)
-        typer.echo(f"runtime: {runtime} works")
-    typer.echo(f"containers of dead runs: {len(remove_orphans(DockerBackend(client)))} removed")
-    typer.echo(f"ready in {time.monotonic() - started:.1f} s")
+        ensure_runsc(client, notify=notify)
+        notify(f"runtime: {runtime} works")
+    notify(f"containers of dead runs: {len(remove_orphans(DockerBackend(client)))} removed")
+
+
+def _set_up_oci(images: list[str] | None, notify: Callable[[str], None]) -> None:
+    """Install the runtime if it is missing, and provide the images."""
+    from harness.sandbox.backends import connect_backend
+    from harness.sandbox.machine.unpacked_images import provide_images, provide_runtime
+    from harness.sandbox.reaper import remove_orphans
+
+    notify(f"runtime: {provide_runtime(notify=notify)}, without an engine")
+    backend = connect_backend("oci")
+    for image in provide_images(images, notify=notify):
+        notify(f"image {image.labels['harness.image']}: {image.tag}")
+    notify(f"containers of dead runs: {len(remove_orphans(backend))} removed")
 
 
 def _list_images_of(benchmark: str) -> list[str]:
@@ -62,15 +90,15 @@ def _list_images_of(benchmark: str) -> list[str]:
 @app.command()
 def gc() -> None:
     """Remove the containers and the folders of dead runs."""
-    from harness.sandbox.backends.docker.backend import connect
+    from harness.sandbox.backends import connect_backends
     from harness.sandbox.host_programs.folders import remove_abandoned_folders
     from harness.sandbox.reaper import remove_orphans
 
-    backend = connect()
+    backends = connect_backends()
     folders = remove_abandoned_folders()
     for folder in folders:
         typer.echo(f"removed {folder}: the harness that made it is gone")
-    orphans = remove_orphans(backend)
+    orphans = [orphan for backend in backends for orphan in remove_orphans(backend)]
     for orphan in orphans:
         typer.echo(
             f"removed {orphan.container_id[:12]} ({orphan.role} of run {orphan.run_id}): {orphan.reason}"

@@ -63,6 +63,9 @@ def describe_target(target: PlainData) -> dict[str, Any]:
             tests = [{"input": each.input, "output": each.output} for each in target.load()]
             described = {"kind": "stdin", "tests": tests}
             described |= {"preamble": target.preamble, "seconds": target.seconds}
+            # A service of an earlier version refuses fields that it does not know.
+            described |= {"tolerance": target.tolerance} if target.tolerance else {}
+            described |= {"checker": target.checker} if target.checker else {}
         case CallTests():
             calls = [_describe_call(each.arguments, each.result) for each in target.load()]
             described = {"kind": "calls", "function": target.function, "tests": calls}

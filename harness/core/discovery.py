@@ -76,14 +76,14 @@ def list_declared(package: str, constant: str) -> Iterator[Any]:
 def find_declared(package: str, constant: str, name: str) -> tuple[Any, ...]:
     """Return the items of the tuple named `constant` of the module for an item's name.
 
-    The module is the one that the first part of `name` names, up to a dash, or else the one that its last
-    part names. No other module is imported. The result is empty if there is no such module, and the item may
-    still be in another module.
+    The module is the one that the first part of `name` names, up to a dash and without a number at its end,
+    or else the one that its last part names. No other module is imported. The result is empty if there is no
+    such module, and the item may still be in another module.
     """
     parent = importlib.import_module(package)
     modules = {found.name for found in pkgutil.iter_modules(parent.__path__)}
     declared: tuple[Any, ...] = ()
-    for module in (name.partition("-")[0], name.rpartition("-")[2]):
+    for module in (name.partition("-")[0].rstrip("0123456789"), name.rpartition("-")[2]):
         if module in modules and name not in map(_name_of, declared):
             declared = getattr(importlib.import_module(f"{package}.{module}"), constant, ())
     return declared

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import os
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -38,8 +39,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+# The name to install, as in pyproject.toml. The import name and the command are `harness`.
+DISTRIBUTION = "sealed-harness"
 # A message quotes at most this many characters of a value that somebody else wrote.
 QUOTED_CHARACTERS = 200
+# A hint lists all of this many names.
+_LISTED_NAMES = 16
 # The task ids among which an error looks for a similar one.
 _COMPARED_IDS = 10_000
 # The problems of one value that pydantic lists within a few hundredths of a second.
@@ -100,12 +105,25 @@ class HarnessError(Exception):
 
 
 def describe_installation(extra: str) -> str:
-    """Return the hint that installs the packages of an extra of `pyproject.toml`.
+    """Return the hint that installs the packages of an extra of `pyproject.toml`."""
+    return f"run: {install_command(f'{DISTRIBUTION}[{extra}]')}"
 
-    It names the Python that runs, because harness is installed there. The pip of another one would fetch a
-    package of strangers, which has the name harness on PyPI.
+
+def install_command(requirement: str) -> str:
+    """Return the command that installs a requirement where harness runs, by the tool that made the place.
+
+    It names this Python or this environment, because the pip of another one would not change it.
     """
-    return f"run: {shlex.quote(sys.executable)} -m pip install 'harness[{extra}]'"
+    import importlib.util  # here, because most commands install nothing
+
+    prefix, needed = PurePath(sys.prefix), shlex.quote(requirement)
+    if os.path.isfile(prefix / "pipx_metadata.json"):
+        return f"pipx runpip {shlex.quote(prefix.name)} install {needed}"
+    python = shlex.quote(sys.executable)
+    # An environment of uv has no pip.
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {python} {needed}"
+    return f"{python} -m pip install {needed}"
 
 
 class UsageError(HarnessError):
@@ -242,12 +260,23 @@ def _describe_problem(problem: Mapping[str, Any]) -> str:
     return f"'{place}' {describe_requirement(problem)}" if place else describe_requirement(problem)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], *, likely: str | None = None) -> UsageError:
-    """Return the error for an unknown name. It suggests `likely`, or the nearest one, and lists all."""
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, likely: str | None = None, lister: str | None = None
+) -> UsageError:
+    """Return the error for an unknown name. It suggests `likely`, or the nearest one, and lists all.
+
+    It lists only the three nearest of many names. `lister` is the command that lists all of them.
+    """
     names = sorted(known)
     near = [likely] if likely else difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     suggestion = f"did you mean '{near[0]}'? " if near else ""
-    return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}known: {', '.join(names)}")
+    if len(names) <= _LISTED_NAMES:
+        return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}known: {', '.join(names)}")
+    others = difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.3)
+    nearest = [*near, *(each for each in others if each not in near)][:3]
+    shown = f"the nearest of {len(names)}: {', '.join(nearest)}" if nearest else f"{len(names)} are known"
+    end = f"; all: {lister}" if lister else ""
+    return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}{shown}{end}")
 
 
 def unknown_task(task_id: str, known: Collection[str], *, place: str, which: str = "") -> UsageError:

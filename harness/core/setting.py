@@ -21,8 +21,9 @@ Text = Annotated[str, Field(min_length=1)]
 # The headings of the help and of the example config.
 Panel = Literal["Tasks", "Agent", "Model", "Grading", "Attempts", "Sandboxes"]
 # The part of a run that reads a setting: any run, the agent, an agent with a model, tasks whose agent calls
-# tools, tasks with a sandbox of their own, or tasks that need any sandbox.
-Reader = Literal["run", "agent", "model", "tools", "own sandbox", "sandbox"]
+# tools, tasks with a sandbox of their own, tasks with an image of their own, tasks that need any sandbox, or
+# tasks that set their own timeouts.
+Reader = Literal["run", "agent", "model", "tools", "own sandbox", "task image", "sandbox", "task timeouts"]
 
 
 class Keys(BaseModel):

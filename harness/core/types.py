@@ -82,6 +82,10 @@ class Task:
     difficulty: str | None = None
     # Further names for selecting tasks. A task may have several.
     tags: tuple[str, ...] = ()
+    # The wall limits in seconds that the task itself sets for the agent and for its tests. None means that
+    # the run or the environment sets them.
+    agent_seconds: float | None = None
+    tests_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

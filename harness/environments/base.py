@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -24,10 +24,12 @@ from harness.core.tools import (
 )
 from harness.core.types import PlainData, Transcript
 from harness.environments.text_protocol import GenericProtocol
+from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 if TYPE_CHECKING:
+    from harness.environments.container.seal import Level
     from harness.models.judge import EnvironmentJudge
 
 # Each unknown argument would be a line of the error that the agent sees.
@@ -46,6 +48,19 @@ Handler = Callable[[Any], Awaitable[str | LastObservation]]
 
 ForeignHandler = Callable[[dict[str, Any]], Awaitable["Observation"]]
 """Carries out the call of a tool of a user's server. It never raises, because the server may be broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRules:
+    """The rules of a run for machines that are made from images of tasks."""
+
+    build: BuildRules = field(default_factory=BuildRules)
+    # Whether the machine of an agent gets a network if its task wants one.
+    allow_network: bool = False
+    # Whether tasks that want a network run without one, instead of being refused.
+    without_network: bool = False
+    # The seal level of every task, None for the one that its reference proves.
+    seal: Level | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,8 @@ class EnvironmentContext:
     key: Hashable = None
     # The settings of the sandbox in which the agent acts, if its programs run there. Graders use `settings`.
     workspace: SandboxSettings | None = None
+    # For environments whose machines are made from images of tasks.
+    machine_rules: MachineRules | None = None
 
 
 class Environment:

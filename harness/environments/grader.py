@@ -21,16 +21,29 @@ class TextGrader:
 
 
 @dataclass(frozen=True, slots=True)
+class Unjudged:
+    """The outputs of a submission that code of the benchmark's author judges in another sandbox.
+
+    That sandbox is one of `image` in which no submission runs. `judge` receives it, and those with equal keys
+    share it.
+    """
+
+    image: str
+    judge: Callable[[Any], Awaitable[Verdict]]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxGrader:
     """Grades a submission in a sandbox that no agent has touched. `grade` receives the sandbox first.
 
     Without an `image`, the sandbox is one of the task's environment, and all attempts at the task share it.
     With an `image`, the sandbox runs trusted code only, and all tasks share it. `grade` raises SandboxError
-    if the sandbox failed through no fault of the submission.
+    if the sandbox failed through no fault of the submission. It may return Unjudged instead of a verdict.
     """
 
     target_type: type
-    grade: Callable[[Any, Any, Submission], Awaitable[Verdict]]
+    grade: Callable[[Any, Any, Submission], Awaitable[Verdict | Unjudged]]
     image: str | None = None
     # Returns whether the submission or its tests may want sockets, for a grader whose sandbox runs programs
     # under tests alone. None for any other grader. A sandbox for programs that want none may share an empty
@@ -51,6 +64,8 @@ class StateGrader:
 
     target_type: type
     grade: Callable[[Any, Any, Submission], Awaitable[Verdict]]
+    # Returns why a pass by a target proves less than it says, or None for any other target.
+    find_weakness: Callable[[Any], str | None] = lambda _target: None
 
 
 Grader = TextGrader | SandboxGrader | StateGrader

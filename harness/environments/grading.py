@@ -7,7 +7,7 @@ import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.core.errors import SandboxError, UsageError
 from harness.core.types import Phase, Status, Submission, Verdict
@@ -25,6 +25,10 @@ _LOST_TO = {"memory_mb": Status.MEMORY_LIMIT, "disk_mb": Status.OUTPUT_LIMIT}
 RUN_AGAIN = "run_again"
 # Leases with this key share a sandbox in which trusted code grades one task after the other.
 SHARED = "shared"
+# Leases with this key share a sandbox in which only code of a benchmark's author judges outputs.
+CHECKERS = "checkers"
+
+Graded = TypeVar("Graded")
 
 
 async def _is_there() -> bool:
@@ -93,10 +97,20 @@ async def _grade_in_sandbox(
         ) as sandbox:
             try:
                 grade = functools.partial(grader.grade, sandbox, target, submission)
-                return await _grade_in_time(grade, context, sandbox=sandbox)
+                found = await _grade_in_time(grade, context, sandbox=sandbox)
             except SandboxLimitReached as error:
                 sandbox.clean = False
                 return make_limit_verdict(error, Phase.EVALUATOR)
+        if isinstance(found, Verdict):
+            return found
+        # The program is dead, and no program under tests has been in this sandbox.
+        other = SandboxSettings(found.image, seccomp="strict")
+        async with context.pool.lease(
+            other, seconds=context.seconds, key=(CHECKERS, found.key), working=True, nested=nested
+        ) as sandbox:
+            judged = await _grade_in_time(functools.partial(found.judge, sandbox), context, sandbox=sandbox)
+        assert isinstance(judged, Verdict)  # noqa: S101  a judge returns nothing else
+        return judged
 
     verdict = await grade_once(key=key, nested=nested)
     if verdict.borderline is None:
@@ -121,8 +135,8 @@ async def _grade_state(
 
 
 async def _grade_in_time(
-    grade: Callable[[], Awaitable[Verdict]], context: GradingContext, *, sandbox: Sandbox | None = None
-) -> Verdict:
+    grade: Callable[[], Awaitable[Graded]], context: GradingContext, *, sandbox: Sandbox | None = None
+) -> Graded | Verdict:
     context.on_begin()
     try:
         async with asyncio.timeout(context.seconds) as limit:

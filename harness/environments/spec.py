@@ -16,6 +16,9 @@ from harness.sandbox.limits import Isolation, Limits
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.time_factor import extend_limits
 
+# How long a grader may take to start the machine of a task's tests and to bring the agent's files into it.
+MACHINE_SECONDS = 600.0
+
 OpenEnvironment = Callable[[Task, EnvironmentContext], contextlib.AbstractAsyncContextManager[Environment]]
 """Opens the environment of a task for an agent."""
 
@@ -33,6 +36,8 @@ class EnvironmentSpec:
     timeout_seconds: int = 180
     # The filter of system calls for sandboxes that only grade.
     grading_seccomp: Literal["default", "strict"] = "default"
+    # Whether tasks set the wall limits of agents and tests themselves, so that the range above does not hold.
+    tasks_set_timeouts: bool = False
     # The limits of a sandbox if the config names none.
     limits: Limits = field(default_factory=Limits)
     # The most sandboxes that the grading of one attempt opens while it holds the sandbox of the agent.
@@ -46,10 +51,25 @@ class EnvironmentSpec:
     # Whether the programs of an agent run in the sandbox of the environment, which is then the workspace of
     # the attempt. Otherwise the workspace is another sandbox.
     is_workspace: bool = False
+    # Whether each task has an image of its own, which gets the guest of `image`.
+    runs_task_images: bool = False
     # Whether an attempt that ended at a limit, or by a fault of the agent, keeps the score of its state.
     scores_progress: bool = False
     # One grader for each kind of target that the tasks have.
     graders: tuple[Grader, ...] = ()
+
+    def agent_seconds(self, task: Task, chosen: float | None = None) -> float:
+        """Return the wall limit of an agent. `chosen` is the run's, for tasks that set none."""
+        return task.agent_seconds or chosen or self.timeout_seconds
+
+    def grading_seconds(self, task: Task, chosen: float | None = None) -> float:
+        """Return the wall limit of a grading.
+
+        A limit that a task sets is for its tests alone. Their machine has a time of its own.
+        """
+        if task.tests_seconds is not None:
+            return task.tests_seconds + MACHINE_SECONDS
+        return chosen or self.timeout_seconds
 
     @property
     def grades_programs_alone(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from harness.core.errors import SandboxError
 from harness.sandbox.failures import SandboxClosed, SandboxLimitReached
-from harness.sandbox.layout import AGENTS_FOLDER, TEMPORARY_FOLDER
+from harness.sandbox.layout import AGENTS_FOLDER, ATTEMPT_FOLDER, TEMPORARY_FOLDER
 from harness.sandbox.limits import Limits
 from harness.sandbox.relay import Accept, RelayListener
 from harness.sandbox.results import ExecResult, OnOutput
@@ -25,9 +25,6 @@ WORKSPACE_LIMITS = Limits(
     cpu_seconds=600,
     wall_seconds=600,
 )
-# The listing of a machine's files leaves out the guest's folder, so that the files of the harness are no
-# change of the machine that a grader looks at.
-ROOT_SCRATCH = "/opt/harness/attempt"
 SCRATCH = f"{TEMPORARY_FOLDER}/harness"
 
 
@@ -56,8 +53,8 @@ class Workspace(Protocol):
         """Whether it is the sandbox of the environment."""
 
     @property
-    def is_root(self) -> bool:
-        """Whether the agent's user is root."""
+    def search_path(self) -> str:
+        """The PATH of programs."""
 
     async def run(
         self,
@@ -98,8 +95,8 @@ class SandboxWorkspace:
         self._note_acting = note_acting
         self._is_over = False
         self.is_in_environment = is_in_environment
-        self.is_root = sandbox.is_root_agent
-        self.scratch = ROOT_SCRATCH if self.is_root else SCRATCH
+        self.search_path = sandbox.environment["PATH"]
+        self.scratch = ATTEMPT_FOLDER if sandbox.is_root_agent else SCRATCH
 
     async def run(
         self,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness.core.errors import SandboxError
 from harness.core.shield import complete
-from harness.sandbox.backends import open_default_backend
+from harness.sandbox.backends import BackendName, open_default_backend
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.reaper import remove_orphans, remove_run
 
@@ -27,7 +27,7 @@ async def open_engine(
     images: Sequence[str],
     *,
     runtime: str = "runc",
-    backend: Backend | None = None,
+    backend: Backend | BackendName = "auto",
     notify: Callable[[str], None],
 ) -> AsyncIterator[Engine]:
     """Connect to the engine, find the images, remove containers of dead processes, and yield the engine.
@@ -35,7 +35,7 @@ async def open_engine(
     Args:
         images: the names of the images that must be there.
         runtime: the container runtime.
-        backend: starts the sandboxes. Without it, this connects to the Docker engine of the environment.
+        backend: starts the sandboxes, or the name of a backend to connect to.
         notify: gets a message about the containers that were removed.
 
     Raises:
@@ -44,11 +44,13 @@ async def open_engine(
         UsageError: if the engine does not know the runtime.
     """
     async with contextlib.AsyncExitStack() as stack:
-        if backend is None:
-            backend = await stack.enter_async_context(open_default_backend())
-        facts = await asyncio.to_thread(backend.describe, runtime=runtime, images=images)
-        await remove_dead_containers(backend, notify)
-        yield Engine(backend, facts)
+        if isinstance(backend, str):
+            opened = await stack.enter_async_context(open_default_backend(backend, notify=notify))
+        else:
+            opened = backend
+        facts = await asyncio.to_thread(opened.describe, runtime=runtime, images=images)
+        await remove_dead_containers(opened, notify)
+        yield Engine(opened, facts)
 
 
 async def remove_dead_containers(backend: Backend, notify: Callable[[str], None]) -> None:

@@ -95,7 +95,7 @@ class Episode:
         self._on_fault = on_fault
         self._spec = environment_spec(task.environment)
         # Only the time of tools counts, because nobody here sees when the agent's model works.
-        self._seconds_left = float(self._spec.timeout_seconds)
+        self._seconds_left = self._spec.agent_seconds(task)
         self._ends = time.monotonic() + MOST_SECONDS
 
     @property
@@ -145,7 +145,7 @@ class Episode:
         except TimeoutError:
             if not limit.expired():
                 raise
-            ended = make_timeout_verdict(Phase.AGENT, float(self._spec.timeout_seconds))
+            ended = make_timeout_verdict(Phase.AGENT, self._spec.agent_seconds(self.task))
             self.verdict = await self._end(environment, ended)
             return Observation("the time for acting is over")
         self._seconds_left -= time.monotonic() - started
@@ -203,7 +203,7 @@ class Episode:
         key = object()
         context = GradingContext(
             self._pool,
-            float(self._spec.timeout_seconds),
+            self._spec.grading_seconds(self.task),
             fresh=self._spec.fresh_sandbox(),
             key=key,
             environment=environment,

@@ -214,7 +214,7 @@ class LocalHost:
                 context = EnvironmentContext(
                     self.pool,
                     SandboxSettings(spec.image or "", self._limits or spec.limits),
-                    seconds=MOST_SECONDS + 2 * spec.timeout_seconds,
+                    seconds=MOST_SECONDS + spec.agent_seconds(task) + spec.grading_seconds(task),
                     transcript=NoTranscript(),
                     turns=task.turns or spec.turns,
                     text_protocol=spec.text_protocol,
@@ -345,7 +345,7 @@ async def open_local_host(
     async with contextlib.AsyncExitStack() as stack:
         image_ids: Mapping[str, str] = {}
         if backend is not None or images:
-            opening = open_engine(images, runtime=runtime, backend=backend, notify=log_note)
+            opening = open_engine(images, runtime=runtime, backend=backend or "auto", notify=log_note)
             engine = await stack.enter_async_context(opening)
             backend, image_ids = engine.backend, engine.facts.images
         pool = SandboxPool(

@@ -23,7 +23,7 @@ class EnvironmentJudge(Protocol):
     """A judge as an environment sees it: a model, or the recorded replies of one."""
 
     async def ask(
-        self, messages: Sequence[Message], schema: ReplySchema, read: Callable[[str], Judgement]
+        self, messages: Sequence[Message], schema: ReplySchema | None, read: Callable[[str], Judgement]
     ) -> Judgement:
         """Return the judgement that `read` finds in a reply, as `Judge.ask` does."""
 
@@ -71,13 +71,13 @@ class Judge:
         return {f"judge_{name.removeprefix('model_')}": each for name, each in self._session.metrics.items()}
 
     async def ask(
-        self, messages: Sequence[Message], schema: ReplySchema, read: Callable[[str], Judgement]
+        self, messages: Sequence[Message], schema: ReplySchema | None, read: Callable[[str], Judgement]
     ) -> Judgement:
         """Return the judgement that `read` finds in the model's reply. The agent's time is paused.
 
         Args:
             messages: the whole request.
-            schema: the form of the reply.
+            schema: the form of the reply, None for free text.
             read: returns the judgement in a reply, and raises ValueError for a malformed one. The model then
                 gets another chance.
 
@@ -98,18 +98,19 @@ class Judge:
             raise
 
     async def _ask(
-        self, messages: Sequence[Message], schema: ReplySchema, read: Callable[[str], Judgement]
+        self, messages: Sequence[Message], schema: ReplySchema | None, read: Callable[[str], Judgement]
     ) -> Judgement:
         async def ask(asked: Sequence[Message]) -> Message:
             return (await self._session.ask(asked, reply_schema=schema)).choices[0].message
 
-        return await ask_until_valid(ask, messages, read, name=self._session.endpoint.model)
+        return await ask_until_valid(ask, messages, read, schema, name=self._session.endpoint.model)
 
 
 async def ask_until_valid(
     ask: Callable[[Sequence[Message]], Awaitable[Message]],
     messages: Sequence[Message],
     read: Callable[[str], Judgement],
+    schema: ReplySchema | None,
     *,
     name: str,
 ) -> Judgement:
@@ -119,9 +120,11 @@ async def ask_until_valid(
         ask: returns the reply to a whole request.
         messages: the first request.
         read: returns the judgement in a reply, and raises ValueError for a malformed one.
+        schema: the form of the reply, None for free text.
         name: the name of the judge, for messages.
     """
     asked = list(messages)
+    advice = "Reply again." if schema is None else "Reply with the object alone."
     for _ in range(MOST_REPLIES):
         reply = await ask(asked)
         try:
@@ -130,7 +133,7 @@ async def ask_until_valid(
             fault = str(error)
         # An equal request would get an equal reply at temperature 0.
         asked.append(reply)
-        asked.append(Message(Role.USER, f"Your reply is not valid: {fault}. Reply with the object alone."))
+        asked.append(Message(Role.USER, f"Your reply is not valid: {fault}. {advice}"))
     raise ModelError(
         f"the judge '{name}' wrote {MOST_REPLIES} replies that are not valid; the last time: {fault}",
         hint="choose a model that follows a JSON schema",

@@ -39,7 +39,8 @@ class Outage:
         self._is_told = True
         proxy = describe_proxy(self._endpoint.base_url)
         _LOGGER.warning(
-            "model '%s': the server at %s does not answer: %s%s; harness goes on trying",
+            "model '%s': the server at %s does not answer: %s%s; start it, or press Ctrl-C and check "
+            "--base-url; harness goes on trying",
             self._endpoint.model,
             self._endpoint.base_url,
             # The text of the failure comes from a server.

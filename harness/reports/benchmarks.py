@@ -76,6 +76,7 @@ def facts_json(definitions: Iterable[Definition]) -> list[dict[str, Any]]:
             "formats": list(facts.definition.formats),
             "sources": facts.sources,
             "licence": facts.definition.licence,
+            "grading_version": facts.definition.grading_version,
             "options": facts.options,
             "categories": {name: asdict(each) for name, each in facts.definition.category_facts.items()},
             "bundled_sample": facts.definition.bundled is not None,

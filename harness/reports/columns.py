@@ -11,6 +11,7 @@ from typing import Any
 from harness.core.types import AttemptRecord
 from harness.reports.remarks import describe_changes, describe_selection
 from harness.reports.run_folder import StoredRun
+from harness.runs.manifest import read_grading_version
 from harness.runs.usage import USAGE
 
 Value = str | int | float | bool | None
@@ -87,6 +88,7 @@ def _list_columns(run: StoredRun, *, whole: bool) -> Iterator[Column]:
     # The same in each row, because a table has no other place for them.
     seed, superseded = config.get("seed"), run.summary.superseded
     yield Column("seed", Kind.INTEGER, _return_always(seed))
+    yield Column("grading_version", Kind.INTEGER, _return_always(read_grading_version(run.manifest)))
     yield Column("selection", Kind.TEXT, _return_always(describe_selection(config)))
     yield Column("accepted_changes", Kind.TEXT, _return_always(describe_changes(run.manifest)))
     yield Column("repeated_attempts", Kind.INTEGER, _return_always(superseded.get("attempts", 0)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -56,6 +59,21 @@ def open_console(stream: TextIO) -> Console:
         emoji=False,
         highlight=False,
     )
+
+
+@contextlib.contextmanager
+def show_waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal that a command works, and for how long. Yield a function that prints a line."""
+    notify = partial(print, flush=True)
+    if not (is_live(sys.stderr) and is_live(sys.stdout)):
+        yield notify
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=open_console(sys.stderr), transient=True) as progress:
+        progress.add_task(text, total=None)
+        yield notify
 
 
 LONG = 4000

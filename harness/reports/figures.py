@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from harness.core.scoring.metrics import wilson_interval
+from harness.core.scoring.metrics import MAJORITY, wilson_interval
 from harness.core.text import escape_terminal
 from harness.core.types import MetricSummary, Status, Summary
 
@@ -233,7 +233,7 @@ def list_scores(summary: Summary) -> Iterator[tuple[str, str]]:
         yield f"pass@{k}", describe_pass_at_k(summary, k, value)
     for name, metric in summary.metrics.items():
         # A benchmark's own metric is that of the first attempt at each task.
-        of = ", first attempts" if several else ""
+        of = ", first attempts" if several and not name.startswith(MAJORITY) else ""
         yield name, f"{percent(metric.mean)}  ({interval(metric)}{of})"
 
 

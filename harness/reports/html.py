@@ -191,7 +191,7 @@ def generate_html(
     transcripts if `folder` is the run folder. If they do not fit on one page, it shows the first of each
     status, how many it leaves out, and the file that has them all.
     """
-    environment = _templates()
+    environment = open_templates()
     rows: Any = environment.get_template("rows.html").module
     facts = dict(flatten(manifest))
     style, script = _stylesheet(), Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8"))
@@ -246,7 +246,7 @@ def generate_html(
 
 
 @lru_cache(maxsize=1)
-def _templates() -> Environment:
+def open_templates() -> Environment:
     """Return the environment of the templates. It escapes every value, so that no template has to."""
     return Environment(
         loader=FileSystemLoader(_TEMPLATES),

@@ -12,9 +12,14 @@ from harness.reports.attempt_figures import UNKNOWN, describe_cost
 from harness.reports.figures import count, duration, percent
 from harness.runs.changes import ACCEPTED
 from harness.runs.grading_service import SERVICE
+from harness.runs.manifest import read_grading_version
 
 # The tools of one server that a report names.
 MOST_TOOLS = 8
+
+
+# The seal levels of task folders that are called otherwise.
+_LEVELS = {"live": "unsealed"}
 
 
 def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -24,6 +29,11 @@ def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
     overall = summary.scores.get("overall")
     if overall:
         yield "score overall", _overall(overall)
+    if sealed := summary.scores.get("sealed"):
+        named = ((escape_terminal(str(level)), number) for level, number in sealed.items())
+        yield "sealed", ", ".join(f"{number:,} {_LEVELS.get(level, level)}" for level, number in named)
+    for name, share in summary.scores.get("figures", {}).items():
+        yield name, percent(share)
     strict = summary.resolved_strict
     if strict:
         differ = strict["differ"]
@@ -153,6 +163,8 @@ def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     data = manifest.get("data")
     if isinstance(data, dict) and data.get("window") is not None:
         yield "window", _quote(data["window"], bare=True)
+    if (grading := read_grading_version(manifest)) != 1:
+        yield "grading", f"version {grading}"
     config = manifest.get("config")
     if isinstance(config, dict):
         if selection := describe_selection(config):

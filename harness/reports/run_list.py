@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -300,7 +301,7 @@ def print_runs(found: RunList, *, stream: TextIO) -> None:
         if not found.runs:
             print_line(console, f"no runs in {escape_terminal(str(found.output_dir), LONG)}")
         else:
-            console.print(_table(found.runs))
+            console.print(_table(found.runs, console.width))
         for run in found.runs:
             if run.reason is not None:
                 print_line(console, f"broken: {escape_terminal(run.reason, LONG)}", _STYLES["broken"])
@@ -309,19 +310,36 @@ def print_runs(found: RunList, *, stream: TextIO) -> None:
     write(capture.get(), stream)
 
 
-def _table(runs: Sequence[ListedRun]) -> Table:
-    optional = {
-        "model": any(run.model for run in runs),
-        "variant": any(map(_describe_variant, runs)),
-        "cost": any(run.model_requests for run in runs),
-    }
+def _table(runs: Sequence[ListedRun], width: int) -> Table:
+    rows = [_describe(run) for run in runs]
+    optional = {name: any(row[name] for row in rows) for name in ("model", "variant", "cost")}
     headings = [name for name in _COLUMNS if optional.get(name.lstrip(">"), True)]
+    for narrow in _NARROWER:
+        names = [name.lstrip(">") for name in headings]
+        lengths = (max(len(name), *(len(row[name]) for row in rows)) for name in names)
+        if sum(lengths) + 2 * (len(names) - 1) <= width:
+            break
+        if isinstance(narrow, str):
+            headings = [name for name in headings if name.lstrip(">") != narrow]
+        else:
+            rows = [{name: narrow(text) for name, text in row.items()} for row in rows]
     table = grid(*headings)
-    for run in runs:
-        texts = _describe(run)
-        cells = [cell(texts[name.lstrip(">")]) for name in headings]
+    for run, row in zip(runs, rows, strict=True):
+        cells = [cell(row[name.lstrip(">")]) for name in headings]
         table.add_row(*cells, style=_STYLES.get(run.state, ""))
     return table
+
+
+def _abbreviate(text: str) -> str:
+    """Return the text of a column without the word `finished`, and without the interval of a rate."""
+    return re.sub(r" finished$|(?<= %) \(.* %\)$", "", text.replace("(bundled sample)", "(sample)"))
+
+
+# The steps that make the table narrower, until it fits: columns that go, and a shorter form of all texts. The
+# name of a run begins with its start, and its report has everything.
+_NARROWER: Sequence[str | Callable[[str], str]] = (
+    *("started", "duration", _abbreviate, "variant", "cost", "passed", "agent"),
+)
 
 
 def _describe(run: ListedRun) -> dict[str, str]:

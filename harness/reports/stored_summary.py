@@ -14,11 +14,10 @@ from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.types import MetricSummary, RateInterval, Status, Summary
-from harness.runs.agents.recording import SHOWN_DIFFERENCE
+from harness.runs.replayed import SHOWN_DIFFERENCE
 from harness.runs.run_files import read_run_file
 from harness.runs.store import ATTEMPTS, SUMMARY, read_manifest, read_results
 from harness.runs.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summarize_records
-from harness.runs.trust import describe_resume
 
 # Sums and intervals of larger counts would not be exact.
 _Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -205,6 +204,8 @@ def read_stored_summary(folder: Path) -> tuple[dict[str, Any], StoredSummary]:
         restated = {**values, **_restate(folder, stored)}
         return restated, StoredSummary.model_validate(restated)
     except OSError as error:
+        from harness.runs.trust import describe_resume  # here, because trust knows agents and benchmarks
+
         raise UsageError(
             f"{path}: {error.strerror}",
             hint=f"the run did not finish; to finish it: {describe_resume(folder, read_manifest(folder))}",

@@ -131,14 +131,14 @@ class _Attempt:
 
     def _begin(self, task: Task, turns: int | None, stack: contextlib.AsyncExitStack) -> Try:
         settings, planned, spec = self._settings, self._planned, self._spec
-        seconds = settings.seconds(spec)
+        seconds = settings.seconds(spec, task)
         pauses = max((part.most_pause_seconds for part in self._parts), default=0.0)
         has_terminals = spec.is_workspace and getattr(settings.agent, "uses_terminals", False)
         transcript = begin_transcript(settings.transcripts, task, planned.number)
         environment = EnvironmentContext(
             settings.pool,
             SandboxSettings(spec.image or "", settings.limits_of(spec), terminals=has_terminals),
-            seconds=2 * seconds + WAIT_SECONDS + pauses,
+            seconds=seconds + settings.grading_seconds(spec, task) + WAIT_SECONDS + pauses,
             transcript=transcript,
             turns=turns,
             text_protocol=spec.text_protocol,

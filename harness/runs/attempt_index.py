@@ -20,8 +20,7 @@ from typing import Any
 from harness.core.errors import HarnessError
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.types import AttemptRecord, Status
-from harness.runs.agents.recording import Outcome
-from harness.runs.replayed import Replayed
+from harness.runs.replayed import Outcome, Replayed
 from harness.runs.stored_result import COUNTED, StoredResult, reduce_record
 
 ATTEMPTS = "attempts.jsonl"
@@ -245,6 +244,7 @@ def _write_facts(result: StoredResult) -> str | None:
     facts = (
         *(result.integrity, result.resolved_strict, result.metrics, result.usage, result.mcp),
         None if replayed is None else astuple(replayed),
+        result.answer,
     )
     return json.dumps(facts) if any(fact is not None and fact != () for fact in facts) else None
 
@@ -252,7 +252,8 @@ def _write_facts(result: StoredResult) -> str | None:
 def _read_result(row: Row) -> StoredResult:
     place, category, score, superseded, written = row
     status = STATUSES[place]
-    integrity, strict, metrics, usage, mcp, replayed = (None,) * 6 if written is None else json.loads(written)
+    facts = [None] * 7 if written is None else json.loads(written)
+    integrity, strict, metrics, usage, mcp, replayed, answer = facts
     return StoredResult(
         status=status,
         resolved=status is Status.PASSED,
@@ -265,4 +266,5 @@ def _read_result(row: Row) -> StoredResult:
         replayed=None if replayed is None else Replayed(Outcome(replayed[0]), *replayed[1:]),
         mcp=mcp,
         superseded=superseded,
+        answer=answer,
     )

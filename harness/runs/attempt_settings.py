@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.benchmarks import Benchmark
-from harness.core.types import Submission, Verdict
+from harness.core.types import Submission, Task, Verdict
 from harness.environments.base import Environment
 from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec
@@ -56,9 +56,13 @@ class AttemptSettings:
         """The model that the agent asks, None for a run without one."""
         return self.features.model
 
-    def seconds(self, spec: EnvironmentSpec) -> float:
-        """Return the limit of the agent's time, and of the grading."""
-        return self.timeout_seconds or spec.timeout_seconds
+    def seconds(self, spec: EnvironmentSpec, task: Task) -> float:
+        """Return the limit of the agent's time."""
+        return spec.agent_seconds(task, self.timeout_seconds)
+
+    def grading_seconds(self, spec: EnvironmentSpec, task: Task) -> float:
+        """Return the limit of the grading."""
+        return spec.grading_seconds(task, self.timeout_seconds)
 
     def limits_of(self, spec: EnvironmentSpec) -> Limits:
         """Return the limits of an environment's sandboxes."""
@@ -96,7 +100,7 @@ class AttemptSettings:
 
         `on_begin` is called when the grader begins. Raises SandboxError and RunStopped.
         """
-        seconds, task_id = self.seconds(spec), planned.task.id
+        seconds, task_id = self.grading_seconds(spec, planned.task), planned.task.id
         if self.service is not None:
             return await grade_at_service(
                 self.service, self.faults, task_id, submission, seconds=seconds, on_begin=on_begin

@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, unknown_name
 from harness.core.scoring.metrics import (
     bootstrap_clusters,
     bootstrap_interval,
@@ -23,7 +23,7 @@ from harness.core.scoring.metrics import (
 )
 from harness.core.types import RateInterval, Status
 from harness.runs.compared_run import ComparedRun, TaskOutcome, read_compared_run
-from harness.runs.manifest import Difference, list_differences
+from harness.runs.manifest import GRADING_VERSION, Difference, list_differences, read_grading_version
 from harness.runs.usage import USAGE, sum_usage
 
 TASK, CATEGORY = "task", "category"
@@ -151,6 +151,7 @@ def compare_runs(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = 0,
     regression_threshold: float | None = None,
+    accept: Collection[str] = (),
 ) -> Comparison:
     """Return the comparison of two runs, or of two groups of repeated runs.
 
@@ -164,10 +165,11 @@ def compare_runs(
         resamples: the number of resamples for the intervals.
         seed: the seed of the resamples.
         regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
+        accept: `grading_version` to compare runs whose verdicts come from different gradings.
 
     Raises:
         UsageError: for a folder that cannot be read, a run that has no attempt or is named twice, runs of
-            different benchmarks, and a number out of its range.
+            different benchmarks or gradings, and a number out of its range.
     """
     _require_range("the number of resamples", resamples, MIN_RESAMPLES, MAX_RESAMPLES)
     _require_range("the seed of the resamples", seed, 0, 2**63 - 1)
@@ -182,6 +184,7 @@ def compare_runs(
     before, after = (tuple(map(read_compared_run, folders)) for folders in (baseline, candidate))
     runs = (*before, *after)
     _require_comparable(runs)
+    _require_one_grading(runs, accept)
     # Attempts end in another order in each run, on which neither the lists nor the draws may depend.
     every = sorted({task_id for run in runs for task_id in run.tasks}, key=_split_numbers)
     common = [task_id for task_id in every if all(task_id in run.tasks for run in runs)]
@@ -281,6 +284,21 @@ def _require_comparable(runs: Sequence[ComparedRun]) -> None:
             raise UsageError(
                 f"{run.folder}: is a copy of {same.folder}, with the same run_id",
                 hint="name each run once, on one side",
+            )
+
+
+def _require_one_grading(runs: Sequence[ComparedRun], accept: Collection[str]) -> None:
+    """Raise UsageError for runs whose verdicts come from different gradings, unless that is accepted."""
+    for name in accept:
+        if name != GRADING_VERSION:
+            raise unknown_name("field for --accept", name, [GRADING_VERSION])
+    first = read_grading_version(runs[0].manifest)
+    for run in runs:
+        if (version := read_grading_version(run.manifest)) != first and not accept:
+            raise UsageError(
+                f"{run.folder}: has verdicts of grading version {version} of {run.manifest['benchmark']}, "
+                f"but {runs[0].folder} has those of version {first}",
+                hint="grade the older one again: harness grade --run RUN, or add: --accept grading_version",
             )
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from harness.core.discovery import names_python_file
 from harness.core.errors import UsageError, describe_requirement, quote_value, unknown_name
+from harness.core.secret_forms import names_secret
 from harness.models.endpoint import Endpoint
 from harness.runs.settings import KEYS, find_key, name_option
 from harness.runs.settings import RunConfig as RunConfig
@@ -73,8 +74,10 @@ def read_config(
         keys = [each.keys for each in unset]
         return ReadConfig(file, None, problems + _explain(error, file, overrides, keys))
     paths = {"data": _make_absolute(config.data), "samples": _make_absolute(config.samples)}
-    # Only a user's own benchmark is named by its file.
-    if config.benchmark.lower().endswith((".py", ".yaml", ".yml")):
+    from harness.benchmarks.custom import is_own  # the benchmarks take long to import
+
+    # Only a user's own benchmark is named by its file or its folder.
+    if is_own(config.benchmark):
         paths["benchmark"] = _make_absolute(config.benchmark)
     if names_python_file(config.agent):
         paths["agent"] = _make_absolute(config.agent)
@@ -162,12 +165,18 @@ def _explain_one(
         group = None if is_whole or key not in KEYS else KEYS[key].group
         known = group.model_fields if group else (*KEYS, "extends")
         # The nearest key is that to the last part, because the parts before it are right.
-        hint = unknown_name("key", keys[-1], known, likely=find_key(key) if is_whole else None).hint
+        likely = find_key(key) if is_whole else None
+        hint = unknown_name("key", keys[-1], known, likely=likely, lister="harness config schema").hint
+        if names_secret(keys[-1]):
+            hint = (
+                "a config never holds a key of a model: set the environment variable OPENAI_API_KEY, "
+                "or name another one with endpoints.NAME.api_key_env"
+            )
         return UsageError(f"{where}unknown key '{'.'.join(map(str, location))}'", hint=hint)
     if problem["type"] == "missing" and key == "benchmark":
         place = f"{file.path}: 'benchmark'" if file is not None else "the benchmark"
         return UsageError(f"{place} is missing", hint="name one: harness run -b mbpp")
-    if key == "timeout_seconds":
+    if key == "timeout_seconds" and problem["type"] != "value_error":
         low, high = MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
         complaint = f"must be {low} to {high} whole seconds, not {quote_value(problem['input'])}"
     else:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.types import Verdict
+from harness.environments.base import MachineRules
 from harness.environments.spec import EnvironmentSpec
 from harness.runs.agents.agent import MeasuresAttempts
 from harness.runs.attempt_parts import AttemptPart
 from harness.runs.model_access import open_models
 from harness.runs.plan import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
+from harness.runs.task_machines import TaskMachinePart, read_machine_rules
 from harness.runs.working_time import TimePart
 from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
 
@@ -34,6 +36,8 @@ class Features:
     judge: ModelAccess | None = None
     # The MCP servers whose tools the agent gets, None for a run without any.
     servers: ServerTools | None = None
+    # The rules for machines that are made from images of tasks.
+    machine_rules: MachineRules | None = None
 
     def make_parts(
         self, settings: AttemptSettings, planned: PlannedAttempt, spec: EnvironmentSpec
@@ -44,6 +48,8 @@ class Features:
         if self.model is not None or self.judge is not None or recording is not None:
             # A run without a model starts sooner without these.
             from harness.runs.model_parts import JudgePart, ModelPart, RecordedJudgePart
+        if spec.runs_task_images:
+            parts.append(TaskMachinePart(self.machine_rules or MachineRules()))
         if recording is not None:
             parts.append(RecordedJudgePart(recording))
         elif self.judge is not None:
@@ -95,4 +101,4 @@ async def open_features(
         tool_mode=tool_mode,
         keep_tool_mode=keep_tool_mode,
     ) as (model, judge):
-        yield Features(model, judge, await prepare_servers(config, note))
+        yield Features(model, judge, await prepare_servers(config, note), read_machine_rules(config))

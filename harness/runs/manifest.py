@@ -9,20 +9,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.files import hash_file
 from harness.core.version import __version__
-from harness.environments import EnvironmentSpec
-from harness.models.endpoint import Endpoint
-from harness.runs.plan import PlannedAttempt, describe_planned
-from harness.runs.settings import KEYS, RunConfig
-from harness.sandbox.backends.base import BackendFacts
-from harness.sandbox.limits import Limits
+from harness.runs.planned_attempt import PlannedAttempt, describe_planned
+
+if TYPE_CHECKING:
+    from harness.benchmarks import Benchmark
+    from harness.environments import EnvironmentSpec
+    from harness.models.endpoint import Endpoint
+    from harness.runs.settings import RunConfig
+    from harness.sandbox.backends.base import BackendFacts
+    from harness.sandbox.limits import Limits
 
 SCHEMA_VERSION = 1
 # The key of the tool mode, which is null until an agent asks for it.
@@ -33,6 +35,8 @@ REPEATED = "rerun_of"
 SUPERSEDED_VERDICTS = "superseded_verdicts"
 # The key of the isolation that each environment with sandboxes had in the run.
 ISOLATION = "isolation"
+# The key of the version of the benchmark's grading.
+GRADING_VERSION = "grading_version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ def build_manifest(
         "git_revision": origin.git_revision,
         "benchmark": benchmark.name,
         "split": benchmark.split,
+        GRADING_VERSION: benchmark.definition.grading_version,
         "definition_sha256": hash_definition(benchmark),
         "agent": config.agent,
         "agent_sha256": agent_sha256,
@@ -188,6 +193,12 @@ def _find_endpoint(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return named if isinstance(named, dict) else {}
 
 
+def read_grading_version(manifest: Mapping[str, Any]) -> int:
+    """Return the version of the grading of a run. The manifests before there were versions have the first."""
+    found = manifest.get(GRADING_VERSION, 1)
+    return found if type(found) is int else 0
+
+
 def describe_isolation(manifest: Mapping[str, Any]) -> str | None:
     """Return the environments whose tasks shared sandboxes, as a text for people. None if none did."""
     found = manifest.get(ISOLATION)
@@ -241,9 +252,8 @@ def read_git_revision() -> str | None:
 # A difference in one of these, or in a field below it, means that the runs did not face the same tasks under
 # the same rules.
 CONDITIONS = (
-    *("split", "definition_sha256", "data.sha256", "planned.tasks", "unsound_references", "judge"),
-    *("timeouts", "limits", "isolation", "image_tags", "superseded_verdicts"),
-    *(f"config.{key.name}" for key in KEYS.values() if key.rules.difference == "unfair"),
+    *("split", GRADING_VERSION, "definition_sha256", "data.sha256", "planned.tasks", "unsound_references"),
+    *("judge", "timeouts", "limits", "isolation", "image_tags", "superseded_verdicts"),
 )
 SEED = "seed"
 # The fields of a manifest that are compared, beside the settings of the config.
@@ -292,12 +302,19 @@ def list_differences(
 
 
 def _is_condition(name: str) -> bool:
-    return any(name == condition or name.startswith(f"{condition}.") for condition in CONDITIONS)
+    from harness.runs.settings import KEYS  # here, because a list of runs reads manifests and no settings
+
+    settings = (f"config.{key.name}" for key in KEYS.values() if key.rules.difference == "unfair")
+    conditions = (*CONDITIONS, *settings)
+    return any(name == condition or name.startswith(f"{condition}.") for condition in conditions)
 
 
 def _flatten_compared(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from harness.runs.settings import KEYS
+
     for name in _COMPARED:
         yield from _flatten(name, manifest.get(name))
+    yield GRADING_VERSION, str(read_grading_version(manifest))
     # One value, because a list of the tasks would hide all other differences.
     yield "unsound_references", json.dumps(manifest.get("unsound_references"), sort_keys=True)
     yield "data.sha256", json.dumps(manifest["data"].get("sha256"))

@@ -138,13 +138,13 @@ class RecordedJudge:
         self._asked = 0
 
     async def ask(
-        self, messages: Sequence[Message], schema: ReplySchema, read: Callable[[str], Judgement]
+        self, messages: Sequence[Message], schema: ReplySchema | None, read: Callable[[str], Judgement]
     ) -> Judgement:
         """Return the judgement in the recorded reply.
 
         Raises AgentError for a request that the recorded run did not make, because its answer is unknown.
         """
-        return await ask_until_valid(self._find_reply, messages, read, name="of the recorded run")
+        return await ask_until_valid(self._find_reply, messages, read, schema, name="of the recorded run")
 
     async def _find_reply(self, messages: Sequence[Message]) -> Message:
         try:

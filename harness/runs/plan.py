@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from harness.benchmarks import Benchmark, load_with_options
 from harness.benchmarks.data.download import DownloadObserver
@@ -16,8 +13,14 @@ from harness.core.errors import UsageError, unknown_task
 from harness.core.types import Task
 from harness.runs.agents import Agent, ChoosesSamples
 from harness.runs.filters import TaskFilters, filter_tasks
+from harness.runs.planned_attempt import MAX_LISTED_BYTES as MAX_LISTED_BYTES
+from harness.runs.planned_attempt import PlannedAttempt as PlannedAttempt
+from harness.runs.planned_attempt import describe_planned as describe_planned
+from harness.runs.planned_attempt import has_same_tasks as has_same_tasks
+from harness.runs.planned_attempt import list_task_ids as list_task_ids
 from harness.runs.settings import RunConfig
 from harness.runs.settings.agents import STATEMENT
+from harness.runs.settings.attempts import MAX_TASK_SECONDS
 from harness.runs.settings.tasks import Sampling
 
 CATEGORY, DIFFICULTY = "category", "difficulty"
@@ -93,35 +96,6 @@ def _group_by_stratum(tasks: Sequence[Task], kind: str) -> dict[str, list[int]]:
         hint = f"--stratify-by takes what the tasks have: {', '.join(sorted(kinds))}"
         raise UsageError(f"no selected task has a {kind} to stratify by", hint=hint)
     return strata
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedAttempt:
-    """One attempt to make. `number` counts from 0 within its task, `sample_line` from 1 in the file.
-
-    Its seeds are computed when they are used, because a plan may have very many attempts.
-    """
-
-    task: Task
-    number: int
-    sample_line: int | None
-    run_seed: int = 0
-    # The cluster of its task if the run clusters tasks by a field, else None.
-    cluster: str | None = None
-
-    @property
-    def seed(self) -> int:
-        """The seed that the agent gets."""
-        return _derive_seed(f"{self.run_seed}/{self.task.id}/{self.number}")
-
-    @property
-    def environment_seed(self) -> int:
-        """The seed of what the environment draws. The agent does not get it."""
-        return _derive_seed(f"environment/{self.run_seed}/{self.task.id}/{self.number}")
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.task.id, self.number
 
 
 def select_tasks(
@@ -231,6 +205,23 @@ def replace_prompts(tasks: Sequence[Task], prompt: str) -> list[Task]:
     return prompted
 
 
+def limit_times(tasks: Sequence[Task], seconds: int | None, multiplier: float) -> list[Task]:
+    """Return the tasks with the limits of a run: `seconds`, or their own limits times `multiplier`.
+
+    Tasks that set no limits stay as they are.
+    """
+
+    def limit(own: float | None) -> float | None:
+        return None if own is None else min(seconds or own * multiplier, MAX_TASK_SECONDS)
+
+    return [
+        task
+        if task.agent_seconds is None and task.tests_seconds is None
+        else replace(task, agent_seconds=limit(task.agent_seconds), tests_seconds=limit(task.tests_seconds))
+        for task in tasks
+    ]
+
+
 def plan_attempts(
     tasks: Sequence[Task], agent: Agent, *, n_samples: int = 1, seed: int = 0
 ) -> list[PlannedAttempt]:
@@ -259,16 +250,6 @@ def name_clusters(plan: Sequence[PlannedAttempt], cluster_by: str | None) -> lis
             hint=f"--cluster-by takes what the tasks have: {', '.join(kinds)}" if kinds else "leave it out",
         )
     return named
-
-
-def list_task_ids(plan: Sequence[PlannedAttempt]) -> list[str]:
-    """Return the ids of the tasks in a plan, each once, in the order of the plan."""
-    return list(dict.fromkeys(planned.task.id for planned in plan))
-
-
-def _derive_seed(name: str) -> int:
-    """Return the seed of this name, from 0 to 2**31 - 1, which every model API accepts."""
-    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:4]) >> 1
 
 
 def require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequence[str]) -> None:
@@ -332,41 +313,3 @@ def require_solutions(benchmark: Benchmark, tasks: Sequence[Task], *, agent: str
         f"agent '{agent}' needs reference solutions, but {benchmark.name} publishes none for these tasks",
         hint=f"add {own}grade samples: harness grade -b {benchmark.name} --samples FILE.jsonl",
     )
-
-
-MAX_LISTED_BYTES = 2 * 1024 * 1024
-"""The maximum size of the list of task ids as JSON. Each command that names the run reads its manifest."""
-_LIST, _HASH = "task_ids", "task_ids_sha256"
-
-
-def describe_planned(plan: Sequence[PlannedAttempt]) -> dict[str, Any]:
-    """Return the field `planned` of a manifest: the number of tasks and attempts, and the tasks.
-
-    `task_ids` lists the tasks. If the list has more than MAX_LISTED_BYTES, `task_ids_sha256` has its hash
-    instead.
-    """
-    ids = list_task_ids(plan)
-    listed = _encode(ids)
-    tasks = {_LIST: ids} if len(listed) <= MAX_LISTED_BYTES else {_HASH: _hash(listed)}
-    return {"tasks": len(ids), "attempts": len(plan), **tasks}
-
-
-def has_same_tasks(planned: Any, plan: Sequence[PlannedAttempt]) -> bool:
-    """Return whether a plan has the tasks of the field `planned` of a manifest, in the same order.
-
-    The manifest of an earlier version records no tasks, so that any plan agrees with it.
-    """
-    if not isinstance(planned, Mapping):
-        return True
-    if planned.get(_LIST) is not None:
-        return bool(planned[_LIST] == list_task_ids(plan))
-    return planned.get(_HASH) is None or planned[_HASH] == _hash(_encode(list_task_ids(plan)))
-
-
-def _encode(ids: Sequence[str]) -> bytes:
-    """Return the ids as ASCII, because half a surrogate pair in an id has no encoding in UTF-8."""
-    return json.dumps(ids, separators=(",", ":")).encode("ascii")
-
-
-def _hash(listed: bytes) -> str:
-    return hashlib.sha256(listed).hexdigest()

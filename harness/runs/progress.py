@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from harness.core.logger import get_logger
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 
 _LOGGER = get_logger(__name__)
 

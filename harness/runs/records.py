@@ -13,7 +13,7 @@ from pydantic_core import from_json as parse_quickly
 
 from harness.core.inputs.json_text import MAX_DEPTH, parse_json
 from harness.core.types import AttemptRecord, Reference, Status, Submission, Verdict, explain_verdict
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 
 AGENT_OUTPUT_CHARACTERS = 500
 # A character takes up to 12 bytes of JSON. A line with two such texts must stay under MAX_LINE_BYTES.

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
-from harness.runs.agents.recording import SHOWN_DIFFERENCE, Outcome
+
+# The most characters of the first difference in the metrics of an attempt.
+SHOWN_DIFFERENCE = 400
+
+
+class Outcome(StrEnum):
+    """The result of the replay of one attempt, which the metric `replay` reports."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    # The replay could not do all recorded actions, and found no difference until then.
+    INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True, slots=True)

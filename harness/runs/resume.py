@@ -16,7 +16,7 @@ from harness.core.errors import UsageError, describe_first_error, quote_value
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.runs.agents import Agent
 from harness.runs.changes import Change, accept_changes, add_accepted, find_changes
-from harness.runs.manifest import hash_definition, hash_samples
+from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
 from harness.runs.plan import PlannedAttempt, has_same_tasks
 from harness.runs.run_files import has_run_file, open_run_file
 from harness.runs.settings import KEYS, RunConfig, name_option
@@ -158,6 +158,7 @@ _HINTS: Mapping[str, str] = {
     "image_tags": "start a new run, because one run must not mix verdicts of two images",
     "images": "start a new run, because one run must not mix verdicts of two images",
     "data": "restore the data, start a new run",
+    GRADING_VERSION: "start a new run, because one run must not mix verdicts of two gradings",
     "": "restore the file, start a new run",
 }
 
@@ -167,6 +168,7 @@ def _describe_change(
 ) -> str:
     subject = {
         "data": f"the data has changed since this run started: {benchmark.source.location}",
+        GRADING_VERSION: f"the grading of {config.benchmark} has changed since this run started",
         "definition_sha256": f"{config.benchmark} has changed since this run started",
         "samples_sha256": f"the samples have changed since this run started: {config.samples}",
         "agent_sha256": f"agent '{config.agent}' has changed since this run started",
@@ -186,6 +188,7 @@ def _list_inputs(
     ids = {} if facts is None else dict(facts.images)
     return {
         "data": {"sha256": benchmark.source.sha256},
+        GRADING_VERSION: benchmark.definition.grading_version,
         "definition_sha256": hash_definition(benchmark),
         "samples_sha256": hash_samples(config),
         "agent_sha256": find_agent_hash(agent),
@@ -199,6 +202,7 @@ def _list_recorded_inputs(manifest: Mapping[str, Any]) -> dict[str, Any]:
     hashes = ("definition_sha256", "samples_sha256", "agent_sha256")
     return {
         "data": {"sha256": manifest["data"]["sha256"]},
+        GRADING_VERSION: read_grading_version(manifest),
         **{name: manifest.get(name) for name in hashes},
         images: manifest[images],
     }

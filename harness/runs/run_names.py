@@ -133,7 +133,10 @@ def _unknown_run(name: str, output_dir: Path, runs: list[Path]) -> UsageError:
     """Return the error for a run that does not exist. It names the nearest runs, or the newest ones."""
     if not runs:
         message = f"{name}: is not a run folder, and there are no runs in {output_dir}"
-        return UsageError(message, hint="name a run folder, or its parent folder with --output-dir DIR")
+        return UsageError(
+            message,
+            hint="name a run folder, or its parent folder with --output-dir; `harness runs` lists runs",
+        )
     names = [run.name for run in runs]
     near = [each for each in names if name in each][:_NAMED_RUNS]
     near = near or difflib.get_close_matches(name, [LATEST, *names], n=_NAMED_RUNS, cutoff=0.5)

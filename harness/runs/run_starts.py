@@ -84,8 +84,11 @@ async def open_run_engine(
     elif not selection.images:
         yield RunEngine(read_wait_seconds())
     else:
-        runtime = selection.config.runtime
-        async with open_engine(selection.images, runtime=runtime, backend=backend, notify=notify) as engine:
+        config = selection.config
+        opening = open_engine(
+            selection.images, runtime=config.runtime, backend=backend or config.backend, notify=notify
+        )
+        async with opening as engine:
             yield RunEngine(read_wait_seconds(), engine.backend, engine.facts)
 
 
@@ -118,6 +121,7 @@ class Opening:
             "timeouts": {
                 spec.name: selection.timeout_seconds or spec.timeout_seconds
                 for spec in selection.environments
+                if not spec.tasks_set_timeouts or selection.timeout_seconds
             },
             "limits": selection.all_limits,
         }

@@ -33,6 +33,7 @@ from harness.runs.model_access import (
 )
 from harness.runs.plan import (
     PlannedAttempt,
+    limit_times,
     list_quarantined,
     load_configured,
     name_clusters,
@@ -119,7 +120,9 @@ class Selection:
 
     @property
     def timeout_seconds(self) -> int | None:
-        """The wall limit of an attempt in seconds. None if the environments have different ones."""
+        """The wall limit of an attempt in seconds. None if environments or tasks have different ones."""
+        if self.config.timeout_seconds is None and any(each.task.agent_seconds for each in self.plan):
+            return None
         defaults = {spec.timeout_seconds for spec in self.environments} or {MIN_TIMEOUT_SECONDS}
         return self.config.timeout_seconds or (defaults.pop() if len(defaults) == 1 else None)
 
@@ -189,6 +192,10 @@ def select(
         _refuse_unread(selection, tasks)
     # A replay takes the recorded judgements, so it asks no model.
     judge = find_judge(config, benchmark.definition.judge) if recording is None else None
+    hint = benchmark.definition.judge_hint
+    # An agent that waits for nobody, such as the oracle, follows a plan of its own.
+    if judge is None and recording is None and hint is not None and getattr(chosen, "waits", True):
+        raise UsageError(f"{benchmark.name} needs a model for its environment, and has none", hint=hint)
     endpoint = find_endpoint(config, chosen)
     refuse_keys(config, [endpoint, judge])
     # The whole plan is checked, so that a fault of the config ends every shard and not only some.
@@ -261,6 +268,7 @@ def _choose_tasks(
         notify(notice)
     if config.agent_prompt is not None:
         tasks = replace_prompts(tasks, config.agent_prompt)
+    tasks = limit_times(tasks, config.timeout_seconds, config.timeout_multiplier)
     if config.samples is not None and isinstance(agent, ChoosesSamples):
         for notice in describe_samples(benchmark, tasks, agent):
             notify(notice)

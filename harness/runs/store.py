@@ -28,7 +28,7 @@ from harness.runs.attempt_index import ATTEMPTS as ATTEMPTS
 from harness.runs.attempt_index import MAX_ATTEMPTS_BYTES as MAX_ATTEMPTS_BYTES
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.manifest import SCHEMA_VERSION
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.records import from_json, to_json
 from harness.runs.run_files import (
     StorageError,

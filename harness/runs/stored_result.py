@@ -14,7 +14,7 @@ from harness.runs.usage import Amounts, add_usage, read_usage
 # The metric of a record that supersedes a verdict: the status of that verdict.
 SUPERSEDED_STATUS = "superseded"
 # The metrics from which a result takes more than the values that the store keeps.
-COUNTED = ("integrity", "resolved_strict", "model_requests", "replay", METRIC)
+COUNTED = ("integrity", "resolved_strict", "model_requests", "replay", "answer", METRIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class StoredResult:
     mcp: ServerFigures | None = None
     # The number of earlier tries that had a verdict, which the user had repeated.
     superseded: int = 0
+    # The answer as its grader read it, None for no answer and for graders that compare none.
+    answer: str | None = None
 
 
 def reduce_record(
@@ -55,6 +57,7 @@ def reduce_record(
     """
     sign = record.metrics.get("integrity")
     strict = record.metrics.get("resolved_strict")
+    answer = record.metrics.get("answer")
     return StoredResult(
         record.status,
         record.resolved,
@@ -67,6 +70,7 @@ def reduce_record(
         read_replayed(record),
         add_server_use(None if earlier is None else earlier.mcp, read_server_use(record.metrics)),
         0 if earlier is None else earlier.superseded + earlier.status.has_score,
+        answer if isinstance(answer, str) else None,
     )
 
 

@@ -10,20 +10,28 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TextIO, overload
+from typing import TYPE_CHECKING, Any, TextIO, overload
 
-from harness.benchmarks import Benchmark
-from harness.benchmarks.benchmark import TaskResult
-from harness.core.scoring.metrics import Metric, clustered_interval, mean_pass_at_k, metric_summary
-from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Task
+from harness.core.scoring.metrics import (
+    MAJORITY,
+    Metric,
+    clustered_interval,
+    mean_pass_at_k,
+    metric_summary,
+    passes_by_majority,
+)
+from harness.core.types import AttemptRecord, MetricSummary, RateInterval, Status, Summary, Task
 from harness.runs.attempt_index import AttemptIndex
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.records import to_json
 from harness.runs.replayed import Replayed, sum_up_replay
 from harness.runs.run_state import RunState
 from harness.runs.server_use import ServerFigures, sum_server_use
 from harness.runs.stored_result import StoredResult
 from harness.runs.usage import Amounts, add_usage, sum_usage
+
+if TYPE_CHECKING:
+    from harness.benchmarks.benchmark import Benchmark, TaskResult
 
 # The first field of `summary.json`.
 HEADLINE = "headline"
@@ -97,6 +105,8 @@ def summarize(
     servers: list[ServerFigures] = []
     replays: list[tuple[str, int, Replayed | None]] = []
     superseded: Counter[bool] = Counter()
+    # The answer and the outcome of each attempt that has an answer, in order, by task id.
+    votes: dict[str, list[tuple[str | None, bool]]] = {}
     for planned in plan:
         task = planned.task
         found = results.get(planned.key)
@@ -114,6 +124,8 @@ def summarize(
                 replays.append((*planned.key, found.replayed))
             if found.superseded:
                 superseded[found.resolved] += 1
+            if found.answer is not None:
+                votes.setdefault(task.id, []).append((found.answer, found.resolved))
         tasks.add(planned, status)
         if task.category is not None:
             categories.setdefault(task.category, TaskShares()).add(planned, status)
@@ -140,7 +152,8 @@ def summarize(
             metric.name: mean
             for metric, column in zip(metrics, values, strict=True)
             if (mean := metric_summary(metric, column)) is not None
-        },
+        }
+        | _sum_majorities(votes, tasks.total, len(plan)),
         resolved_strict=_count_strict(strict),
         scores={} if benchmark is None else benchmark.scores(_list_results(benchmark, plan, results)),
         quarantined=dict(quarantined or {}),
@@ -154,6 +167,18 @@ def summarize(
         rate_interval=tasks.find_interval(cluster_by),
         first_attempt_rate=resolved / tasks.total if tasks.total else 0.0,
     )
+
+
+def _sum_majorities(
+    votes: Mapping[str, Sequence[tuple[str | None, bool]]], tasks: int, attempts: int
+) -> dict[str, MetricSummary]:
+    """Return the share of tasks whose most frequent answer passed, {} for one attempt a task, as `maj@n`."""
+    if not votes or attempts <= tasks:
+        return {}
+    metric = Metric(f"{MAJORITY}{attempts // tasks}", "the most frequent answer passed")
+    passed = [float(passes_by_majority(of_task)) for of_task in votes.values()]
+    found = metric_summary(metric, passed + [0.0] * (tasks - len(passed)))
+    return {} if found is None else {metric.name: found}
 
 
 class TaskShares:
@@ -218,18 +243,27 @@ def _list_results(
     plan: Iterable[PlannedAttempt],
     results: Mapping[tuple[str, int], StoredResult],
 ) -> dict[str, TaskResult]:
-    """Return the result of each task's first attempt, by task id."""
+    """Return the result of each task's first attempt, by task id, with the counts of all its attempts."""
+    from harness.benchmarks.benchmark import TaskResult  # here, because a list of runs needs no benchmark
+
     names = benchmark.definition.kept_metrics
     made = {}
+    judged: Counter[str] = Counter()
+    passed: Counter[str] = Counter()
     for planned in plan:
+        status = Status.CANCELLED if (found := results.get(planned.key)) is None else found.status
+        judged[planned.task.id] += status.has_score
+        passed[planned.task.id] += status is Status.PASSED
         if planned.number:
             continue
-        found = results.get(planned.key)
         resolved = found is not None and found.resolved
         score = 0.0 if found is None or found.score is None else found.score
         metrics = {} if found is None else dict(zip(names, found.metrics, strict=False))
         made[planned.task.id] = TaskResult(resolved, score, metrics)
-    return made
+    return {
+        task_id: replace(result, judged=judged[task_id], passed=passed[task_id])
+        for task_id, result in made.items()
+    }
 
 
 def summarize_records(

@@ -19,6 +19,13 @@ from harness.runs.workspaces import Workspaces
 # Every agent finds the model and the prompt in the context of its attempt, and may return a reply.
 _READ_BY_DEFAULT = frozenset({"model", "n_samples", "agent_prompt", "extract", "mcp_servers"})
 
+# The tasks that read a setting.
+_NEEDED = {
+    "tools": "an agent that calls tools",
+    "task image": "an image of their own",
+    "task timeouts": "timeouts of their own",
+}
+
 
 class UnreadSettingError(UsageError):
     """A setting of the config is read by nothing. `key` is its key."""
@@ -100,7 +107,9 @@ def list_unread(
     readers: dict[Reader, bool] = {
         "tools": has_tools or bool(config.mcp_servers),
         "own sandbox": has_sandbox or any(each.list_images() for each in workspaces),
+        "task image": any(spec.runs_task_images for spec in environments),
         "sandbox": needs_image,
+        "task timeouts": any(spec.tasks_set_timeouts for spec in environments),
     }
     found = list_useless(config)
     for name in config.model_fields_set:
@@ -110,7 +119,7 @@ def list_unread(
         if reader not in readers:
             found.append(_describe_unread(config.agent, name))
             continue
-        needed = "an agent that calls tools" if reader == "tools" else "a sandbox"
+        needed = _NEEDED.get(reader, "a sandbox")
         message = f"benchmark '{definition.name}' does not read {name_option(name)}"
         hint = f"leave it out, because only tasks with {needed} use it"
         found.append(UnreadSettingError(name, message, hint=hint))
@@ -156,9 +165,9 @@ def list_read_settings(agent: object) -> frozenset[str]:
 def _describe_unread(agent: str, key: str) -> UnreadSettingError:
     readers = [name for name, each in sorted(agents().items()) if key in list_read_settings(each)]
     choices = ["leave it out"]
-    if (agent, key) == (DEFAULT_AGENT, "agent_prompt"):
+    if agent == DEFAULT_AGENT and key in MODEL_SETTINGS | {"agent_prompt"}:
         # A config without a model has this agent, and its user may expect a model.
-        choices.append("set a model, such as model: NAME")
+        choices.append("set a model, such as model: NAME or --model NAME")
     if readers:
         choices.append(f"choose an agent that reads it: {', '.join(readers)}")
     else:

@@ -26,6 +26,7 @@ from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.connection import Connection, ConnectionLost
 from harness.sandbox.limits import MIB
+from harness.sandbox.time_factor import extend_wait
 
 POLL_SECONDS = 0.5
 # The engine walks over all files for each measurement, and may spend at most this share of time on it.
@@ -123,7 +124,7 @@ class DiskWatch:
             if self.over:
                 return
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(extend_wait(LOOK_SECONDS)):
                     use = await asyncio.to_thread(self._backend.measure_disk, self._container_id)
                 written = use.written_bytes
                 if written is None:
@@ -161,7 +162,7 @@ class DiskWatch:
                 return HeldFiles(0, False, free)
         self._counted_at = time.monotonic()
         try:
-            async with asyncio.timeout(HELD_SECONDS):
+            async with asyncio.timeout(extend_wait(HELD_SECONDS)):
                 counted = await count_held_files(self._connection)
         except TimeoutError:
             counted = UNCOUNTED
@@ -215,7 +216,9 @@ class DiskWatch:
 
     async def _end_unmeasured(self) -> None:
         """End a sandbox that was not measured in time. It is to blame only if its end removes MANY_FILES."""
-        self.failure = f"the engine did not measure in {LOOK_SECONDS:g} s how much the sandbox wrote"
+        self.failure = (
+            f"the engine did not measure in {extend_wait(LOOK_SECONDS):g} s how much the sandbox wrote"
+        )
         if self._disk is None:
             return
         with contextlib.suppress(SandboxError, OSError):

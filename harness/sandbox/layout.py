@@ -13,6 +13,25 @@ GUEST_COMMAND = (
     "import gc, sys; gc.disable(); sys.path[0] = '/opt/harness'; "
     "from harness.sandbox.guest.main import main; main()",
 )
+GUEST_FOLDER = "/opt/harness"
+# The files of harness for an attempt, where root acts. No grader takes them for changes, because the listing
+# of a machine's files leaves out the guest's folder. In a foreign image all else in it is read-only.
+ATTEMPT_FOLDER = f"{GUEST_FOLDER}/attempt"
+# A program that works in any image with a shell, for prepared agents.
+FOREIGN_PYTHON = f"{GUEST_FOLDER}/python/bin/python3"
+# PID 1 in a foreign image, by the interpreter and the loader that the guest brings.
+FOREIGN_GUEST_COMMAND = (
+    f"{GUEST_FOLDER}/python/loader",
+    "--inhibit-cache",
+    "--library-path",
+    f"{GUEST_FOLDER}/python/lib",
+    f"{FOREIGN_PYTHON}.bin",
+    "-I",
+    "-S",
+    "-B",
+    "-c",
+    GUEST_COMMAND[-1],
+)
 # PID 1 of a container that holds a network namespace for others. The seconds follow.
 HOLDER_COMMAND = (
     *GUEST_COMMAND[:-1],
@@ -41,6 +60,11 @@ TERMINALS = "/dev/pts/ptmx"
 SHARED_COUNTS = {"core": 0, "sigpending": 1024, "msgqueue": 0}
 # PID 1 needs no more than these to start jobs under separate users and to end them.
 CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
+# The default of Docker without NET_RAW, MKNOD and AUDIT_WRITE.
+FOREIGN_CAPABILITIES = (
+    *CAPABILITIES,
+    *("DAC_OVERRIDE", "FOWNER", "FSETID", "NET_BIND_SERVICE", "SETFCAP", "SETPCAP", "SYS_CHROOT"),
+)
 ROOT_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",

@@ -16,7 +16,7 @@ import psutil
 
 from harness.core.logger import get_logger
 from harness.core.shield import complete
-from harness.sandbox.backends.base import Backend
+from harness.sandbox.backends.base import Backend, ForeignImage
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.sandbox import Sandbox
 
@@ -60,6 +60,7 @@ class SandboxSettings:
     network: Literal["own", "shared"] = "own"
     terminals: bool = False
     relay: bool = False
+    foreign: ForeignImage | None = None
     kind: type[Sandbox] = Sandbox
 
 
@@ -369,6 +370,7 @@ class SandboxPool:
             network=settings.network,
             terminals=settings.terminals,
             relay=settings.relay,
+            foreign=settings.foreign,
             deadline_seconds=deadline_seconds,
             run_id=self.run_id,
             backend=self.backend,

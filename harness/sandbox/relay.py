@@ -14,6 +14,7 @@ from harness.core.errors import SandboxError
 from harness.core.shield import complete
 from harness.sandbox.connection import Connection, ConnectionLost, Exchange
 from harness.sandbox.guest.frames import FrameError
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import OpenRelay, Relayed
@@ -323,11 +324,11 @@ async def open_relay(
 async def _find_port(relay: Relay, exchange: Exchange, failures: RelayFailures) -> int:
     """Return the port once the guest listens. Raises ConnectionLost, SandboxError."""
     waiting: list[asyncio.Future[Any]] = [relay.port, exchange.answer]
-    await asyncio.wait(waiting, timeout=OPEN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(waiting, timeout=extend_wait(OPEN_SECONDS), return_when=asyncio.FIRST_COMPLETED)
     if relay.port.done():
         return relay.port.result()
     if not exchange.answer.done():
-        raise await failures.destroy(OPEN_SECONDS)
+        raise await failures.destroy(extend_wait(OPEN_SECONDS))
     header, _ = exchange.answer.result()
     raise failures.build(f"the guest could not open a relay: {str(header.get('error'))[:500]}")
 
@@ -337,9 +338,9 @@ async def _close(relay: Relay, exchange: Exchange, failures: RelayFailures) -> N
     await relay.wait_closed()
     if not exchange.answer.done():
         exchange.send({"verb": "kill"})
-        await asyncio.wait([exchange.answer], timeout=CLOSE_SECONDS)
+        await asyncio.wait([exchange.answer], timeout=extend_wait(CLOSE_SECONDS))
         if not exchange.answer.done():
-            raise await failures.destroy(CLOSE_SECONDS)
+            raise await failures.destroy(extend_wait(CLOSE_SECONDS))
     header, _ = exchange.answer.result()
     if header.get("ended") != "killed":
         raise failures.build(f"the guest's relay failed: {str(header.get('error'))[:500]}")

@@ -13,7 +13,7 @@ from harness.core.errors import SandboxError, UsageError
 from harness.core.portal import SyncFace, hold_face
 from harness.sandbox import reaper
 from harness.sandbox.backends import open_default_backend
-from harness.sandbox.backends.base import Backend, SandboxSpec
+from harness.sandbox.backends.base import Backend, ForeignImage, SandboxSpec
 from harness.sandbox.connection import (
     Connection,
     ConnectionClosed,
@@ -47,6 +47,7 @@ from harness.sandbox.results import (
     read_exec_result,
 )
 from harness.sandbox.streaming import OutputStream, Terminal, open_output, open_terminal
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import Exec, Get, Hello, JobLimits, JobReply, OpenTerminal, Put
@@ -104,6 +105,7 @@ class Sandbox:
         writable_root: bool = False,
         terminals: bool = False,
         relay: bool = False,
+        foreign: ForeignImage | None = None,
         deadline_seconds: float = 600.0,
         run_id: str | None = None,
         backend: Backend | None = None,
@@ -125,6 +127,7 @@ class Sandbox:
             relay: Programs may open sockets of TCP, so that they reach the port of `relay`. Without it,
                 `relay` does not work. Where the kernel does not count the buffers of these sockets, they are
                 small, and too many sockets end the sandbox.
+            foreign: The container runs this image instead, with the guest of `image`.
             deadline_seconds: The sandbox ends itself after this many seconds, whatever its host does.
             run_id: The label that the containers of a run are found by.
             backend: Starts the container. Without it, the sandbox makes its own connection to the Docker
@@ -161,8 +164,11 @@ class Sandbox:
                 root_agent=cls._root_agent,
                 terminals=terminals,
                 relay=relay,
+                foreign=foreign,
                 labels=reaper.make_labels(
-                    run_id or "none", role="sandbox", deadline_seconds=deadline_seconds + GRACE_SECONDS
+                    run_id or "none",
+                    role="sandbox",
+                    deadline_seconds=deadline_seconds + extend_wait(GRACE_SECONDS),
                 ),
             )
             container = await stack.enter_async_context(hold_container(backend, spec))
@@ -184,7 +190,7 @@ class Sandbox:
             if container.most_sockets is not None:
                 hello["most_sockets"] = container.most_sockets
             try:
-                await sandbox._request({"verb": "hello", **hello}, seconds=HELLO_SECONDS)
+                await sandbox._request({"verb": "hello", **hello}, seconds=extend_wait(HELLO_SECONDS))
             except SandboxUnresponsive as error:
                 # The guest alone is at fault, because no program runs in the sandbox yet.
                 raise SandboxError(error.message, acted_in=False) from error
@@ -290,7 +296,7 @@ class Sandbox:
         header, body = await self._request(
             {"verb": "exec", **request},
             encode_stdin(stdin),
-            seconds=request["limits"]["wall_seconds"] + GRACE_SECONDS,
+            seconds=request["limits"]["wall_seconds"] + extend_wait(GRACE_SECONDS),
             receiver=receiver,
         )
         result = self.read_result(header, body)
@@ -307,7 +313,7 @@ class Sandbox:
         and SandboxError.
         """
         header = {"verb": "call", "procedure": procedure, "request": request}
-        return await self._request(header, body, seconds=timeout + GRACE_SECONDS)
+        return await self._request(header, body, seconds=timeout + extend_wait(GRACE_SECONDS))
 
     def job_limits(self, timeout: float | None = None, keep_bytes: int = KEEP_BYTES) -> JobLimits:
         """Return the limits of a job for a request, as `Limits.of_job` computes them."""
@@ -395,7 +401,7 @@ class Sandbox:
         Missing folders are created. Raises UsageError if the file cannot be written there, and SandboxError.
         """
         request: Put = {"path": path, "mode": mode}
-        header, _ = await self._request({"verb": "put", **request}, data, seconds=FILE_SECONDS)
+        header, _ = await self._request({"verb": "put", **request}, data, seconds=extend_wait(FILE_SECONDS))
         raise_refusal(f"cannot write {path}", header)
         await self._look_at_disk()
 
@@ -406,7 +412,7 @@ class Sandbox:
         SandboxError.
         """
         request: Get = {"path": path, "limit": limit}
-        header, body = await self._request({"verb": "get", **request}, seconds=FILE_SECONDS)
+        header, body = await self._request({"verb": "get", **request}, seconds=extend_wait(FILE_SECONDS))
         raise_refusal(f"cannot read {path}", header)
         return body
 

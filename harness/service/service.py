@@ -110,7 +110,9 @@ async def open_service(
     images = [*dict.fromkeys([*settings.images, *needed])]
     run_id = f"serve-{secrets.token_hex(8)}"
     async with contextlib.AsyncExitStack() as stack:
-        opening = open_engine(images, runtime=settings.runtime, backend=backend, notify=notify or log_note)
+        opening = open_engine(
+            images, runtime=settings.runtime, backend=backend or "auto", notify=notify or log_note
+        )
         engine = await stack.enter_async_context(opening)
         facts = engine.facts
         metrics = ServiceMetrics()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 # Debian 12's gVisor, release 20221219, with its cgroup.
 DIFFERENCES: Mapping[str, Mapping[str, str]] = {
     "runc": {},
+    "oci": {},
     "runsc": {
         "environment of the guest": (
             "gVisor shows every process's environment, which holds no secret, but no memory of other users"

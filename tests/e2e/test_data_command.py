@@ -153,3 +153,26 @@ def test_the_benchmarks_are_listed_as_table_json_and_markdown(harness: Harness) 
     beginnings = [line.split()[0] for line in table.splitlines() if line.strip()]
     assert all(beginnings.count(each["name"]) == 1 for each in listed)
     assert "harness benchmarks --json" in table
+
+
+def test_folders_of_terminal_bench_are_converted_and_shown(harness: Harness) -> None:
+    good, broken = harness.folder / "old" / "good", harness.folder / "old" / "broken"
+    (good / "tests").mkdir(parents=True)
+    broken.mkdir()
+    for folder in (good, broken):
+        (folder / "task.yaml").write_text("instruction: Sort it.\n")
+        (folder / "run-tests.sh").write_text("pytest $TEST_DIR\n")
+        (folder / "Dockerfile").write_text("FROM debian\n")
+    (good / "tests" / "test_it.py").write_text("def test_it(): pass\n")
+    ended = harness("data", "convert", harness.folder / "old", harness.folder / "new", env=NO_ENGINE)
+    assert ended.returncode == 1
+    assert ended.stdout == f"converted 1 of 2 tasks to {harness.folder / 'new'}\n"
+    assert "error: broken: " in ended.stderr
+    assert "holds no files, and run-tests.sh needs them" in ended.stderr
+    shown = [
+        json.loads(harness("data", "show", path, "--json", env=NO_ENGINE).stdout)
+        for path in (good, harness.folder / "new")
+    ]
+    assert [(each["task_id"], each["prompt"], each["environment"]) for each in shown] == [
+        ("good", "Sort it.\n", "container")
+    ] * 2

@@ -35,6 +35,37 @@ for line in open(sys.argv[1]):
     tools = [tool["function"]["name"] for tool in trajectory.agent.tool_definitions or []]
     print(json.dumps([trajectory.trajectory_id, calls, results, tools]))
 """
+READ_JOB = """
+import typing, types, typing_extensions
+import json, sys
+from pathlib import Path
+for name in ("override", "TypedDict"):  # the package demands Python 3.12
+    setattr(typing, name, getattr(typing_extensions, name))
+for name in ("harbor.bridges", "harbor.bridges.base", "harbor.skills"):  # which no result needs
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__getattr__ = lambda _name: None
+from harbor.models.job.config import JobConfig
+from harbor.models.job.lock import JobLock, TrialLock
+from harbor.models.job.result import JobResult, JobStats
+from harbor.models.trajectories import Trajectory
+from harbor.models.trial.config import TrialConfig
+from harbor.models.trial.result import TrialResult
+job = Path(sys.argv[1])
+read = lambda model, path: model.model_validate_json(path.read_text())
+read(JobConfig, job / "config.json")
+assert len(read(JobLock, job / "lock.json").trials) == 2
+whole = read(JobResult, job / "result.json")
+trials = [read(TrialResult, path) for path in sorted(job.glob("*/result.json"))]
+for trial in trials:
+    folder = job / trial.trial_name
+    assert read(TrialConfig, folder / "config.json").trial_name == folder.name
+    read(TrialLock, folder / "lock.json")
+    read(Trajectory, folder / "agent" / "trajectory.json")
+counted = JobStats.from_trial_results(trials, n_total_trials=whole.n_total_trials)
+print(json.dumps([[each.task_name, each.verifier_result.rewards, each.reward_valid] for each in trials]))
+for stats in (counted, whole.stats):
+    print(json.dumps(stats.model_dump(mode="json"), sort_keys=True))
+"""
 READ_LOG = """
 import json, sys
 from inspect_ai.log import read_eval_log
@@ -105,6 +136,16 @@ def test_harbor_reads_the_trajectories(
     # In the text protocol the prompt describes the tools, and no request defines them.
     is_native = request.node.callspec.params["folder"] == "native"
     assert all(set(calls) <= set(tools) if is_native else not tools for _, calls, _, tools in read)
+
+
+@pytest.mark.thorough
+def test_harbor_reads_the_job(harness: Harness, folder: Path) -> None:
+    ended = harness("export", folder, "--to", "harbor", "-o", harness.folder / "jobs", env=NO_ENGINE)
+    assert ended.returncode == 0, ended.stderr
+    trials, counted, whole = HARBOR.run(READ_JOB, harness.folder / "jobs" / folder.name).splitlines()
+    names = [["db/sample/12", {"reward": 1.0}, True], ["os/sample/answers/1", {"reward": 1.0}, True]]
+    assert sorted(json.loads(trials)) == names
+    assert json.loads(whole) == json.loads(counted)
 
 
 def test_inspect_reads_the_log(harness: Harness, folder: Path) -> None:
@@ -219,7 +260,8 @@ def test_options_that_a_format_does_not_read_are_refused(harness: Harness) -> No
         ("--to", "atif", "--endpoint", "http://h"): "--endpoint is an option of --to otlp",
         ("--to", "atif", "--attempt", "0"): "--attempt needs a task",
         ("--to", "inspect", "-o", "log.txt"): "open only files whose name ends in .json",
-        ("--to", "harbor"): "unknown export format 'harbor'",
+        ("--to", "harbor"): "name the folder for it: -o jobs",
+        ("--to", "terminus"): "unknown export format 'terminus'",
     }
     for options, message in cases.items():
         code, out, error = harness.refused("export", "latest", *options)

@@ -239,7 +239,7 @@ def test_error_of_the_command_goes_before_that_of_its_output(monkeypatch: pytest
         raise UsageError("wrong")
 
     monkeypatch.setattr(app, "app", command)
-    assert run_in_child(entry.main) == (2, "error: wrong\n")
+    assert run_in_child(entry.main) == (2, "error: wrong\nhint: see: harness --help\n")
 
 
 def test_run_whose_output_cannot_be_written_is_in_its_folder(harness: Harness) -> None:

@@ -174,6 +174,16 @@ def test_changed_image_is_refused(harness: Harness, finished_copy: RunFolder) ->
     assert "the sandbox image has changed" in ended.stderr
 
 
+def test_changed_grading_is_refused_unless_it_is_accepted(harness: Harness, finished_copy: RunFolder) -> None:
+    manifest = {**finished_copy.manifest, "grading_version": 0}
+    (finished_copy.path / "manifest.json").write_text(json.dumps(manifest))
+    ended = harness("run", "--resume", finished_copy.path)
+    assert ended.returncode == 2
+    assert "the grading of mbpp has changed since this run started" in ended.stderr
+    assert harness("run", "--resume", finished_copy.path, "--accept", "grading_version").returncode == 0
+    assert finished_copy.manifest["grading_version"] == 1
+
+
 def test_an_image_rebuilt_from_the_same_sources_is_accepted(
     harness: Harness, finished_copy: RunFolder
 ) -> None:

@@ -144,4 +144,4 @@ def test_an_agent_that_is_not_prepared_is_an_error_that_names_the_command(
 ) -> None:
     with pytest.raises(ImageMissingError) as caught:
         require_build(client, f"python+{name}")
-    assert str(caught.value.hint) == f"prepare the agent: harness images build --agent {name}=FOLDER"
+    assert f"harness images build --agent {name}" in str(caught.value.hint)

@@ -20,10 +20,10 @@ from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import grade_stdin
 from harness.sandbox import pool
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.limits import Limits
+from harness.sandbox.limits import MOST_TIME_FACTOR, Limits
 from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool
-from harness.sandbox.time_factor import FILE, extend_limits, read_factor, store_factor
+from harness.sandbox.time_factor import FILE, extend_limits, extend_wait, read_factor, store_share
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -116,12 +116,22 @@ async def test_the_measured_factor_holds_for_limits_that_set_none(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert extend_limits(LIMITS) is LIMITS
-    store_factor(1.25)
+    assert extend_wait(10) == 10
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "measured"))
+    store_share(1.25)
     assert (read_factor(), extend_limits(LIMITS).time_factor) == (1.25, 1.25)
     assert extend_limits(Limits(time_factor=1)).time_factor == 1
-    stored = tmp_path / "harness" / FILE
+    stored = tmp_path / "measured" / "harness" / FILE
     for content in ("", "[]", "{}", '{"time_factor": "2"}', '{"time_factor": 0.5}', '{"time_factor": NaN}'):
         stored.write_text(content)
         assert read_factor() == 1.0, content
     stored.write_text(json.dumps({"time_factor": 2}))
     assert read_factor() == 2.0
+
+
+async def test_a_very_slow_machine_extends_waits_further_than_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    store_share(17.3)
+    assert (read_factor(), extend_wait(10)) == (MOST_TIME_FACTOR, 173)

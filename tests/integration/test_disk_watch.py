@@ -7,10 +7,10 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from case_checks import each_case
@@ -21,8 +21,10 @@ from harness import Sandbox
 from harness.core.errors import SandboxError
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox import disk_watch, reaper
+from harness.sandbox.backends.base import Backend
 from harness.sandbox.backends.docker import backend as docker_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.backends.oci import backend as oci_backend
 from harness.sandbox.connection import Connection
 from harness.sandbox.failures import SandboxOutOfDisk
 from harness.sandbox.limits import MIB, Limits
@@ -145,25 +147,32 @@ async def test_a_file_without_a_name_counts_as_long_as_it_is_open(
     assert raised.value.limit == "disk_mb"
 
 
+def set_free_bytes(monkeypatch: pytest.MonkeyPatch, free_bytes: Callable[[Path], int]) -> None:
+    for module in (docker_backend, oci_backend):
+        monkeypatch.setattr(module, "free_bytes", free_bytes)
+
+
 @pytest.fixture
 def shrinking_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the disk lose a tebibyte between two measurements, because others write to the real one."""
     free = iter(range(1 << 60, 0, -(1 << 40)))
-    monkeypatch.setattr(docker_backend, "free_bytes", lambda root: next(free))
+    set_free_bytes(monkeypatch, lambda root: next(free))
 
 
 @pytest.fixture
 def disk_of_the_sandbox(monkeypatch: pytest.MonkeyPatch, shrinking_disk: None) -> None:
     """Let the end of the sandbox give the lost room of the disk back."""
 
-    destroy = DockerBackend.destroy
+    def give_back(destroy: Any) -> Any:
+        def destroy_and_give_back(backend: Backend, container_id: str) -> bool:
+            destroyed = bool(destroy(backend, container_id))
+            set_free_bytes(monkeypatch, lambda root: 1 << 61)
+            return destroyed
 
-    def destroy_and_give_back(backend: DockerBackend, container_id: str) -> bool:
-        destroyed = destroy(backend, container_id)
-        monkeypatch.setattr(docker_backend, "free_bytes", lambda root: 1 << 61)
-        return destroyed
+        return destroy_and_give_back
 
-    monkeypatch.setattr(DockerBackend, "destroy", destroy_and_give_back)
+    for kind in (DockerBackend, oci_backend.OciBackend):
+        monkeypatch.setattr(kind, "destroy", give_back(kind.destroy))
 
 
 @pytest.mark.usefixtures("disk_of_the_sandbox")
@@ -188,7 +197,7 @@ async def test_room_that_others_took_before_the_last_complete_count_is_no_suspic
     backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 1 << 60
-    monkeypatch.setattr(docker_backend, "free_bytes", lambda root: free)
+    set_free_bytes(monkeypatch, lambda root: free)
     async with opened(backend) as sandbox:
         assert await sh(sandbox, "echo one") == "one\n"
         free -= 1 << 40

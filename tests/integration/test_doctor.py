@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from docker import APIClient
+from docker.errors import APIError
 
+from harness.core.errors import SandboxError
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker import backend as docker_backend
 from harness.sandbox.backends.docker import container, seccomp
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.backends.docker.engine import engine_facts
+from harness.sandbox.backends.docker.engine import engine_errors, engine_facts
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.checks import Check, Level, diagnose, diagnosis, machine
@@ -79,7 +84,7 @@ def images(client: APIClient) -> None:
 
 @pytest.fixture
 def here(client: APIClient, tmp_path: Path) -> machine.Machine:
-    return machine.Machine(DockerBackend(client), engine_facts(client), "runc", tmp_path, 1, Limits())
+    return machine.Machine(DockerBackend(client), engine_facts(client), 0.01, "runc", tmp_path, 1, Limits())
 
 
 def weaken(monkeypatch: pytest.MonkeyPatch, host: dict[str, Any], **changes: Any) -> None:
@@ -114,7 +119,9 @@ async def test_this_machine_passes_and_nothing_is_left(client: APIClient, tmp_pa
     assert [check for check in checks if check.level is Level.FAIL] == []
     assert told == checks
     names = [check.name for check in checks]
-    assert sorted(names) == sorted({*machine.CHECKS, *CANARIES, *suite.LIVES, "shared network", "speed"})
+    assert sorted(names) == sorted(
+        {*machine.CHECKS, *CANARIES, *suite.LIVES, "sandbox", "shared network", "speed"}
+    )
     assert client.containers(all=True, filters={"label": f"{reaper.PID}={os.getpid()}"}) == []
 
 
@@ -186,16 +193,20 @@ async def test_missing_wall_limit_is_found_out(client: APIClient, monkeypatch: p
     assert finding.level is Level.FAIL, finding.found
 
 
-async def test_missed_deadline_is_found_out(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missed_deadline_is_found_out(backend: DockerBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endings, "DEADLINE_SECONDS", 0.3)
-    finding = await finding_of(client, "deadline")
+    async with Sandbox.open(backend=backend) as sandbox:
+        finding = await endings.outlast_deadline(sandbox, 0)
     assert finding.level is Level.FAIL, finding.found
 
 
 async def test_early_end_is_not_taken_for_the_deadline(client: APIClient, backend: DockerBackend) -> None:
+    start = time.monotonic()
     async with Sandbox.open(backend=backend) as sandbox:
         container.remove(client, sandbox.container_id)
-        check = await suite.conclude_finding("deadline", endings.deadline(sandbox, Limits()))
+        # As if the deadline were later than any machine takes for the two lines above.
+        lost = endings.outlast_deadline(sandbox, start + 3600)
+        check = await suite.conclude_finding("deadline", lost)
     assert check.level is Level.FAIL
 
 
@@ -224,13 +235,70 @@ async def test_lost_sandbox_fails_its_canaries_and_no_others(
     assert all(checks[name].fix for name in ("lost", "next"))
 
 
-async def test_sandbox_that_does_not_start_fails_all_of_its_canaries(
+async def test_a_cause_that_concerns_every_sandbox_is_reported_once_and_ends_the_checks(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weaken(monkeypatch, {}, entrypoint=["/no/such/program"])
     checks = await diagnose(DockerBackend(client))
-    failed = {check.name for check in checks if check.level is Level.FAIL}
-    assert failed == {*CANARIES, *suite.LIVES, "shared network", "speed"}
+    (failed,) = [check for check in checks if check.level is Level.FAIL]
+    assert (failed.name, checks[-1]) == ("sandbox", failed)
+    assert "/no/such/program" in failed.found
+    assert "log of the engine" in str(failed.fix)
+
+
+async def test_an_engine_that_fails_later_is_reported_once_with_the_untried_checks(client: APIClient) -> None:
+    class Ending(DockerBackend):
+        starts = 0
+
+        def start(self, spec: Any) -> Any:
+            self.starts += 1
+            if self.starts > 1:
+                raise SandboxError("the engine is gone", hint="start it", outside=True)
+            return super().start(spec)
+
+    checks = await diagnose(Ending(client))
+    (failed,) = [check for check in checks if check.level is Level.FAIL]
+    assert (failed.name, failed.fix) == ("sandbox", "start it")
+    assert all(name in failed.found for name in (*CANARIES, *suite.LIVES))
+
+
+async def test_no_more_trials_run_at_once_than_the_processors_carry(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, most = 0, 0
+    two = asyncio.Barrier(2)
+
+    async def look(sandbox: Sandbox, limits: Limits) -> Finding:
+        nonlocal under_way, most
+        under_way += 1
+        await two.wait()
+        most = max(most, under_way)
+        found = await isolation.network(sandbox, limits)
+        under_way -= 1
+        return found
+
+    monkeypatch.setattr(suite, "count_gate_places", lambda: 2)
+    monkeypatch.setattr(suite, "TRIALS", tuple(suite.Trial({f"look {n}": look}) for n in range(4)))
+    monkeypatch.setattr(suite, "LIVES", {})
+    checks = await suite.check_backend(DockerBackend(client))
+    assert [check.level for check in checks] == [Level.OK] * 5
+    assert most == 2
+
+
+def test_a_slow_machine_gets_more_time_for_the_canaries() -> None:
+    trial = suite.Trial({}, Limits(cpu_seconds=1, wall_seconds=20), 60.0)
+    assert trial.extend(1.0) == trial
+    slow = trial.extend(7.2)
+    assert (slow.limits.cpu_seconds, slow.limits.wall_seconds, slow.deadline_seconds) == (8, 144, 432)
+
+
+def test_the_repair_of_a_known_cause_is_named() -> None:
+    reply = requests.Response()
+    reply.status_code = 500
+    told = "AppArmor enabled, but running `apparmor_parser` failed: executable file not found in $PATH"
+    with pytest.raises(SandboxError) as raised, engine_errors("start a sandbox"):
+        raise APIError("500", response=reply, explanation=told)
+    assert "apt-get install -y apparmor" in str(raised.value.hint)
 
 
 async def test_engine_that_is_gone_is_the_only_check() -> None:

@@ -44,6 +44,7 @@ def remove(client: APIClient, container_id: str) -> None:
 
 
 @pytest.mark.parametrize("end", [stop, kill, remove])
+@pytest.mark.usefixtures("docker_only")
 async def test_an_end_that_somebody_outside_causes_is_from_outside(
     client: APIClient, backend: DockerBackend, end: Callable[[APIClient, str], None]
 ) -> None:
@@ -55,7 +56,7 @@ async def test_an_end_that_somebody_outside_causes_is_from_outside(
         assert (await error_of(sandbox)).outside
 
 
-async def test_an_end_that_the_guest_causes_is_from_inside(client: APIClient, backend: DockerBackend) -> None:
+async def test_an_end_that_the_guest_causes_is_from_inside(backend: DockerBackend) -> None:
     async with Sandbox.open("python", backend=backend) as sandbox:
         sandbox.agent_acted = True
         transport = sandbox._connection._transport
@@ -64,18 +65,17 @@ async def test_an_end_that_the_guest_causes_is_from_inside(client: APIClient, ba
         transport.write(b"\xff" * 16)
         error = await error_of(sandbox)
         assert (error.outside, error.acted_in) == (False, True)
-        assert find_fate(client, sandbox.container_id) == Fate(Cause.INSIDE, 1)
+        assert backend.find_fate(sandbox.container_id) == Fate(Cause.INSIDE, 1)
 
 
-async def test_the_deadline_of_a_sandbox_is_no_limit_of_an_agent(
-    client: APIClient, backend: DockerBackend
-) -> None:
+async def test_the_deadline_of_a_sandbox_is_no_limit_of_an_agent(backend: DockerBackend) -> None:
     async with Sandbox.open("python", backend=backend, deadline_seconds=0.1) as sandbox:
         sandbox.agent_acted = True
         assert (await error_of(sandbox)).outside
-        assert find_fate(client, sandbox.container_id) == Fate(Cause.OUTSIDE, DEADLINE_CODE)
+        assert backend.find_fate(sandbox.container_id) == Fate(Cause.OUTSIDE, DEADLINE_CODE)
 
 
+@pytest.mark.usefixtures("docker_only")
 async def test_a_guest_that_the_machine_kills_is_no_fault_of_an_agent(
     client: APIClient, backend: DockerBackend
 ) -> None:
@@ -88,7 +88,7 @@ async def test_a_guest_that_the_machine_kills_is_no_fault_of_an_agent(
         except (PermissionError, ProcessLookupError):
             pytest.skip("the processes of containers are out of reach")
         assert (await error_of(sandbox)).outside
-        assert find_fate(client, sandbox.container_id) == Fate(Cause.OUTSIDE, 137)
+        assert backend.find_fate(sandbox.container_id) == Fate(Cause.OUTSIDE, 137)
 
 
 async def test_a_guest_that_is_killed_for_memory_is_out_of_memory(backend: DockerBackend) -> None:
@@ -99,18 +99,17 @@ async def test_a_guest_that_is_killed_for_memory_is_out_of_memory(backend: Docke
             await sandbox.write_file("file", bytes(60 << 20))
 
 
-async def test_a_stream_that_was_closed_from_outside_is_no_fault_of_the_guest(
-    client: APIClient, backend: DockerBackend
-) -> None:
+async def test_a_stream_that_was_closed_from_outside_is_no_fault_of_the_guest(backend: DockerBackend) -> None:
     async with Sandbox.open("python", backend=backend) as sandbox:
         sandbox.agent_acted = True
         transport = sandbox._connection._transport
         assert transport is not None
         transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
         assert (await error_of(sandbox)).outside
-        assert find_fate(client, sandbox.container_id) == Fate(Cause.OUTSIDE, 0)
+        assert backend.find_fate(sandbox.container_id) == Fate(Cause.OUTSIDE, 0)
 
 
+@pytest.mark.usefixtures("docker_only")
 async def test_a_sandbox_is_silent_from_inside_only_while_its_programs_keep_it_busy(
     client: APIClient, backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,9 @@ async def verdict(sandbox: Sandbox, gold: str, answer: str) -> Verdict:
     ],
 )
 async def test_same_mathematics_passes(sandbox: Sandbox, gold: str, answer: str) -> None:
-    assert await verdict(sandbox, gold, answer) == Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+    assert await verdict(sandbox, gold, answer) == Verdict(
+        Status.PASSED, 1.0, {"solved": 1.0, "answer": gold}
+    )
 
 
 @each_case(
@@ -71,7 +73,8 @@ async def test_same_mathematics_passes(sandbox: Sandbox, gold: str, answer: str)
 async def test_other_mathematics_fails_with_evidence(
     sandbox: Sandbox, gold: str, answer: str, said: str
 ) -> None:
-    assert await verdict(sandbox, gold, answer) == Verdict(Status.FAILED, 0.0, {"solved": 0.0}, said)
+    found = await verdict(sandbox, gold, answer)
+    assert (found.status, found.score, found.evidence) == (Status.FAILED, 0.0, said)
 
 
 HOSTILE = [

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from docker import APIClient
 
 from harness import Sandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
@@ -24,8 +25,8 @@ CALLS: dict[str, Call] = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def image(backend: DockerBackend) -> None:
-    build_images(backend.client, ["python"], notify=print)
+def image(client: APIClient) -> None:
+    build_images(client, ["python"], notify=print)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
@@ -44,6 +45,7 @@ async def test_a_command_that_runs_when_the_block_is_left_is_ended(backend: Dock
         await command
 
 
+@pytest.mark.usefixtures("docker_only")
 async def test_a_large_request_that_is_sent_when_the_block_is_left_is_ended(backend: DockerBackend) -> None:
     async with Sandbox.open(backend=backend) as sandbox:
         # A stopped guest reads nothing, so the request waits for room in the stream.

@@ -63,40 +63,35 @@ async def neighbours(backend: DockerBackend) -> AsyncIterator[tuple[Sandbox, San
         yield one, other
 
 
-def containers(client: APIClient, run_id: str) -> list[str]:
-    listed = client.containers(all=True, filters={"label": f"{reaper.RUN}={run_id}"})
-    return [container["Id"] for container in listed]
+def containers(backend: DockerBackend, run_id: str) -> list[str]:
+    return reaper.find_run_containers(backend, run_id)
 
 
-async def exit_code(client: APIClient, container_id: str) -> int:
+async def exit_code(backend: DockerBackend, container_id: str) -> int | None:
     """Wait until a container has stopped, and return its exit code."""
-    return int((await asyncio.to_thread(client.wait, container_id, timeout=10))["StatusCode"])
+    return (await asyncio.to_thread(backend.find_fate, container_id)).exit_code
 
 
 # The end of the block.
 
 
-async def test_leaving_the_block_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str
-) -> None:
+async def test_leaving_the_block_leaves_no_container(backend: DockerBackend, run_id: str) -> None:
     async with Sandbox.open("python", backend=backend, run_id=run_id):
-        assert len(containers(client, run_id)) == 1
-    assert containers(client, run_id) == []
+        assert len(containers(backend, run_id)) == 1
+    assert containers(backend, run_id) == []
 
 
-async def test_a_sandbox_makes_its_own_connection_by_default(client: APIClient, run_id: str) -> None:
+async def test_a_sandbox_makes_its_own_connection_by_default(backend: DockerBackend, run_id: str) -> None:
     async with Sandbox.open("python", run_id=run_id) as sandbox:
         assert (await sandbox.exec(["true"])).exit_code == 0
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
-async def test_an_exception_in_the_block_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str
-) -> None:
+async def test_an_exception_in_the_block_leaves_no_container(backend: DockerBackend, run_id: str) -> None:
     with pytest.raises(ZeroDivisionError):
         async with Sandbox.open("python", backend=backend, run_id=run_id):
             raise ZeroDivisionError
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
 @pytest.mark.parametrize(
@@ -110,7 +105,7 @@ async def test_an_exception_in_the_block_leaves_no_container(
     ],
 )
 async def test_a_cancellation_in_a_command_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str, script: str
+    backend: DockerBackend, run_id: str, script: str
 ) -> None:
     running = asyncio.Event()
 
@@ -127,7 +122,7 @@ async def test_a_cancellation_in_a_command_leaves_no_container(
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
 async def opened(backend: DockerBackend, run_id: str) -> None:
@@ -137,50 +132,46 @@ async def opened(backend: DockerBackend, run_id: str) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3])
 async def test_a_cancellation_during_the_start_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str, delay: float
+    backend: DockerBackend, run_id: str, delay: float
 ) -> None:
     task = asyncio.create_task(opened(backend, run_id))
     await asyncio.sleep(delay)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
 async def test_a_cancellation_right_after_the_creation_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str
+    backend: DockerBackend, run_id: str
 ) -> None:
     task = asyncio.create_task(opened(backend, run_id))
-    while not await asyncio.to_thread(containers, client, run_id):
+    while not await asyncio.to_thread(containers, backend, run_id):
         pass
     task.cancel()
     await asyncio.wait([task])
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
-async def test_repeated_cancellations_leave_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str
-) -> None:
+async def test_repeated_cancellations_leave_no_container(backend: DockerBackend, run_id: str) -> None:
     task = asyncio.create_task(opened(backend, run_id))
     await asyncio.sleep(0.05)
     while not task.done():
         task.cancel()
         await asyncio.sleep(0.005)
     assert task.cancelled()
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
-async def test_a_timeout_around_the_block_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str
-) -> None:
+async def test_a_timeout_around_the_block_leaves_no_container(backend: DockerBackend, run_id: str) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.8):
             await opened(backend, run_id)
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
 async def test_a_failed_neighbour_in_a_task_group_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str
+    backend: DockerBackend, run_id: str
 ) -> None:
     async def fail() -> None:
         await asyncio.sleep(0.2)
@@ -194,15 +185,13 @@ async def test_a_failed_neighbour_in_a_task_group_leaves_no_container(
 
     with pytest.raises(ExceptionGroup):
         await work()
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
 # Sandboxes without a host.
 
 
-async def test_a_sandbox_whose_stream_is_closed_ends_itself(
-    client: APIClient, backend: DockerBackend, image: str
-) -> None:
+async def test_a_sandbox_whose_stream_is_closed_ends_itself(backend: DockerBackend, image: str) -> None:
     spec = SandboxSpec(
         image=image,
         limits=Limits(),
@@ -211,18 +200,21 @@ async def test_a_sandbox_whose_stream_is_closed_ends_itself(
     )
     async with hold_container(backend, spec) as container:
         container.stream.close()
-        assert await exit_code(client, container.id) == 0
+        assert await exit_code(backend, container.id) == 0
 
 
+@pytest.mark.usefixtures("docker_only")
 async def test_a_sandbox_ends_when_the_engine_stops_it(
     client: APIClient, backend: DockerBackend, image: str
 ) -> None:
     async with Sandbox.open("python", backend=backend) as sandbox:
         await asyncio.to_thread(client.kill, sandbox.container_id, "SIGTERM")
-        assert await exit_code(client, sandbox.container_id) == 0
+        ended = await asyncio.to_thread(client.wait, sandbox.container_id, timeout=10)
+        assert ended["StatusCode"] == 0
 
 
-async def test_a_sandbox_whose_owner_is_killed_ends_itself(client: APIClient, run_id: str) -> None:
+@pytest.mark.usefixtures("docker_only")
+async def test_a_sandbox_whose_owner_is_killed_ends_itself(backend: DockerBackend, run_id: str) -> None:
     owner = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OWNER, run_id, stdout=asyncio.subprocess.PIPE
     )
@@ -230,7 +222,7 @@ async def test_a_sandbox_whose_owner_is_killed_ends_itself(client: APIClient, ru
     container = (await owner.stdout.readline()).decode().strip()
     owner.kill()
     await owner.wait()
-    assert await exit_code(client, container) == 0
+    assert await exit_code(backend, container) == 0
 
 
 @pytest.mark.parametrize(
@@ -243,23 +235,21 @@ async def test_a_sandbox_whose_owner_is_killed_ends_itself(client: APIClient, ru
     ],
 )
 async def test_a_sandbox_ends_itself_at_its_deadline(
-    client: APIClient, backend: DockerBackend, run_id: str, script: str
+    backend: DockerBackend, run_id: str, script: str
 ) -> None:
     limits = Limits(processes=64, output_mb=4096)
     async with Sandbox.open(
         "python", backend=backend, run_id=run_id, limits=limits, deadline_seconds=0.7
     ) as sandbox:
         job = asyncio.create_task(sandbox.exec(["sh", "-c", script]))
-        assert await exit_code(client, sandbox.container_id) == 3
+        assert await exit_code(backend, sandbox.container_id) == 3
         with contextlib.suppress(SandboxError):
             await job
 
 
-async def test_a_call_after_the_deadline_fails_at_once_and_names_it(
-    client: APIClient, backend: DockerBackend
-) -> None:
+async def test_a_call_after_the_deadline_fails_at_once_and_names_it(backend: DockerBackend) -> None:
     async with Sandbox.open("python", backend=backend, deadline_seconds=0.1) as sandbox:
-        await exit_code(client, sandbox.container_id)
+        await exit_code(backend, sandbox.container_id)
         with pytest.raises(SandboxError, match="exit code 3"):
             await sandbox.exec(["true"])
 
@@ -278,6 +268,7 @@ async def test_a_call_after_the_deadline_fails_at_once_and_names_it(
         ),
     ],
 )
+@pytest.mark.usefixtures("docker_only")
 async def test_a_guest_that_does_not_answer_is_destroyed(
     client: APIClient,
     backend: DockerBackend,
@@ -293,20 +284,21 @@ async def test_a_guest_that_does_not_answer_is_destroyed(
         client.pause(sandbox.container_id)
         with pytest.raises(SandboxUnresponsive, match="did not answer"):
             await ask(sandbox)
-        assert containers(client, run_id) == []
+        assert containers(backend, run_id) == []
 
 
 async def test_a_container_that_someone_else_removes_is_a_sandbox_error(
-    client: APIClient, backend: DockerBackend, run_id: str
+    backend: DockerBackend, run_id: str
 ) -> None:
     async with Sandbox.open("python", backend=backend, run_id=run_id) as sandbox:
         job = asyncio.create_task(sandbox.exec(["sleep", "600"]))
         await sandbox.exec(["true"])
-        client.remove_container(sandbox.container_id, force=True)
+        backend.destroy(sandbox.container_id)
         with pytest.raises(SandboxError):
             await job
 
 
+@pytest.mark.usefixtures("docker_only")
 async def test_a_container_that_someone_else_kills_is_a_sandbox_error(
     client: APIClient, backend: DockerBackend, run_id: str
 ) -> None:
@@ -327,12 +319,12 @@ async def test_an_unknown_image_is_named_with_the_nearest_known_one(backend: Doc
 
 
 async def test_an_unknown_runtime_is_named_and_leaves_no_container(
-    client: APIClient, backend: DockerBackend, run_id: str
+    backend: DockerBackend, run_id: str
 ) -> None:
     with pytest.raises(HarnessError, match="no-such-runtime"):
         async with Sandbox.open("python", backend=backend, run_id=run_id, runtime="no-such-runtime"):
             pass
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []
 
 
 @pytest.mark.parametrize("deadline", [0, -1, float("nan"), float("inf")])
@@ -363,20 +355,18 @@ async def test_sandboxes_do_not_see_each_others_processes(neighbours: tuple[Sand
 
 
 async def test_the_death_of_one_sandbox_leaves_the_other_alone(
-    client: APIClient, backend: DockerBackend, neighbours: tuple[Sandbox, Sandbox]
+    backend: DockerBackend, neighbours: tuple[Sandbox, Sandbox]
 ) -> None:
     async with Sandbox.open("python", backend=backend, deadline_seconds=0.2) as short:
         job = asyncio.create_task(neighbours[0].exec(["sh", "-c", "sleep 0.5; echo done"]))
-        await exit_code(client, short.container_id)
+        await exit_code(backend, short.container_id)
         assert (await job).stdout.data == b"done\n"
 
 
-async def test_sandboxes_can_be_opened_side_by_side(
-    client: APIClient, backend: DockerBackend, run_id: str
-) -> None:
+async def test_sandboxes_can_be_opened_side_by_side(backend: DockerBackend, run_id: str) -> None:
     async def answer(number: int) -> str:
         async with Sandbox.open("python", backend=backend, run_id=run_id) as sandbox:
             return str((await sandbox.exec(["echo", str(number)])).stdout)
 
     assert await asyncio.gather(*map(answer, range(6))) == [f"{number}\n" for number in range(6)]
-    assert containers(client, run_id) == []
+    assert containers(backend, run_id) == []

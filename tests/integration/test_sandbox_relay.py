@@ -17,7 +17,7 @@ from docker import APIClient
 from harness.core.errors import SandboxError, UsageError
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.backends.docker.spec import MOST_SOCKETS
+from harness.sandbox.backends.hardening import MOST_SOCKETS
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.machine.images import build_images
 from harness.sandbox.relay import BUFFER_BYTES, WINDOW_BYTES, RelayListener

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from docker import APIClient
 
 from harness import Sandbox
 from harness.core.errors import UsageError
@@ -46,8 +47,8 @@ DockerBackend(docker.APIClient()).start(SandboxSpec("python", Limits(), name=sys
 
 
 @pytest.fixture(scope="module", autouse=True)
-def image(backend: DockerBackend) -> None:
-    build_images(backend.client, ["python"], notify=print)
+def image(client: APIClient) -> None:
+    build_images(client, ["python"], notify=print)
 
 
 @pytest.fixture
@@ -124,6 +125,7 @@ def test_an_interrupt_in_a_call_leaves_no_container(backend: DockerBackend, run_
     assert (script.returncode, reaper.find_run_containers(backend, run_id)) == (-signal.SIGINT, [])
 
 
+@pytest.mark.usefixtures("docker_only")
 def test_interrupts_while_the_container_goes_leave_none(backend: DockerBackend, run_id: str) -> None:
     script = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, run_id],
@@ -140,6 +142,7 @@ def test_interrupts_while_the_container_goes_leave_none(backend: DockerBackend, 
     assert_none_remains(backend, run_id)
 
 
+@pytest.mark.usefixtures("docker_only")
 def test_a_process_that_ends_before_it_has_removed_its_container_leaves_none(
     backend: DockerBackend, run_id: str
 ) -> None:

@@ -24,7 +24,8 @@ class Mutant:
     test: str
 
 
-SPEC, SECCOMP = "harness/sandbox/backends/docker/spec.py", "harness/sandbox/backends/docker/seccomp"
+SPEC, SECCOMP = "harness/sandbox/backends/docker/spec.py", "harness/sandbox/backends/seccomp"
+HARDENING = "harness/sandbox/backends/hardening.py"
 WORKING_TIME, POOL = "harness/runs/working_time.py", "harness/sandbox/pool.py"
 GRADING = "harness/environments/grading.py"
 SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/environments/python/client.py"
@@ -50,16 +51,18 @@ OUTAGES = f"{UNIT}/test_execute.py"
 SHELL_GRADING = f"{UNIT}/test_shell_grading.py"
 
 # Pairs of (old, new) in spec.py. The test that compares whole configurations notices each of them.
-CONTAINERS = (
+HARDENED = (
     ('"FSETID", "NET_BIND_SERVICE")', '"FSETID", "NET_BIND_SERVICE", "SYS_ADMIN")'),
-    ('cap_drop=["ALL"]', "cap_drop=[]"),
-    ('"no-new-privileges:true", ', ""),
     ("        *MASKED_PATHS,\n", ""),
     ("*(MASKED_FROM_ROOT if spec.root_agent else ()),", ""),
     ("*(() if spec.terminals else (TERMINALS,)),", ""),
-    ("read_only + list(READ_ONLY_FOR_ROOT if spec.root_agent else ())", "read_only"),
+    ("paths + list(READ_ONLY_FOR_ROOT if spec.root_agent else ())", "paths"),
     ("nosuid,nodev", "nosuid"),
     ("mode=1777,noexec", "mode=1777,exec"),
+)
+CONTAINERS = (
+    ('cap_drop=["ALL"]', "cap_drop=[]"),
+    ('"no-new-privileges:true", ', ""),
     ('network_mode="none"', 'network_mode="bridge"'),
     ("memswap_limit=memory", "memswap_limit=-1"),
     ("read_only=not spec.writable_root", "read_only=False"),
@@ -364,7 +367,7 @@ OTHERS = (
     ),
     (
         f"{GUEST}/processes.py",
-        "os.setegid(uid)\n    os.seteuid(uid)",
+        "os.setegid(groups[0] if groups else uid)\n    os.seteuid(uid)",
         "setresgid(uid, uid, uid)\n    setresuid(uid, uid, uid)",
         f"{PROCESSES}::test_the_file_helper_reads_as_the_user_and_stays_out_of_its_reach",
     ),
@@ -711,7 +714,8 @@ OTHERS = (
 
 def mutants() -> Iterator[Mutant]:
     """Yield every mutant of the table."""
-    for old, new in CONTAINERS:
-        yield Mutant(SPEC, old, new, CONFIG)
+    for file, changes in ((SPEC, CONTAINERS), (HARDENING, HARDENED)):
+        for old, new in changes:
+            yield Mutant(file, old, new, CONFIG)
     for file, old, new, test in (*OTHERS, *RELAY, *SERVICE, *VIEWER):
         yield Mutant(file, old, new, test)

@@ -18,8 +18,8 @@ def as_rows(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
 
 
 def as_text(readings: Sequence[Reading]) -> str:
-    """Return the table in columns, followed by the reasons and notes."""
-    rows = as_rows(readings)
+    """Return the table of all measured figures in columns, followed by the reasons and notes."""
+    rows = as_rows([reading for reading in readings if not reading.unmeasured])
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     numbers = {HEAD.index(name) for name in ("ours", "peer's", "ratio", "mark", "goal")}
     lines = [
@@ -80,13 +80,15 @@ def _bound(figure: Figure, bound: float | None) -> str:
 
 
 def _remarks(readings: Sequence[Reading]) -> list[str]:
-    """Return a line for each figure with a reason or a note."""
-    lines = [
-        f"{label}: {reading.figure.name}: {text}"
-        for reading in readings
-        for label, text in (("not measured", reading.unmeasured), ("note", reading.note))
-        if text
-    ]
+    """Return a line for each note, and one for each reason with the figures that it has left out."""
+    lines = [f"note: {reading.figure.name}: {reading.note}" for reading in readings if reading.note]
+    missing: dict[str, list[str]] = {}
+    for reading in readings:
+        if reading.unmeasured:
+            missing.setdefault(reading.unmeasured, []).append(reading.figure.name)
+    for reason, names in missing.items():
+        shown = names[0] if len(names) == 1 else f"{len(names)} figures"
+        lines.append(f"not measured: {shown}: {reason}")
     return ["", *lines] if lines else []
 
 

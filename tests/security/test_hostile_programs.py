@@ -23,7 +23,7 @@ from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.programs import grade_program
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.backends.docker.seccomp import ProfileName
+from harness.sandbox.backends.seccomp import ProfileName
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.machine.images import build_images

@@ -15,7 +15,7 @@ from docker import APIClient
 from harness import Sandbox
 from harness.environments.python.client import run_tests
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.backends.docker.seccomp import ProfileName
+from harness.sandbox.backends.seccomp import ProfileName
 from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

@@ -19,8 +19,9 @@ from docker import APIClient
 
 from harness import Limits, Sandbox
 from harness.environments.python.client import run_on_inputs
-from harness.sandbox.backends.docker import backend as docker_backend
+from harness.sandbox.backends.docker import spec
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.backends.oci import config
 from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -95,15 +96,9 @@ def image(client: APIClient) -> None:
 @contextlib.contextmanager
 def without_masks() -> Iterator[None]:
     """Have new containers mask nothing. Their guests then look up no names either."""
-    whole = docker_backend.container_config  # type: ignore[attr-defined]
-
-    def weaker(*arguments: Any, **options: Any) -> dict[str, Any]:
-        config: dict[str, Any] = whole(*arguments, **options)
-        config["host_config"]["MaskedPaths"] = []
-        return config
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(docker_backend, "container_config", weaker)
+        for module in (spec, config):
+            patch.setattr(module, "list_masked_paths", lambda _spec: ())
         yield
 
 

@@ -13,10 +13,10 @@ import pytest
 from case_checks import each_case
 from docker import APIClient
 
-from harness.sandbox.backends.docker import seccomp
+from harness.sandbox.backends import seccomp
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.backends.docker.images import require_image
-from harness.sandbox.backends.docker.seccomp import ProfileName, Sockets
+from harness.sandbox.backends.seccomp import ProfileName, Sockets
 from harness.sandbox.machine.images import build_images
 
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)

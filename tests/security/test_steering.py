@@ -137,6 +137,7 @@ async def test_a_flood_of_an_older_job_is_ended_and_nothing_else(sandbox: RootSa
     await sandbox.end_all()
 
 
+@pytest.mark.usefixtures("docker_only")
 async def test_the_engine_stops_the_sandbox_at_once(client: APIClient, backend: DockerBackend) -> None:
     async with RootSandbox.open("os", backend=backend, limits=LIMITS) as own:
         settings = client.inspect_container(own.container_id)["Config"]

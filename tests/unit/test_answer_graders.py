@@ -50,7 +50,7 @@ async def test_short_answer_passes_by_exact_match_and_has_the_other_metrics(
 
 @each_case("answer", ["8", "It is 8.", "#### 8", "$8.00", "first 7, then 8", "\\boxed{8}"])
 async def test_number_passes_if_the_last_one_is_the_gold_one(answer: str) -> None:
-    assert await verdict(EIGHT, answer) == Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+    assert await verdict(EIGHT, answer) == Verdict(Status.PASSED, 1.0, {"solved": 1.0, "answer": "8"})
 
 
 @each_case(
@@ -58,7 +58,8 @@ async def test_number_passes_if_the_last_one_is_the_gold_one(answer: str) -> Non
     [("8 or 7", "answered 7"), ("", "no number in the answer"), ("eight", "no number in the answer")],
 )
 async def test_a_wrong_number_is_named_in_the_evidence(answer: str, said: str) -> None:
-    assert await verdict(EIGHT, answer) == Verdict(Status.FAILED, 0.0, {"solved": 0.0}, said)
+    found = await verdict(EIGHT, answer)
+    assert (found.status, found.metrics["solved"], found.evidence) == (Status.FAILED, 0.0, said)
 
 
 @each_case("attack", list_attacks_on("NumberAnswer"), ids=lambda attack: attack.name)

@@ -29,6 +29,7 @@ from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
 from harness.environments.text.number_answers import NumberAnswer
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 from harness.environments.text.short_answers import ShortAnswer
+from harness.environments.text.stated_answers import ChoiceAnswer, IntegerAnswer, PhraseAnswer
 from harness.runs.agents.agent import AttemptContext, settings_for
 
 ON_PROGRAMS = [attack for attack in list_attacks_on("ProgramTests") if isinstance(attack, ProgramAttack)]
@@ -66,6 +67,7 @@ def test_every_target_of_the_text_graders_is_attacked() -> None:
         *(PlainAnswer(rule, ("1",)) for rule in AnswerRule),
         *(NumberAnswer(Decimal(1)), ShortAnswer(("a",)), ExpectedText("a")),
         LiteralAnswer("1", LiteralForm.RESULT, exact_types=True),
+        *(IntegerAnswer(1), ChoiceAnswer("A", ("a", "b")), PhraseAnswer("a")),
     ]
     assert {type(target) for target in targets} == {grader.target_type for grader in TEXT.graders}
     assert [target for target in targets if not list_attacks_on(name_target(target))] == []

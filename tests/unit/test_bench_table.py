@@ -84,6 +84,13 @@ def test_an_unmeasured_figure_shows_its_reason_and_no_number() -> None:
     assert "not measured: a run: the package cannot be fetched" in as_text([reading])
 
 
+def test_figures_that_one_reason_leaves_out_share_a_line() -> None:
+    left_out = [Reading(figure, unmeasured="--quick leaves it out") for figure in (RATIO, RATE)]
+    head, _line, row, _empty, remark = as_text([Reading(OURS, [1.0]), *left_out]).splitlines()
+    assert (row.split()[:2], remark) == (["a", "call"], "not measured: 2 figures: --quick leaves it out")
+    assert head.startswith("figure")
+
+
 def test_the_columns_of_the_table_begin_at_the_same_place() -> None:
     head, _line, *rows = as_text([Reading(RATIO, [1.0], [1.0]), Reading(RATE, [1234.5], [9.0])]).splitlines()
 

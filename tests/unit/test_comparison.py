@@ -124,6 +124,19 @@ def test_a_task_that_is_missing_on_one_side_counts_as_failed_there(tmp_path: Pat
     assert found.lost == (ChangedTask("y", 1, 1, 0, 0),)
 
 
+def test_verdicts_of_two_gradings_are_not_compared_unless_that_is_accepted(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, {"x": "p", "y": "f"}) for name in ("a", "b")]
+    manifest = json.loads((runs[1] / "manifest.json").read_text())
+    (runs[1] / "manifest.json").write_text(json.dumps({**manifest, "grading_version": 2}))
+    with pytest.raises(UsageError, match=r"grading version 2 of mbpp, but .* version 1") as refused:
+        compare_runs(runs[:1], runs[1:], resamples=40)
+    assert "--accept grading_version" in str(refused.value.hint)
+    found = compare_runs(runs[:1], runs[1:], resamples=40, accept=["grading_version"])
+    assert [each.name for each in found.differences if each.is_unfair] == ["grading_version"]
+    with pytest.raises(UsageError, match="unknown field for --accept 'limits'"):
+        compare_runs(runs[:1], runs[1:], resamples=40, accept=["limits"])
+
+
 def test_missing_tasks_can_be_left_out(tmp_path: Path) -> None:
     found = compare(tmp_path, {"x": "p", "y": "p"}, {"x": "p", "z": "p", "w": "f"}, only_common_tasks=True)
     assert (found.tasks, found.left_out_tasks) == (1, 3)

@@ -51,6 +51,8 @@ sampling: stratified
 stratify_by: difficulty
 durations_from: latest
 timeout_seconds: 240
+timeout_multiplier: 2.0
+seal: work
 rounds: 6
 max_concurrent: 3
 max_sandboxes: 2
@@ -79,6 +81,11 @@ client_generation: keep
 output_dir: out
 limits: {memory_mb: 256, cpus: 0.5}
 runtime: runsc
+backend: oci
+base_images: {"ubuntu:*": packages}
+build_ca: ca.pem
+allow_network: true
+network: none
 include_quarantined: true
 shard: 2/8
 executor: ray

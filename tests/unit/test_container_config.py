@@ -15,8 +15,8 @@ from case_checks import each_case
 from docker import APIClient
 
 from harness.environments import environment_specs
+from harness.sandbox.backends import seccomp
 from harness.sandbox.backends.base import SandboxSpec
-from harness.sandbox.backends.docker import seccomp
 from harness.sandbox.backends.docker.spec import container_config
 from harness.sandbox.limits import Limits
 

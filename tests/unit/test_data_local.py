@@ -87,7 +87,7 @@ def test_missing_file_names_the_nearest(tmp_path: Path) -> None:
     error = failure(tmp_path / "HumanEval.jsonl")
     assert "no such file" in str(error)
     assert error.hint == "did you mean 'HumanEval.jsonl.gz'?"
-    assert failure(tmp_path / "no" / "such" / "folder.json").hint is None
+    assert failure(tmp_path / "no" / "such" / "folder.json").hint == "name a file, hub or bundled"
     assert "no such file" in str(failure(tmp_path / "nothing"))
 
 

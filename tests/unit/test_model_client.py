@@ -495,7 +495,7 @@ async def test_a_missing_package_is_an_error_that_names_the_command(
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(UsageError) as missing:
         await ask(server)
-    assert str(missing.value.hint).endswith("-m pip install 'harness[models]'")
+    assert str(missing.value.hint).endswith("pip install 'sealed-harness[models]'")
 
 
 def test_the_page_lists_every_key_of_an_endpoint() -> None:

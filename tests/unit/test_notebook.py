@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shlex
 import sys
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ import tqdm
 from case_checks import each_case
 
 from harness import RunResult, UsageError, run
+from harness.core.errors import describe_installation
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Task
 from harness.reports import notebook
 from harness.reports.notebook import NotebookProgress, choose_display, is_notebook
@@ -98,7 +98,7 @@ def test_a_frame_without_pandas_names_the_command_that_installs_it(monkeypatch: 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pandas, which is not installed") as caught:
         RESULT.to_frame()
-    assert caught.value.hint == f"run: {shlex.quote(sys.executable)} -m pip install 'harness[notebook]'"
+    assert caught.value.hint == describe_installation("notebook")
 
 
 def test_a_kernel_is_a_notebook_and_a_terminal_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from case_checks import each_case
 
 from harness.benchmarks.options import parse_options
+from harness.cli import completion, hints
 from harness.cli.app import app
+from harness.cli.commands import COMMANDS, EXAMPLES
 from harness.core.errors import UsageError
 
 
@@ -18,7 +24,8 @@ def test_an_option_that_has_taken_the_next_option_as_its_value_is_named() -> Non
 
 
 def list_commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from list_commands(command, *names, name)
         else:
@@ -48,3 +55,51 @@ def test_a_repeated_name_of_one_option_is_refused() -> None:
     for texts in (["release=v1", "release=v2"], ["weights.os=1", "weights.os=2"]):
         with pytest.raises(UsageError, match="is given twice"):
             parse_options(texts)
+
+
+def test_the_table_of_commands_has_the_texts_of_their_docstrings() -> None:
+    whole = typer.main.get_command(app)
+    listed = {
+        name: whole.get_command(None, name).get_short_help_str(200)  # type: ignore[attr-defined]
+        for name in COMMANDS
+    }
+    assert listed == {name: line for name, (_, line) in COMMANDS.items()}
+
+
+def test_every_command_has_examples_that_the_parser_takes() -> None:
+    whole: Any = typer.main.get_command(app)
+    names = {" ".join(names) for names, _ in list_commands(whole)}
+    assert names <= set(EXAMPLES)
+    for words in {example for examples in EXAMPLES.values() for example in examples}:
+        arguments = shlex.split(words.partition(" < ")[0])
+        command, context = whole, whole.make_context("harness", arguments)
+        while hasattr(command, "commands"):
+            name, command, arguments = command.resolve_command(context, arguments)
+            context = command.make_context(name, arguments, parent=context)
+
+
+@each_case(
+    ("typed", "meant"),
+    [
+        (["help"], ["--help"]),
+        (["help", "images", "build"], ["images", "build", "--help"]),
+        (["version"], ["--version"]),
+        (["run", "version"], ["run", "version"]),
+    ],
+)
+def test_help_and_version_work_as_commands(typed: list[str], meant: list[str]) -> None:
+    assert hints._correct(typed) == meant
+
+
+def test_names_of_benchmarks_come_from_a_file_until_a_package_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert completion.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
+    (kept,) = tmp_path.rglob("*.json")
+    stored = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**stored, "names": ["humane"]}))
+    assert completion.complete_benchmark("human") == ["humane"]
+    kept.write_text(json.dumps({"state": [], "names": ["humane"]}))
+    assert completion.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
+    assert json.loads(kept.read_text()) == stored

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
 from case_checks import each_case
 
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, describe_installation
 from harness.sandbox.failures import raise_refusal
 from harness.service.body import read_json
 from harness.service.errors import InvalidRequestError
@@ -87,3 +88,22 @@ def test_an_address_that_cannot_be_used_gets_the_hint_of_its_fault(
     with pytest.raises(UsageError) as raised:
         _bind("127.0.0.1", 1)
     assert expected in (raised.value.hint or "")
+
+
+def test_an_extra_is_installed_by_the_tool_that_made_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "sealed-harness"
+    prefix.mkdir()
+    monkeypatch.setattr("sys.prefix", str(prefix))
+    monkeypatch.setattr("sys.executable", "/opt/python")
+    named = [describe_installation("serve")]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    named.append(describe_installation("serve"))
+    (prefix / "pipx_metadata.json").touch()
+    named.append(describe_installation("serve"))
+    assert named == [
+        "run: /opt/python -m pip install 'sealed-harness[serve]'",
+        "run: uv pip install --python /opt/python 'sealed-harness[serve]'",
+        "run: pipx runpip sealed-harness install 'sealed-harness[serve]'",
+    ]

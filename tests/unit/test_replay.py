@@ -30,7 +30,6 @@ from harness.reports.run_folder import read_run
 from harness.runs.agents import AttemptContext
 from harness.runs.agents.agent import AgentError, RepeatedEnd, settings_for
 from harness.runs.agents.recording import (
-    SHOWN_DIFFERENCE,
     RecordedAttempt,
     RecordedCall,
     RecordedJudgement,
@@ -39,6 +38,7 @@ from harness.runs.agents.recording import (
 from harness.runs.agents.replay import Replay, describe_difference, find_parting
 from harness.runs.config import load_config
 from harness.runs.recorded_run import add_recorded_settings
+from harness.runs.replayed import SHOWN_DIFFERENCE
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
 from harness.runs.run_starts import ResumedRun

@@ -28,7 +28,8 @@ from exported_runs import (
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
 from harness.reports.exports import export_names, load_export
-from harness.reports.trajectories.attempts import Portable, list_secrets
+from harness.reports.run_folder import read_run
+from harness.reports.trajectories.attempts import Portable, list_secrets, read_exported_run
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def shape(trajectory: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def test_a_format_is_a_file_with_a_description_and_suffixes() -> None:
-    assert export_names() == ["atif", "inspect", "otlp"]
+    assert export_names() == ["atif", "harbor", "inspect", "otlp"]
     for name in export_names():
         module = importlib.import_module(f"harness.reports.exports.{name}")
         assert (module.__doc__ or "").rstrip()
@@ -71,6 +72,8 @@ def test_a_file_that_the_reader_would_not_open_is_refused() -> None:
         load_export("inspect").require_name(Path("log.txt"))
     assert raised.value.hint == "write it to log.json"
     load_export("inspect").require_name(None)
+    with pytest.raises(UsageError, match="harbor is a folder"):
+        load_export("harbor").require_name(None)
 
 
 # --- ATIF
@@ -371,3 +374,55 @@ def test_secrets_are_found_by_the_config_and_by_the_names_of_variables() -> None
     named = ("MINE", "SERVER", "HEADER", "PASSED", "GITHUB_TOKEN", "DB_PASSWORD", "OPENAI_API_KEY")
     environment = {name: f"value of {name}" for name in (*named, "HOME", "KEYBOARD", "MONKEY_SPECIES")}
     assert list_secrets(config, environment) == {name: environment[name] for name in named}
+
+
+# --- a job of Harbor
+
+
+def test_a_job_has_a_trial_for_each_attempt(folder: Path, tmp_path: Path) -> None:
+    rewards = {"reward": 0.5, "rewards": {"reward": 0.5, "style": 1}}
+    records = [
+        replace(ANSWERED, metrics={**ANSWERED.metrics, **rewards}, score=0.5),
+        replace(
+            ANSWERED, attempt=1, resolved=False, status=Status.TIMEOUT, score=0.0, metrics={"phase": "agent"}
+        ),
+        replace(
+            ANSWERED, attempt=2, resolved=False, status=Status.GRADER_ERROR, score=None, error="no reward"
+        ),
+        replace(
+            ANSWERED,
+            attempt=3,
+            resolved=False,
+            status=Status.FAILED,
+            score=0.0,
+            metrics={**rewards, "integrity": "tests_not_reported"},
+        ),
+        replace(ANSWERED, task_id="../../x y/..", attempt=4),
+    ]
+    for record in records:
+        store(folder, *NATIVE, record=record)
+    job = tmp_path / "job"
+    job.mkdir()
+    chosen = load_export("harbor")
+    assert chosen.write_tree is not None
+    chosen.write_tree(read_exported_run(read_run(folder)), job)
+    results = [json.loads(path.read_text()) for path in job.glob("*/result.json")]
+    found = {
+        (each["task_name"], each["agent_result"]["metadata"]["verdict"]["attempt"]): each for each in results
+    }
+    assert [
+        (each["verifier_result"], (each["exception_info"] or {}).get("exception_type"))
+        for each in (found["os/1", number] for number in range(4))
+    ] == [
+        ({"rewards": {"reward": 0.5, "style": 1}}, None),
+        ({"rewards": {"reward": 0.0}}, "AgentTimeoutError"),
+        (None, "RewardFileNotFoundError"),
+        ({"rewards": {"reward": 0.0}}, None),
+    ]
+    assert found["os/1", 0]["agent_result"]["n_input_tokens"] == 40
+    names = {path.name for path in job.iterdir() if path.is_dir()}
+    assert names == {each["trial_name"] for each in results}
+    stats = json.loads((job / "result.json").read_text())["stats"]
+    assert (stats["n_completed_trials"], stats["n_errored_trials"], stats["n_input_tokens"]) == (5, 2, 120)
+    trajectory = json.loads((job / found["os/1", 0]["trial_name"] / "agent/trajectory.json").read_text())
+    assert trajectory["trajectory_id"].endswith("/os/1/0")

@@ -394,6 +394,8 @@ OTHERS = {
     "runs/run_names.py": "the folder, for its lock",
     "runs/trust.py": "the secret of the user",
     "runs/shards.py": "the samples that a config names, by their hash",
+    "reports/card.py": "a card that the user names, and the style sheet",
+    "reports/exports/harbor.py": "new files in the new folder of an export",
     "reports/html.py": "the style sheet",
     "reports/imports/__init__.py": "a file of another project that the user names",
     "reports/imports/evalplus.py": "a program in a folder that the user names",

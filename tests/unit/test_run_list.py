@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -82,6 +83,29 @@ def test_a_finished_run_has_the_numbers_of_its_summary(tmp_path: Path) -> None:
     ]
     assert row.startswith("a    mbpp       chat   qwen   3/3 finished")
     assert "  2/3  66.7 % (20.8 % to 93.9 %)  0.125  1 min 01 s  " in row
+
+
+def test_a_narrow_terminal_shows_each_run_on_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    long: dict[str, Any] = {"benchmark": "humaneval", "source": "bundled", "config": {"model": "gpt-5-mini"}}
+    make_run(tmp_path / "20261121-091838-humaneval-28f4", SUMMARY, **long)
+    shown = {}
+    for columns in (200, 120, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        stream = Terminal()
+        print_runs(read_run_list(tmp_path), stream=stream)
+        shown[columns] = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+        headings, row = shown[columns].splitlines()
+        assert max(len(headings), len(row)) <= columns
+        assert "66.7 %" in row
+    assert "started" in shown[200]
+    assert "humaneval (sample)  gpt-5-mini" in shown[80]
 
 
 def test_the_bundled_sample_is_marked(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.sandbox.backends.docker import seccomp
+from harness.sandbox.backends import seccomp
 
 ALLOW = "SCMP_ACT_ALLOW"
 # By profile and by the requested sockets: local, IPv4, IPv6, netlink.

@@ -6,13 +6,9 @@ from case_checks import each_case
 from docker import APIClient
 
 from harness.sandbox.backends.base import SandboxSpec
-from harness.sandbox.backends.docker.seccomp import Sockets
-from harness.sandbox.backends.docker.spec import (
-    SMALL_BUFFERS,
-    choose_sockets,
-    container_config,
-    takes_tcp_memory,
-)
+from harness.sandbox.backends.docker.spec import container_config, takes_tcp_memory
+from harness.sandbox.backends.hardening import SMALL_BUFFERS, choose_sockets
+from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.layout import TERMINALS
 from harness.sandbox.limits import MIB, Limits
 

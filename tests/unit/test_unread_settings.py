@@ -33,7 +33,7 @@ def test_an_unread_key_of_a_file_is_named_with_its_line(tmp_path: Path, form: st
     place = tmp_path / ("config.yaml" if form == "file" else "base.yaml")
     assert error.message == f"{place}:5: agent 'oracle' does not read 'base_url'"
     assert error.hint is not None
-    assert error.hint.startswith("remove the key from the file, or choose an agent that reads it: ")
+    assert error.hint.startswith("remove the key from the file, set a model, such as model: NAME")
 
 
 def test_an_unread_option_of_the_command_line_is_named_as_an_option(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_an_unread_option_of_the_command_line_is_named_as_an_option(tmp_path: Pa
     path.write_text("benchmark: mbpp\ndata: bundled\n")
     error = refuse(path, base_url="http://127.0.0.1:1/v1")
     assert error.message == "agent 'oracle' does not read --base-url"
-    assert (error.hint or "").startswith("leave it out, or")
+    assert (error.hint or "").startswith("leave it out, set a model, such as")

@@ -27,8 +27,8 @@ from harness.sandbox.backends.base import (
     StartedContainer,
 )
 from harness.sandbox.backends.docker.images import image_tag
-from harness.sandbox.backends.docker.seccomp import profile
-from harness.sandbox.backends.docker.spec import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
+from harness.sandbox.backends.hardening import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
+from harness.sandbox.backends.seccomp import profile
 from harness.sandbox.guest.kernel import DEADLINE_CODE, UNWANTED_CODE
 
 from .client import Client, NotFoundError

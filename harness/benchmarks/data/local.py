@@ -83,7 +83,8 @@ def require_file(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> str:
     if not path.exists():
         names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, names, n=1)
-        raise DataError("no such file", path=path, hint=f"did you mean '{near[0]}'?" if near else None)
+        hint = f"did you mean '{near[0]}'?" if near else "name a file, hub or bundled"
+        raise DataError("no such file", path=path, hint=hint)
     suffix = next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise DataError("not a known data file", path=path, hint=f"known endings: {', '.join(suffixes)}")

@@ -30,6 +30,18 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
     return (choices - math.comb(n - c, k)) / choices
 
 
+def mean_pass_hat_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
+    """Return the mean pass^k of tasks, each given as (n attempts, c passed).
+
+    It is None where `mean_pass_at_k` is.
+    The value of a task is C(c, k) / C(n, k): the share of all choices of k attempts that all pass.
+    Raises ValueError as `pass_at_k` does. Source: Yao et al. 2024 (arXiv 2406.12045), section 3.
+    """
+    # All k attempts pass unless one of them fails.
+    failing = mean_pass_at_k([(n, n - c) for n, c in counts], k)
+    return None if failing is None else 1 - failing
+
+
 def mean_pass_at_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
     """Return the mean pass@k of tasks, each given as (n attempts, c passed).
 
@@ -50,6 +62,24 @@ def _check_k(k: int) -> None:
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
 
+
+def passes_by_majority(votes: Iterable[tuple[str | None, bool]]) -> bool:
+    """Return whether the most frequent answer to a task passed (maj@n), the first of equally frequent ones.
+
+    Args:
+        votes: the answer of each attempt in order, None for an attempt without one, and whether it passed.
+
+    Source: Wang et al. 2022 (arXiv 2203.11171), self-consistency.
+    """
+    given = [(answer, passed) for answer, passed in votes if answer is not None]
+    if not given:
+        return False
+    (winner, _), *_ = Counter(answer for answer, _ in given).most_common(1)
+    return any(passed for answer, passed in given if answer == winner)
+
+
+MAJORITY = "maj@"
+"""The name of the metric of majorities, before the number of attempts at a task."""
 
 # The 97.5 % quantile of the normal distribution: 2.5 % are left out on either side.
 _Z95 = 1.959963984540054

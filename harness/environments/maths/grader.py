@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from harness.core.errors import SandboxError
 from harness.core.scoring.answers import MAX_MATHS_CHARACTERS
@@ -20,6 +21,7 @@ from harness.environments.maths.client import ask
 from harness.environments.maths.readings import read_answer
 from harness.sandbox.failures import build_fault
 from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.time_factor import extend_wait
 
 IMAGE = "maths"
 
@@ -33,13 +35,12 @@ _SHOWN_CHARACTERS = 80
 COMMAND = (
     *("/usr/bin/python3", "-s", "-B", "-P"),
     "/opt/harness/harness/environments/maths/guest/compare.py",
-    str(CPU_SECONDS),
 )
 # Hashes decide the order of sets of symbols. With a fixed seed, the same pair is always compared alike.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _STATUSES = {"timeout": Status.TIMEOUT, "memory": Status.MEMORY_LIMIT, "crashed": Status.CRASHED}
 _EVIDENCE = {
-    Status.TIMEOUT: f"the comparison reached its limit of {CPU_SECONDS} s of CPU time",
+    Status.TIMEOUT: "the comparison reached its limit on CPU time",
     Status.MEMORY_LIMIT: "the comparison reached its memory limit",
     Status.CRASHED: "the comparison crashed",
 }
@@ -57,9 +58,9 @@ class MathsAnswer:
 async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submission) -> Verdict:
     """Return the verdict on an answer in LaTeX, with a score of 0 or 1.
 
-    Each comparison may take CPU_SECONDS (3 s) of processor time. An answer of more than MAX_MATHS_CHARACTERS
-    fails. Source: MATH (Hendrycks et al. 2021, arXiv 2103.03874) for the rule of the box; math-verify of
-    Hugging Face compares the values. Raises SandboxError if the sandbox fails.
+    Each comparison may take CPU_SECONDS (3 s) of processor time, and more on a slow machine. An answer of
+    more than MAX_MATHS_CHARACTERS fails. Source: MATH (Hendrycks et al. 2021, arXiv 2103.03874) for the rule
+    of the box; math-verify of Hugging Face compares the values. Raises SandboxError if the sandbox fails.
     """
     answer = submission.text.strip()
     if not answer:
@@ -69,7 +70,9 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
     shown = escape_text(shorten(answer, _SHOWN_CHARACTERS))
     reading = read_answer(target.gold, answer, target.bases)
     if reading is None:
-        return _fail(f"answered {shown}, which differs from the gold answer or says more than a value")
+        return _fail(
+            f"answered {shown}, which differs from the gold answer or says more than a value", answer=shown
+        )
     for expression in reading.answers:
         verdict = await _compare(sandbox, reading.gold, expression)
         if isinstance(verdict, str):
@@ -77,8 +80,9 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
         if verdict is not True:
             unread = verdict is None
             why = "; the gold answer is not mathematics, so only the same text passes" if unread else ""
-            return _fail(f"answered {shown}{why}")
-    return Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+            return _fail(f"answered {shown}{why}", answer=shown)
+    # A majority of attempts counts all spellings of the gold answer as one.
+    return Verdict(Status.PASSED, 1.0, {"solved": 1.0, "answer": escape_text(target.gold)})
 
 
 async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | None:
@@ -88,10 +92,10 @@ async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | Non
     """
     reply = await ask(
         sandbox,
-        COMMAND,
+        (*COMMAND, str(CPU_SECONDS * sandbox.time_factor)),
         json.dumps([gold, answer]).encode("ascii"),
-        timeout=_WALL_SECONDS,
-        start_timeout=_START_SECONDS,
+        timeout=extend_wait(_WALL_SECONDS),
+        start_timeout=extend_wait(_START_SECONDS),
         env=_ENVIRONMENT,
     )
     if reply.line is None:
@@ -106,8 +110,9 @@ async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | Non
     return verdict
 
 
-def _fail(evidence: str) -> Verdict:
-    return Verdict(Status.FAILED, 0.0, {"solved": 0.0}, evidence)
+def _fail(evidence: str, *, answer: str | None = None) -> Verdict:
+    metrics: dict[str, Any] = {"solved": 0.0}
+    return Verdict(Status.FAILED, 0.0, metrics if answer is None else metrics | {"answer": answer}, evidence)
 
 
 def _fail_by_limit(status: Status) -> Verdict:

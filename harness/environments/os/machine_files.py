@@ -19,6 +19,8 @@ from harness.sandbox.limits import MIB
 
 MAX_COPIED_BYTES = 256 * MIB
 MAX_LINKS = 10
+# The files of one request.
+MAX_BATCH = 4000
 MAX_PIECE_BYTES = 32 * MIB
 
 ReadRanges = Callable[[Sequence[FileRange]], Awaitable[bytes]]
@@ -74,20 +76,28 @@ async def take_snapshot(sandbox: RootSandbox, since_ns: int | None = None) -> Sn
     return Snapshot(tuple(entries), {path: bytes(data) for path, data in contents.items()})
 
 
-async def copy_files(plan: CopyPlan, read: ReadRanges, target: RootSandbox) -> None:
+async def copy_files(
+    plan: CopyPlan, read: ReadRanges, target: RootSandbox, *, max_bytes: int = MAX_COPIED_BYTES
+) -> None:
     """Create the files of the plan in `target`, with contents from `read`.
 
     Raises UnreadableFiles if the files are too large for a copy or cannot be created.
     """
     absent: list[Mapping[str, Any]] = [{"path": path, "kind": "absent"} for path in plan.absent]
     entries = list(_name_first_links(plan))
-    if absent or entries:
-        await target.make_files(make=[*absent, *entries])
+    for batch in _batches([*absent, *entries]):
+        await target.make_files(make=batch)
     further_names = {entry["path"] for entry in entries if "same_as" in entry}
-    for piece in _split_ranges([entry for entry in plan.entries if entry.path not in further_names]):
+    copied = [entry for entry in plan.entries if entry.path not in further_names]
+    for piece in _split_ranges(copied, max_bytes):
         await target.make_files(fill=piece, data=await read(piece))
-    if entries:
-        await target.make_files(finish=entries)
+    # Folders after their files, because a file that is made changes the time of its folder.
+    for batch in reversed(list(_batches(entries))):
+        await target.make_files(finish=batch)
+
+
+def _batches(entries: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    return (entries[start : start + MAX_BATCH] for start in range(0, len(entries), MAX_BATCH))
 
 
 def _name_first_links(plan: CopyPlan) -> Iterator[Mapping[str, Any]]:
@@ -104,6 +114,8 @@ def _name_first_links(plan: CopyPlan) -> Iterator[Mapping[str, Any]]:
             "gid": entry.gid,
             "mtime_ns": entry.mtime_ns,
         }
+        if entry.xattrs:
+            made["xattrs"] = entry.xattrs
         if entry.path in plan.complete:
             made["names"] = entry.names
         if entry.kind == "link":
@@ -117,11 +129,13 @@ def _name_first_links(plan: CopyPlan) -> Iterator[Mapping[str, Any]]:
         yield made
 
 
-def _split_ranges(entries: Sequence[FileEntry]) -> Iterator[list[FileRange]]:
+def _split_ranges(
+    entries: Sequence[FileEntry], max_bytes: int = MAX_COPIED_BYTES
+) -> Iterator[list[FileRange]]:
     """Yield all ranges of these files in lists that fit into one request. Raises UnreadableFiles."""
     size = sum(entry.size for entry in entries if entry.kind == "file")
-    if size > MAX_COPIED_BYTES:
-        raise UnreadableFiles(f"the files have {size} bytes; the limit of a copy is {MAX_COPIED_BYTES}")
+    if size > max_bytes:
+        raise UnreadableFiles(f"the files have {size} bytes; the limit of a copy is {max_bytes}")
     piece: list[FileRange] = []
     room = MAX_PIECE_BYTES
     for entry in entries:
@@ -130,7 +144,7 @@ def _split_ranges(entries: Sequence[FileEntry]) -> Iterator[list[FileRange]]:
             length = min(entry.size - offset, room)
             piece.append((entry.path, offset, length))
             offset, room = offset + length, room - length
-            if room == 0:
+            if room == 0 or len(piece) == MAX_BATCH:
                 yield piece
                 piece, room = [], MAX_PIECE_BYTES
     if piece:

@@ -15,11 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from harness.core.errors import SandboxError, UsageError
+from harness.environments.os.guest.contents import page_order
 from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.sandbox.failures import build_fault
 from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.layout import ROOT_ENVIRONMENT
-from harness.sandbox.limits import MIB
+from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.results import ExecResult, read_exec_result
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Make,
         OpenShell,
         ReadRanges,
+        RemoveLinks,
         Run,
         RunReply,
         RunScript,
@@ -63,6 +65,8 @@ class FileEntry:
     names: tuple[str, ...] = ()
     # Equal for all names of a file that has several, and otherwise empty.
     inode: str = ""
+    # The names and the values of extended attributes, the values in base64.
+    xattrs: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or posixpath.normpath(self.path) != self.path or "\0" in self.path:
@@ -84,6 +88,27 @@ def file_entries(listing: bytes) -> list[FileEntry]:
     except (ValidationError, ValueError, RecursionError) as error:
         raise SandboxError(f"the guest sent no listing of files: {str(error)[:300]}") from error
     return sorted(entries, key=lambda entry: entry.path)
+
+
+def file_page(page: bytes) -> tuple[list[FileEntry], bool]:
+    """Return the entries of a page of a listing, and whether it is the last one. Raises SandboxError."""
+    import json
+
+    try:
+        fields = json.loads(page)
+        return _LISTING.validate_python(fields["entries"]), fields["is_last"] is True
+    except (ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise SandboxError(f"the guest sent no page of files: {str(error)[:300]}") from error
+
+
+def read_paths(listing: bytes) -> list[str]:
+    """Return the paths of a reply. Raises SandboxError if the data is not a list of texts."""
+    import json
+
+    try:
+        return TypeAdapter(list[str]).validate_python(json.loads(listing), strict=True)
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise SandboxError(f"the guest sent no list of paths: {str(error)[:300]}") from error
 
 
 # In the shell's pipe, a quote takes four bytes, and the shell reads that pipe byte by byte.
@@ -110,6 +135,11 @@ class RootSandbox(Sandbox):
     """A sandbox whose agent is root. Its image must be `os`, whose guest has these procedures."""
 
     _root_agent = True
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the container, and of each job in it."""
+        return self._limits
 
     async def open_shell(self) -> None:
         """Start the shell as a login in /root. The caller must do this once, before the first `run`.
@@ -212,13 +242,38 @@ class RootSandbox(Sandbox):
         """
         request: List = {"since_ns": since_ns}
         listing = await self._work_on_files("list", request)
+        with self.catch_unreadable():
+            entries = file_entries(listing)
+        await self._require_clock()
+        return entries
+
+    async def list_all_changed(self, most: int, *, since_ns: int | None = None) -> list[FileEntry]:
+        """Return every file that was changed at this time or later, sorted, in any number up to `most`.
+
+        Raises UnreadableFiles and SandboxError as `list_changed` does.
+        """
+        entries: list[FileEntry] = []
+        after = ""
+        while True:
+            request: List = {"since_ns": since_ns, "after": after}
+            listing = await self._work_on_files("list", request)
+            with self.catch_unreadable():
+                page, is_last = file_page(listing)
+            entries += page
+            if len(entries) > most:
+                raise UnreadableFiles(f"more than {most:,} files were changed")
+            if is_last or not page:
+                break
+            after = max((entry.path for entry in page), key=page_order)
+        await self._require_clock()
+        return sorted(entries, key=lambda entry: entry.path)
+
+    async def _require_clock(self) -> None:
         header, _ = await self.call("clock", {}, timeout=CALL_SECONDS)
         with self.catch_unreadable():
             back_ns = int(header["back_ns"])
-            entries = file_entries(listing)
         if back_ns > CLOCK_TOLERANCE_NS:
             raise describe_clock(back_ns)
-        return entries
 
     async def describe(self, paths: Sequence[str]) -> dict[str, FileEntry]:
         """Return the entries of the paths among these that exist. Raises UnreadableFiles."""
@@ -249,6 +304,16 @@ class RootSandbox(Sandbox):
         """
         request: Make = {"make": make, "fill": list(fill), "finish": finish}
         await self._work_on_files("make", request, data)
+
+    async def remove_links(self, paths: Sequence[str], kept_out: Sequence[str]) -> list[str]:
+        """Remove those of these links that lead to or below a path of `kept_out`. Return their paths.
+
+        Raises UnreadableFiles.
+        """
+        request: RemoveLinks = {"paths": list(paths), "kept_out": list(kept_out)}
+        removed = await self._work_on_files("remove_links", request)
+        with self.catch_unreadable():
+            return read_paths(removed)
 
     async def _work_on_files(self, procedure: str, request: Mapping[str, object], data: bytes = b"") -> bytes:
         header, body = await self.call(procedure, request, data, timeout=FILE_SECONDS)

@@ -6,16 +6,20 @@ The expected outputs never enter the sandbox.
 from __future__ import annotations
 
 import asyncio
+import functools
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any, Literal
 
+from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader
+from harness.environments.grader import SandboxGrader, Unjudged
+from harness.environments.python.checkers import ask_checker
 from harness.environments.python.client import (
     CPU,
     InputRun,
@@ -31,15 +35,16 @@ from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
 
 _SHOWN = 60
+CHECKER_IMAGE = "python"
 
 
-def stdout_difference(printed: bytes | str, expected: str) -> str | None:
+def stdout_difference(printed: bytes | str, expected: str, tolerance: float = 0.0) -> str | None:
     """Return how the output differs from the expected one, in one short line, or None if it does not.
 
     Both are stripped and split into lines, and the lines are stripped too. The numbers of lines must be
     equal. Two lines agree if they are equal, or if both consist of the same number of numbers with equal
-    values. NaN and bytes that are not UTF-8 equal nothing. The function takes time and memory in proportion
-    to the output.
+    values. With a tolerance, numbers within it are equal, and words may be among them. NaN and bytes that are
+    not UTF-8 equal nothing. The function takes time and memory in proportion to the output.
     Source: `testing_util.py` of LiveCodeBench (Jain et al. 2024, arXiv 2403.07974).
     """
     text = printed.decode("utf-8", "surrogateescape") if isinstance(printed, bytes) else printed
@@ -52,18 +57,22 @@ def stdout_difference(printed: bytes | str, expected: str) -> str | None:
     pairs = zip(text.split("\n"), wanted_text.split("\n"), strict=True)
     for number, (line, wanted) in enumerate(pairs, start=1):
         line, wanted = line.strip(), wanted.strip()
-        if line != wanted and not _same_numbers(line, wanted):
+        if line != wanted and not _same_numbers(line, wanted, tolerance):
             return f"line {number}: {_short(line)} printed, {_short(wanted)} expected"
     return None
 
 
-def _same_numbers(line: str, wanted: str) -> bool:
+def _same_numbers(line: str, wanted: str, tolerance: float) -> bool:
     wanted_words = wanted.split()
     # Only as many words as can matter, because all words of a line of many megabytes would need gigabytes.
     words = line.split(maxsplit=len(wanted_words))
     if len(words) != len(wanted_words):
         return False
-    return all(_same_number(word, other) for word, other in zip(words, wanted_words, strict=True))
+    pairs = zip(words, wanted_words, strict=True)
+    if not tolerance:
+        return all(_same_number(word, other) for word, other in pairs)
+    # Words stay words beside numbers, as in `Case 1: 0.5`.
+    return all(word == other or _is_near(word, other, tolerance) for word, other in pairs)
 
 
 def _same_number(word: str, wanted: str) -> bool:
@@ -72,6 +81,17 @@ def _same_number(word: str, wanted: str) -> bool:
         return Decimal(word) == Decimal(wanted)
     except InvalidOperation:
         return False
+
+
+def _is_near(word: str, wanted: str, tolerance: float) -> bool:
+    """Return whether two numbers are equal within an absolute or relative tolerance, as testlib compares."""
+    if len(word) > MAX_NUMBER_CHARACTERS or len(wanted) > MAX_NUMBER_CHARACTERS:
+        return False
+    try:
+        found, right = float(word), float(wanted)
+    except ValueError:
+        return False
+    return math.isfinite(found) and abs(found - right) <= tolerance * max(1.0, abs(right))
 
 
 def _short(line: str) -> str:
@@ -126,6 +146,10 @@ class StdinTests:
     # five seconds. Their wall time may be a few times that, because the machine may be busy.
     seconds: float = 6.0
     strict_compat: Compatibility = Compatibility.OFF
+    # Source of the author's checker, which judges each output instead of its comparison. "" for none.
+    checker: str = ""
+    # Numbers that differ by at most this, or by this share of the expected one, are equal.
+    tolerance: float = 0.0
 
     def load(self) -> Sequence[StdinTest]:
         """Return the tests. Raises DataError if stored tests cannot be read."""
@@ -154,6 +178,22 @@ class Outcome:
         return Status.PASSED if tests and len(self.statuses) == tests else Status.FAILED
 
 
+async def run_or_grade(sandbox: Sandbox, target: StdinTests, submission: Submission) -> Verdict | Unjudged:
+    """Return the verdict of `grade_stdin`, or the outputs that the checker of the tests judges."""
+    if not target.checker:
+        return await grade_stdin(sandbox, target, submission)
+    program = submission.text.encode("utf-8", "surrogatepass")
+    if len(program) > MAX_PROGRAM_BYTES:
+        return _refuse_size(program)
+    tests = target.tests if isinstance(target.tests, tuple) else await asyncio.to_thread(target.load)
+    return await _leave_to_checker(sandbox, target, program, tests)
+
+
+def _refuse_size(program: bytes) -> Verdict:
+    evidence = f"the program has {len(program):,} bytes; the limit is {MAX_PROGRAM_BYTES:,}"
+    return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
+
+
 async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submission) -> Verdict:
     """Return the verdict on the program's outputs, from a sandbox that no agent has touched.
 
@@ -163,8 +203,7 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
     """
     program = submission.text.encode("utf-8", "surrogatepass")
     if len(program) > MAX_PROGRAM_BYTES:
-        evidence = f"the program has {len(program):,} bytes; the limit is {MAX_PROGRAM_BYTES:,}"
-        return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
+        return _refuse_size(program)
     tests = target.tests if isinstance(target.tests, tuple) else await asyncio.to_thread(target.load)
     by_verdict = target.strict_compat is Compatibility.VERDICT
     try:
@@ -175,15 +214,19 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
             metrics["strict_compat"] = compat.status(len(tests)).value
     except SandboxOutOfMemory as error:
         return make_memory_verdict(error)
-    status = outcome.status(len(tests))
     if outcome.has_begun_badly and not by_verdict:
         broken = await find_broken_preamble(sandbox, target.preamble)
         if broken is not None:
             return broken
+    return _make_verdict(outcome, len(tests), metrics)
+
+
+def _make_verdict(outcome: Outcome, tests: int, metrics: Mapping[str, Any]) -> Verdict:
+    status = outcome.status(tests)
     if status is Status.PASSED:
         return Verdict(status, 1.0, metrics, phase=Phase.EVALUATOR)
     limit = outcome.limit if status is Status.TIMEOUT else None
-    right = not outcome.is_wrong and len(outcome.statuses) == len(tests)
+    right = not outcome.is_wrong and len(outcome.statuses) == tests
     return Verdict(
         *(status, 0.0, metrics, outcome.evidence, Phase.EVALUATOR, limit),
         borderline=right if outcome.is_slow else None,
@@ -219,10 +262,31 @@ async def _run_and_compare(
     A wrong output of a test that the task shows ends the tests. The outputs of hidden tests are compared
     after the last run, because the time of a comparison depends on the expected output.
     """
-    ends = time.monotonic() + (len(tests) * (target.seconds + 1) + 5) * PATIENCE
-    stdout_bytes = stdout_bound(tests)
     outcome = Outcome((), None, None, 0.0)
     hidden: list[InputRun] = []
+    differ = _compare_within(target.tolerance)
+    async for batch, runs in _run_batches(sandbox, target, program, tests, stdin):
+        if len(outcome.statuses) < target.shown:
+            outcome = await _compare(outcome, runs, batch, differ)
+            if outcome.evidence is not None:
+                return outcome
+        else:
+            hidden += runs
+        if _bytes_of(hidden) > MAX_OUTPUT_BYTES:
+            break
+    return await _compare(outcome, hidden, tests[len(outcome.statuses) :], differ)
+
+
+async def _run_batches(
+    sandbox: Sandbox,
+    target: StdinTests,
+    program: bytes,
+    tests: Sequence[StdinTest],
+    stdin: Literal["real", "mocked"],
+) -> AsyncIterator[tuple[Sequence[StdinTest], Sequence[InputRun]]]:
+    """Yield the tests in order and the program's runs on them, up to the first run that fails."""
+    ends = time.monotonic() + (len(tests) * (target.seconds + 1) + 5) * PATIENCE
+    stdout_bytes = stdout_bound(tests)
     for batch in batches(tests, target.shown, lambda test: len(test.input), BATCH_BYTES):
         runs = await run_on_inputs(
             sandbox,
@@ -235,32 +299,89 @@ async def _run_and_compare(
             wall_seconds_in_all=max(ends - time.monotonic(), 1.0),
             stdin=stdin,
         )
-        if len(outcome.statuses) < target.shown:
-            outcome = await _compare(outcome, runs, batch)
-            if outcome.evidence is not None:
-                return outcome
-        else:
-            hidden += runs
-        if len(runs) < len(batch) or not runs[-1].succeeded or _bytes_of(hidden) > MAX_OUTPUT_BYTES:
-            break
-    return await _compare(outcome, hidden, tests[len(outcome.statuses) :])
+        yield batch, runs
+        if len(runs) < len(batch) or not runs[-1].succeeded:
+            return
 
 
-async def _compare(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Outcome:
+async def _leave_to_checker(
+    sandbox: Sandbox, target: StdinTests, program: bytes, tests: Sequence[StdinTest]
+) -> Verdict | Unjudged:
+    """Run the program on every input, and return its outputs for the checker, which has another sandbox."""
+    runs: list[InputRun] = []
+    try:
+        async for _, some in _run_batches(sandbox, target, program, tests, "real"):
+            runs += some
+            if _bytes_of(runs) > MAX_OUTPUT_BYTES:
+                break
+    except SandboxOutOfMemory as error:
+        return make_memory_verdict(error)
+    if runs and not runs[0].succeeded:
+        broken = await find_broken_preamble(sandbox, target.preamble)
+        if broken is not None:
+            return broken
+    return Unjudged(
+        CHECKER_IMAGE, functools.partial(_judge_outputs, target.checker, tests, runs), key=target.checker
+    )
+
+
+async def _judge_outputs(
+    checker: str, tests: Sequence[StdinTest], runs: Sequence[InputRun], sandbox: Sandbox
+) -> Verdict:
+    """Return the verdict of the checker on the outputs of runs. Raises SandboxError.
+
+    A checker that fails on an output refuses it, unless it fails on the author's own output too.
+    """
+    printed = [(run, test) for run, test in zip(runs, tests, strict=False) if run.succeeded]
+    cases = [(test.input, _decode(run), test.output) for run, test in printed]
+    answers = await ask_checker(sandbox, checker, cases)
+    failed = next((place for place, answer in enumerate(answers) if answer.is_broken), None)
+    if failed is not None:
+        given, _, expected = cases[failed]
+        (own,) = await ask_checker(sandbox, checker, [(given, expected, expected)])
+        if not own.accepted:
+            evidence = f"the checker does not accept the tests' own output: {own.note}"
+            return Verdict(Status.GRADER_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
+    told = iter(answers)
+
+    def differ(_run: InputRun, _test: StdinTest) -> str | None:
+        answer = next(told)
+        return None if answer.accepted else f"the checker refuses the output: {answer.note}".rstrip(": ")
+
+    outcome = _add_runs(Outcome((), None, None, 0.0), runs, tests, differ)
+    return _make_verdict(outcome, len(tests), _metrics(outcome, len(tests)))
+
+
+def _decode(run: InputRun) -> str:
+    # A checker gets text. Bytes that are not UTF-8 can be no right output.
+    return (run.stdout.head + run.stdout.tail).decode("utf-8", "replace")
+
+
+Differ = Callable[[InputRun, StdinTest], str | None]
+"""Returns how the output of a run that succeeded is wrong, None for a right one."""
+
+
+def _compare_within(tolerance: float) -> Differ:
+    return lambda run, test: stdout_difference(run.stdout.head + run.stdout.tail, test.output, tolerance)
+
+
+async def _compare(
+    outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest], differ: Differ
+) -> Outcome:
     """Return the results after adding these runs' results, from a thread if they are large."""
     if _bytes_of(runs) + sum(len(test.output) for test in tests[: len(runs)]) <= _SMALL_BYTES:
-        return _add_runs(outcome, runs, tests)
-    return await asyncio.to_thread(_add_runs, outcome, runs, tests)
+        return _add_runs(outcome, runs, tests, differ)
+    return await asyncio.to_thread(_add_runs, outcome, runs, tests, differ)
 
 
-def _add_runs(outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest]) -> Outcome:
+def _add_runs(
+    outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest], differ: Differ
+) -> Outcome:
     """Return the results after adding these runs' results."""
     statuses, evidence, limit = list(outcome.statuses), outcome.evidence, outcome.limit
     is_slow, is_wrong = outcome.is_slow, outcome.is_wrong
     for run, test in zip(runs, tests, strict=False):
-        difference = (
-            stdout_difference(run.stdout.head + run.stdout.tail, test.output) if run.succeeded else None
-        )
+        difference = differ(run, test) if run.succeeded else None
         status = _status(run, difference)
         is_wrong = is_wrong or status is not Status.PASSED
         if run.is_borderline:
@@ -327,4 +448,4 @@ def _may_need_sockets(target: StdinTests, submission: Submission) -> bool:
     return may_need_sockets((submission.text, target.preamble))
 
 
-GRADERS = (SandboxGrader(StdinTests, grade_stdin, may_need_sockets=_may_need_sockets),)
+GRADERS = (SandboxGrader(StdinTests, run_or_grade, may_need_sockets=_may_need_sockets),)

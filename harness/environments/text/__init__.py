@@ -9,6 +9,7 @@ from harness.environments.text import (
     number_answers,
     plain_answers,
     short_answers,
+    stated_answers,
 )
 
 SPEC = EnvironmentSpec(
@@ -21,5 +22,6 @@ SPEC = EnvironmentSpec(
         *number_answers.GRADERS,
         *literal_answers.GRADERS,
         *expected_text.GRADERS,
+        *stated_answers.GRADERS,
     ),
 )

@@ -34,10 +34,12 @@ async def grade_number(target: NumberAnswer, submission: Submission) -> Verdict:
     end = submission.text[-MAX_ANSWER_CHARACTERS:]
     solved = same_number(end, target.gold)
     if solved:
-        return Verdict(Status.PASSED, 1.0, {"solved": 1.0})
+        return Verdict(Status.PASSED, 1.0, {"solved": 1.0, "answer": str(target.gold)})
     found = answer_number(end)
-    evidence = "no number in the answer" if found is None else f"answered {str(found)[:_SHOWN_CHARACTERS]}"
-    return Verdict(Status.FAILED, 0.0, {"solved": 0.0}, evidence)
+    if found is None:
+        return Verdict(Status.FAILED, 0.0, {"solved": 0.0}, "no number in the answer")
+    answer = str(found)[:_SHOWN_CHARACTERS]
+    return Verdict(Status.FAILED, 0.0, {"solved": 0.0, "answer": answer}, f"answered {answer}")
 
 
 GRADERS = (TextGrader(NumberAnswer, grade_number),)

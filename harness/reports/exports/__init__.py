@@ -2,7 +2,8 @@
 
 The name of the file is the name of the format. The file holds `write_export(run, stream)`, which writes an
 `ExportedRun` to a text stream, one attempt at a time, and `SUFFIXES`, the ends of the names of files that the
-readers of the format accept. The first line of its docstring describes the format.
+readers of the format accept. A format of several files holds `write_tree(run, folder)` instead, which writes
+into a new folder. The first line of its docstring describes the format.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from harness.reports.trajectories.attempts import ExportedRun
 
 WriteExport = Callable[["ExportedRun", TextIO], None]
+WriteTree = Callable[["ExportedRun", Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,12 @@ class ExportFormat:
     """A format of an export."""
 
     name: str
-    write: WriteExport
+    # None for a format of several files, which `write_tree` writes.
+    write: WriteExport | None
     suffixes: tuple[str, ...]
     # Returns the name of the file in a folder, None if readers find any name there.
     name_file: Callable[[ExportedRun], str] | None = None
+    write_tree: WriteTree | None = None
 
     def choose_path(self, path: Path | None, run: ExportedRun) -> Path | None:
         """Return the path of the export: in a folder, under a name that the readers of the format find."""
@@ -41,8 +45,11 @@ class ExportFormat:
         return path / (made or f"{re.sub(r'[^A-Za-z0-9._-]+', '-', run.run_id)}{self.suffixes[0]}")
 
     def require_name(self, path: Path | None) -> None:
-        """Raise UsageError for a file that no reader of the format would open. None is standard output."""
-        if path is not None and not path.is_dir() and not path.name.endswith(self.suffixes):
+        """Raise UsageError for a path that no reader of the format would open. None is standard output."""
+        if self.write_tree is not None:
+            if path is None:
+                raise UsageError(f"{self.name} is a folder", hint="name the folder for it: -o jobs")
+        elif path is not None and not path.is_dir() and not path.name.endswith(self.suffixes):
             raise UsageError(
                 f"{path}: readers of {self.name} open only files whose name ends in "
                 f"{' or '.join(self.suffixes)}",
@@ -63,7 +70,8 @@ def load_export(name: str) -> ExportFormat:
     module = importlib.import_module(f"{__name__}.{name}")
     return ExportFormat(
         name,
-        module.write_export,
+        getattr(module, "write_export", None),
         module.SUFFIXES,
         getattr(module, "name_file", None),
+        getattr(module, "write_tree", None),
     )

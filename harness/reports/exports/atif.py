@@ -30,6 +30,7 @@ from harness.reports.trajectories.turns import (
     ToolCall,
     Turn,
 )
+from harness.runs.manifest import read_grading_version
 
 SUFFIXES = (".jsonl", ".json")
 _VERSION = "ATIF-v1.8"
@@ -61,6 +62,7 @@ def build_trajectory(run: ExportedRun, attempt: ExportedAttempt) -> dict[str, An
         "final_metrics": drop_none(_describe_use(attempt.record, len(steps.all))),
         "extra": {
             "benchmark": run.benchmark,
+            "grading_version": read_grading_version(run.manifest),
             "started_at": format_time(attempt.started),
             "verdict": describe_record(attempt.record),
             "notes": steps.notes,

@@ -31,6 +31,7 @@ from harness.reports.trajectories.turns import (
     ToolCall,
     Turn,
 )
+from harness.runs.manifest import read_grading_version
 
 SUFFIXES = (".json",)
 _VERSION = 2
@@ -106,6 +107,7 @@ def _build_head(run: ExportedRun) -> dict[str, Any]:
                 "data_sha256": data["sha256"],
                 "split": manifest.get("split"),
                 "seed": manifest.get("seed"),
+                "grading_version": read_grading_version(manifest),
                 "git_revision": manifest.get("git_revision"),
                 "images": manifest["images"],
             },

@@ -5,12 +5,11 @@ The columns are those of `csv`, with `agent_output` uncut and `submission`. Text
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, install_command
 from harness.core.types import AttemptRecord
 from harness.reports.columns import Column, Kind, Value, list_columns
 from harness.reports.run_folder import StoredRun
@@ -26,9 +25,7 @@ def write_report(run: StoredRun, stream: BinaryIO) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise UsageError(
-            "parquet needs pyarrow", hint=f"run: {sys.executable} -m pip install pyarrow"
-        ) from error
+        raise UsageError("parquet needs pyarrow", hint=f"run: {install_command('pyarrow')}") from error
     types = {
         Kind.TEXT: pyarrow.string(),
         Kind.INTEGER: pyarrow.int64(),

@@ -29,6 +29,7 @@ from harness.core.version import __version__
 from harness.reports.recorded_attempts import read_count
 from harness.reports.trajectories.attempts import ExportedAttempt, ExportedRun, drop_none, name_attempt
 from harness.reports.trajectories.turns import Message, Observation, Prompt, Request, Turn
+from harness.runs.manifest import read_grading_version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -85,6 +86,7 @@ def describe_resource(run: ExportedRun) -> dict[str, Attribute]:
         "service.version": str(run.manifest.get("harness_version", "")),
         "harness.run_id": run.run_id,
         "harness.benchmark": run.benchmark,
+        "harness.grading_version": read_grading_version(run.manifest),
     }
 
 

@@ -51,6 +51,7 @@ from harness.reports.viewer.transcript_follower import show_text
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.comparison import Comparison, compare_runs
 from harness.runs.followed_index import FollowedIndex
+from harness.runs.manifest import GRADING_VERSION
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
 from harness.runs.run_names import is_running
 from harness.runs.run_state import count_statuses
@@ -346,7 +347,7 @@ MOST_TASKS = 2000
 
 def describe_comparison(baseline: Path, candidate: Path) -> dict[str, Any]:
     """Return the comparison of two runs as plain values. Raises UsageError if they cannot be compared."""
-    comparison = compare_runs([baseline], [candidate])
+    comparison = compare_runs([baseline], [candidate], accept=[GRADING_VERSION])
     return {
         "benchmark": escape_text(comparison.benchmark),
         "is_bundled": uses_bundled_sample(comparison),

@@ -74,7 +74,10 @@ def build_agent(name: str, settings: AgentSettings, benchmark: Benchmark) -> Age
     installed = dict(load_entry_points(ENTRY_POINTS))
     if name not in installed:
         error = unknown_name("agent", name, {*known, *installed})
-        raise UsageError(error.message, hint=f"{error.hint}; or name your own agent: FILE.py, module:Name")
+        raise UsageError(
+            error.message,
+            hint=f"{error.hint}; or your own agent: FILE.py, module:Name; --model names a model",
+        )
     return wrap_outside_agent(installed[name], settings, name=name)
 
 

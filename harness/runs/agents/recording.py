@@ -8,22 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Protocol
 
 from harness.core.types import Phase, Status, Submission
-
-# The most characters of the first difference in the metrics of an attempt.
-SHOWN_DIFFERENCE = 400
-
-
-class Outcome(StrEnum):
-    """The result of the replay of one attempt, which the metric `replay` reports."""
-
-    EQUAL = "equal"
-    DIFFERENT = "different"
-    # The replay could not do all recorded actions, and found no difference until then.
-    INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True, slots=True)

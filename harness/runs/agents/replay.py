@@ -24,14 +24,13 @@ from harness.runs.agents.agent import (
     RepeatedEnd,
 )
 from harness.runs.agents.recording import (
-    SHOWN_DIFFERENCE,
-    Outcome,
     RecordedAttempt,
     RecordedCall,
     RecordedReference,
     RecordedStep,
     Recording,
 )
+from harness.runs.replayed import SHOWN_DIFFERENCE, Outcome
 
 # The characters that a difference shows before and after the place where two texts part.
 BEFORE, AFTER = 40, 200

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
+from harness.core.errors import quote_value
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
+from harness.sandbox.backends import BackendName
 from harness.sandbox.limits import Isolation, Limits
 
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 MIN_TIMEOUT_SECONDS = 180
 MAX_TIMEOUT_SECONDS = 600
+MAX_TASK_SECONDS = 24 * 3600
+"""The longest wall limit of a task that sets its own."""
 # The reader of YAML refuses integers beyond this bound, too.
 MAX_SEED = 2**63
 ExecutorName = Literal["local", "ray"]
@@ -21,10 +25,24 @@ ExecutorName = Literal["local", "ray"]
 ExtractRule = Literal["none", "fenced", "between_last_fences", "first_block", "last_block", "all_blocks"]
 
 
-def _show_seconds(definition: Definition) -> int:
+def _show_seconds(definition: Definition) -> int | None:
     from harness.environments import environment_spec
 
-    return max((environment_spec(name).timeout_seconds for name in definition.environments), default=180)
+    specs = [environment_spec(name) for name in definition.environments]
+    if any(spec.tasks_set_timeouts for spec in specs):
+        return None
+    return max((spec.timeout_seconds for spec in specs), default=180)
+
+
+def _check_timeout(seconds: int, info: ValidationInfo) -> int:
+    from harness.benchmarks.custom import names_task_folders
+
+    low, high = MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
+    if not low <= seconds <= high and names_task_folders(info.data.get("benchmark", "")):
+        low, high = 1, MAX_TASK_SECONDS
+    if not low <= seconds <= high:
+        raise ValueError(f"must be {low} to {high} whole seconds, not {quote_value(seconds)}")
+    return seconds
 
 
 class GradingKeys(Keys):
@@ -79,15 +97,31 @@ class AttemptKeys(Keys):
     panel: ClassVar[Panel] = "Attempts"
 
     timeout_seconds: Annotated[
-        int | None,
-        Field(ge=MIN_TIMEOUT_SECONDS, le=MAX_TIMEOUT_SECONDS),
+        Annotated[
+            int,
+            Field(json_schema_extra={"minimum": MIN_TIMEOUT_SECONDS, "maximum": MAX_TASK_SECONDS}),
+            AfterValidator(_check_timeout),
+        ]
+        | None,
         Setting(on_resume="ask", difference="hidden", differs_in_shards=True, is_replayed=True),
-        Option("Time limit of an attempt, 180 to 600 s.", "S"),
+        Option("Time limit of an attempt, 180 to 600 s. Task folders: up to 24 h.", "S"),
         Aliases("--timeout", "--time-limit"),
         Example(_show_seconds, is_set=True),
     ] = None
     """The wall limit in seconds, once for the agent in an attempt and once for its grading. Default: that of
-    the task's environment."""
+    the task folder or of the task's environment."""
+    timeout_multiplier: Annotated[
+        float,
+        Field(gt=0, allow_inf_nan=False),
+        Setting(on_resume="ask", difference="unfair", read_by="task timeouts", is_replayed=True),
+        Option("Multiply the time limits that task folders set by this.", "X"),
+        Useless(
+            lambda config: config.timeout_seconds is not None,
+            "has no effect beside --timeout-seconds",
+            "leave out one of them",
+        ),
+    ] = 1.0
+    """The factor on the time limits that task folders set."""
     max_concurrent: Annotated[
         int | None,
         Field(ge=1, le=1024),
@@ -147,6 +181,14 @@ class SandboxKeys(Keys):
         Example("runc"),
     ] = "runc"
     """The runtime of containers: `runsc` is gVisor."""
+    backend: Annotated[
+        BackendName,
+        Setting(on_resume="free", difference="shown", read_by="sandbox", differs_in_shards=True),
+        Option("docker, or oci: a runtime without an engine. Default: the first that is there.", "NAME"),
+        Example("auto"),
+    ] = "auto"
+    """The starter of sandboxes: `docker`, or `oci`, which runs an OCI runtime without an engine. `auto` takes
+    Docker if its engine answers, and otherwise `oci`. Verdicts do not depend on it."""
     isolation: Annotated[
         Isolation,
         Setting(on_resume="ask", difference="hidden", read_by="sandbox", is_replayed=True),
@@ -158,6 +200,49 @@ class SandboxKeys(Keys):
     ] = "task"
     """The attempts that share a grading container: with `task` those at a task, with `attempt` none, with
     `run` those at all tasks, as long as the container is provably clean. Agents never act in such a one."""
+    base_images: Annotated[
+        dict[str, str],
+        Setting(on_resume="fixed", difference="unfair", read_by="task image", is_replayed=True),
+        Option(
+            "Build tasks on IMAGE instead of base images that match PATTERN (repeatable). `packages` is made "
+            "from Debian's packages.",
+            "PATTERN=IMAGE",
+            name="--base-image",
+        ),
+        Example({"ubuntu:*": "packages"}),
+    ] = Field(default_factory=dict)
+    """The images that replace base images of tasks, by patterns such as `ubuntu:*`. The image `packages` is
+    made from Debian's packages."""
+    build_ca: Annotated[
+        Text | None,
+        Setting(on_resume="free", difference="hidden", read_by="task image", differs_in_shards=True),
+        Option("A certificate (PEM) that builds of tasks trust.", "FILE", is_path=True),
+    ] = None
+    """The file of a certificate that builds of images trust, such as that of a proxy."""
+    allow_network: Annotated[
+        bool,
+        Setting(on_resume="ask", difference="unfair", read_by="task image", is_replayed=True),
+        Option("Give agents a network in tasks that ask for one."),
+    ] = False
+    """Whether the machines of agents get a network if their tasks ask for one. Other tasks are refused."""
+    network: Annotated[
+        Literal["none"] | None,
+        Setting(on_resume="ask", difference="unfair", read_by="task image", is_replayed=True),
+        Option("none: run tasks that ask for a network without one.", "MODE"),
+        Useless(lambda config: config.allow_network, "excludes --allow-network", "leave out --allow-network"),
+    ] = None
+    """With `none`, tasks that ask for a network run without one, and their metrics say so."""
+    seal: Annotated[
+        Literal["artifacts", "work", "tools", "all", "live"] | None,
+        Setting(on_resume="fixed", difference="unfair", read_by="task image", is_replayed=True),
+        Option(
+            "Which changes of an agent the tests of a task folder see: artifacts, work, tools, all or live. "
+            "Default: what the task's reference proves.",
+            "LEVEL",
+        ),
+    ] = None
+    """The seal level of every task, instead of the first at which its reference passes: `artifacts`, `work`,
+    `tools`, `all` or `live`."""
     executor: Annotated[
         ExecutorName,
         Setting(on_resume="free", difference="shown"),

@@ -51,6 +51,7 @@ class RunOptions(TypedDict, total=False):
     k: list[int]
     cluster_by: str | None
     timeout_seconds: int | None
+    timeout_multiplier: float
     max_concurrent: int | None
     durations_from: str | None
     seed: int
@@ -59,5 +60,10 @@ class RunOptions(TypedDict, total=False):
     limits: Limits | dict[str, Any]
     runtime: Literal["runc", "runsc"]
     isolation: Literal["task", "attempt", "run"]
+    base_images: dict[str, str]
+    build_ca: str | None
+    allow_network: bool
+    network: Literal["none"] | None
+    seal: Literal["artifacts", "work", "tools", "all", "live"] | None
     executor: Literal["local", "ray"]
     ray_address: str | None

@@ -13,7 +13,9 @@ from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting,
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Definition
 
-BENCHMARK_HELP = "A name from `harness benchmarks`, or your own .yaml, or .py (runs on the host)."
+BENCHMARK_HELP = (
+    "A name from `harness benchmarks`, a folder of tasks, or your own .yaml or .py (runs on the host)."
+)
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
@@ -69,7 +71,8 @@ class TaskKeys(Keys):
         Aliases("--bench", "--benchmarks", "--dataset", "--eval", "--suite"),
         Example(lambda definition: definition.name, is_set=True),
     ]
-    """The name of a benchmark, or the path of your own (.yaml, or .py, which runs on the host)."""
+    """The name of a benchmark, or the path of your own: a folder of tasks, a .yaml, or a .py, which runs on
+    the host."""
     sample_size: Annotated[
         int | None,
         Field(ge=1),

@@ -1,24 +1,96 @@
-"""The backends, and the default one for a sandbox whose caller names none."""
+"""The backends, and the choice of one for sandboxes whose caller passes none."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Literal, get_args
 
+from harness.core.errors import EngineUnavailableError, UsageError
 from harness.sandbox.backends.base import Backend
+
+if TYPE_CHECKING:
+    from harness.sandbox.backends.docker.backend import DockerBackend
+    from harness.sandbox.backends.oci.backend import OciBackend
+
+BackendName = Literal["auto", "docker", "oci"]
+# Chooses the backend of every command, unless the command has another one.
+VARIABLE = "HARNESS_BACKEND"
+
+
+def connect_backend(
+    name: str = "auto", *, notify: Callable[[str], None] = lambda line: None
+) -> DockerBackend | OciBackend:
+    """Return a backend by its name.
+
+    With `auto`, the variable HARNESS_BACKEND names it. Without that variable, this takes the Docker engine of
+    the environment if it answers, and otherwise the OCI runtime of this machine. It does not replace an
+    engine that the user has chosen (DOCKER_HOST, a docker context).
+
+    Args:
+        name: the name of a backend, or `auto`.
+        notify: gets a line if the choice is not Docker.
+
+    Raises:
+        EngineUnavailableError: if the backend is not there.
+        UsageError: for an unknown name.
+    """
+    from harness.sandbox.backends.docker.engine import find_chosen_endpoint
+
+    name = read_name(name)
+    if name == "oci":
+        return _connect_oci()
+    from harness.sandbox.backends.docker.backend import connect
+
+    try:
+        return connect()
+    except EngineUnavailableError as error:
+        if name == "docker" or find_chosen_endpoint() is not None:
+            raise
+        try:
+            backend = _connect_oci()
+        except EngineUnavailableError:
+            # Docker is what most people install.
+            raise error from None
+        notify(f"sandboxes: backend oci, because {error.message}")
+        return backend
+
+
+def _connect_oci() -> OciBackend:
+    from harness.sandbox.backends.oci.backend import connect
+
+    return connect()
+
+
+def connect_backends() -> list[DockerBackend | OciBackend]:
+    """Return all backends that may have containers of harness. Raises as `connect_backend` does."""
+    from harness.sandbox.backends.oci.backend import has_containers
+
+    first = connect_backend()
+    also = has_containers() and first.name != "oci"
+    return [first, _connect_oci()] if also else [first]
+
+
+def read_name(name: str) -> str:
+    """Return the name of a backend, for `auto` that of the variable. Raises UsageError for an unknown one."""
+    chosen = os.environ.get(VARIABLE) or name if name == "auto" else name
+    if chosen not in get_args(BackendName):
+        known = ", ".join(get_args(BackendName))
+        raise UsageError(f"there is no backend '{chosen}'", hint=f"known: {known}   (--backend, {VARIABLE})")
+    return chosen
 
 
 @contextlib.asynccontextmanager
-async def open_default_backend() -> AsyncIterator[Backend]:
-    """Yield a backend that is connected to the Docker engine of the environment.
+async def open_default_backend(
+    name: BackendName = "auto", *, notify: Callable[[str], None] = lambda line: None
+) -> AsyncIterator[Backend]:
+    """Yield the backend that `connect_backend` returns. Raises as it does."""
+    # The settings of a run import this module, and the help of a command must not load asyncio.
+    import asyncio
 
-    Raises EngineUnavailableError.
-    """
-    from harness.sandbox.backends.docker.backend import connect
-
-    backend = await asyncio.to_thread(connect)
+    backend = await asyncio.to_thread(connect_backend, name, notify=notify)
     try:
         yield backend
     finally:
-        backend.close()
+        await asyncio.to_thread(backend.close)

@@ -20,6 +20,16 @@ from harness.sandbox.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignImage:
+    """The image of a container that is not one of harness. The guest brings all that it needs."""
+
+    # The id of the image. Its files, users, environment and working folder stay as they are.
+    id: str
+    # Whether programs reach the network of the engine.
+    network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """Plain, picklable data that a backend starts one hardened container from."""
 
@@ -44,6 +54,9 @@ class SandboxSpec:
     terminals: bool = False
     # Programs and PID 1 can open stream sockets of IPv4, for the relay of a loopback port.
     relay: bool = False
+    # The container runs this image, and gets the folders of the guest and of agents from `image`, read-only.
+    # It has the capabilities and system calls that programs of any image expect, and sockets of every kind.
+    foreign: ForeignImage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +179,58 @@ class Backend(Protocol):
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         """Return all containers, running or not, that have these labels; None matches any value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """The settings of an image that is not one of harness."""
+
+    id: str
+    environment: Mapping[str, str]
+    # `user` or `user:group`, each a name or a number; empty for root.
+    user: str
+    folder: str
+    entrypoint: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRules:
+    """The rules of a run for building images from Dockerfiles."""
+
+    # Patterns of base images as in a shell, and the image that replaces each. `packages` is one of Debian's
+    # packages.
+    base_images: tuple[tuple[str, str], ...] = ()
+    # The path of a certificate in PEM, which builds trust.
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltImage:
+    """An image that was built from a folder, or found for it."""
+
+    id: str
+    tag: str
+    # Each base image of the Dockerfile that was replaced, and its replacement.
+    replaced: tuple[tuple[str, str], ...] = ()
+
+
+@runtime_checkable
+class RunsForeignImages(Protocol):
+    """A backend that starts images that are not ones of harness (`SandboxSpec.foreign`), and builds them."""
+
+    def inspect_image(self, reference: str) -> ImageFacts | None:
+        """Return the settings of an image, by its tag or id; None if there is none. Raises SandboxError."""
+
+    def pull_image(self, reference: str, *, notify: Callable[[str], None]) -> str | None:
+        """Pull an image unless the engine has it; return None, or the reason why that failed."""
+
+    def build_image(
+        self, folder: Path, rules: BuildRules, *, name: str, seconds: float, notify: Callable[[str], None]
+    ) -> BuiltImage:
+        """Return the image of a folder with a Dockerfile, and build it unless the engine has it.
+
+        `name` is the task's, for messages. Raises DataError, UsageError, and SandboxError for a failed build.
+        """
 
 
 @dataclass(frozen=True, slots=True)

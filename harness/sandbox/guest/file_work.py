@@ -58,7 +58,7 @@ def _work_and_exit(user: User, write_end: int, work: Callable[[], bytes]) -> Non
             "file_bytes": MAX_FILE_BYTES,
             "open_files": 64,
         }
-        processes.act_for(user.uid, user.folder, limits, [write_end])
+        processes.act_for(user.uid, user.folder, limits, [write_end], user.groups)
         try:
             data = work()
             status = 0

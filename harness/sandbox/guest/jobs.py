@@ -318,7 +318,8 @@ class CommandJob(PatientJob):
         try:
             for number, descriptor in enumerate((source, stdout, stderr)):
                 os.dup2(descriptor, number)
-            processes.become(self._user.uid, self._user.folder, processes.loosen(self.limits), [])
+            user = self._user
+            processes.become(user.uid, user.folder, processes.loosen(self.limits), [], user.groups)
             folder = request.get("folder") or "."
             try:
                 os.chdir(folder)
@@ -326,7 +327,7 @@ class CommandJob(PatientJob):
                 os.write(2, f"cannot start in {folder}: {error}\n".encode("utf-8", "backslashreplace"))
                 return
             self.confine()
-            _execute(argv, request["environment"])
+            execute(argv, request["environment"])
         except FileNotFoundError:
             status = 127
             os.write(2, f"{argv[0]}: not found\n".encode("utf-8", "backslashreplace"))
@@ -336,7 +337,7 @@ class CommandJob(PatientJob):
             os._exit(status)
 
 
-def _execute(argv: list[str], environment: dict[str, str]) -> None:
+def execute(argv: list[str], environment: dict[str, str]) -> None:
     """Replace this process by `argv`, whose program is looked up in the PATH of `environment`.
 
     os.execvpe would import a module in every child. Raises FileNotFoundError, or another OSError if the

@@ -163,7 +163,7 @@ class Kernel:
         """
         user = self.agent_user()
         if folder is not None:
-            user = User(user.uid, folder)
+            user = User(user.uid, folder, user.groups)
         file_work.start(self.loop, user, work, request.answer, alone=alone)
 
     def answer(self, number: int, reply: dict[str, Any], body: bytes = b"") -> None:

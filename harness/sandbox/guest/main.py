@@ -25,7 +25,7 @@ def main() -> None:
     install = find_installer(ENVIRONMENTS)
     # The command has disabled collections, because the imports leave no garbage.
     gc.enable()
-    sys.path[:] = [path for path in sys.path if not path.startswith(FOLDER)]
+    sys.path[:] = [path for path in sys.path if path != FOLDER]
     output = os.dup(1)
     null = os.open("/dev/null", os.O_WRONLY)
     os.dup2(null, 1)

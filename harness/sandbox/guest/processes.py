@@ -104,26 +104,44 @@ def loosen(limits: Mapping[str, Any]) -> dict[str, Any]:
     return {**limits, "cpu_seconds": compute_backstop(limits["cpu_seconds"])}
 
 
-def become(uid: int, folder: str, limits: Mapping[str, Any], keep: Iterable[int]) -> None:
+def become(
+    uid: int,
+    folder: str,
+    limits: Mapping[str, Any],
+    keep: Iterable[int],
+    groups: tuple[int, ...] = (),
+) -> None:
     """Turn this freshly forked child into a job, with a new session and its limits, folder and user.
 
-    `keep` are the descriptors above 2 that stay open. Call it only in a child.
+    `keep` are the descriptors above 2 that stay open. The first of `groups` is the main group, which by
+    default has the number of the user. Call it only in a child.
     """
     apart.act_as_root()
     limit_children(limits)
-    become_limited(uid, folder, limits["cpu_seconds"], keep)
+    if groups:
+        os.setgroups(groups)
+    become_limited(uid, folder, limits["cpu_seconds"], keep, groups[0] if groups else uid)
     apart.shut_out()
 
 
-def become_limited(uid: int, folder: str, cpu_seconds: int, keep: Iterable[int]) -> None:
+def become_limited(
+    uid: int, folder: str, cpu_seconds: int, keep: Iterable[int], gid: int | None = None
+) -> None:
     """Do the rest of `become` in a child of a process that has called `limit_children`."""
     _confine(cpu_seconds, keep)
-    setresgid(uid, uid, uid)
+    gid = uid if gid is None else gid
+    setresgid(gid, gid, gid)
     setresuid(uid, uid, uid)
     chdir(folder)
 
 
-def act_for(uid: int, folder: str, limits: Mapping[str, Any], keep: Iterable[int]) -> None:
+def act_for(
+    uid: int,
+    folder: str,
+    limits: Mapping[str, Any],
+    keep: Iterable[int],
+    groups: tuple[int, ...] = (),
+) -> None:
     """Make this freshly forked child read and write as `uid`, without giving that user power over it.
 
     Its real user stays PID 1's. Processes of `uid` therefore cannot trace it, and only those of root
@@ -131,8 +149,10 @@ def act_for(uid: int, folder: str, limits: Mapping[str, Any], keep: Iterable[int
     """
     apart.act_as_root()
     limit_children(limits)
+    if groups:
+        os.setgroups(groups)
     _confine(limits["cpu_seconds"], keep)
-    os.setegid(uid)
+    os.setegid(groups[0] if groups else uid)
     os.seteuid(uid)
     chdir(folder)
 

@@ -143,7 +143,7 @@ class TerminalJob:
 
 def _be_on_terminal(request: dict[str, Any], user: User, slave: int) -> None:
     try:
-        processes.become(user.uid, user.folder, request["limits"], [slave])
+        processes.become(user.uid, user.folder, request["limits"], [slave], user.groups)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         for descriptor in (0, 1, 2):
             os.dup2(slave, descriptor)

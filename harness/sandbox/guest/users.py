@@ -10,11 +10,15 @@ CLEAR_SECONDS = 10.0
 
 
 class User:
-    """A user id and the folder that only it can enter."""
+    """A user id and the folder that only it can enter.
 
-    def __init__(self, uid: int, folder: str) -> None:
+    `groups` starts with the main group. Without any, the user is alone in the group of its own number.
+    """
+
+    def __init__(self, uid: int, folder: str, groups: tuple[int, ...] = ()) -> None:
         self.uid = uid
         self.folder = folder
+        self.groups = groups
 
 
 class Users:

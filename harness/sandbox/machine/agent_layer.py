@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from harness.core.errors import SandboxError, UsageError
-from harness.sandbox.layout import AGENTS_FOLDER
+from harness.sandbox.layout import AGENTS_FOLDER, FOREIGN_PYTHON
 
 AGENT_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 MAX_NAME = 60
@@ -209,8 +209,15 @@ LOG_TAIL_CHARACTERS = 2000
 PYTHON_VERSION = "3.11"
 LIBRARIES = "lib"
 # The program must not find the modules of a task's folder, and its children must not find its own modules.
+# A shell finds the Python that the guest brings into foreign images, or the image's own.
 _STARTER = """\
-#!/usr/bin/python3 -sP
+#!/bin/sh
+''':'
+for python in {python} /usr/bin/python3; do
+  [ -x "$python" ] && exec "$python" -sP "$0" "$@"
+done
+exit 127
+'''
 import sys
 
 sys.path.insert(0, {folder!r})
@@ -290,6 +297,7 @@ def _write_starters(folder: Path, name: str, libraries: Path, requirements: Iter
             continue
         for command in distribution.entry_points.select(group="console_scripts"):
             text = _STARTER.format(
+                python=FOREIGN_PYTHON,
                 folder=f"{AGENTS_FOLDER}/{name}/{LIBRARIES}",
                 module=command.module,
                 function=command.attr.partition(".")[0],

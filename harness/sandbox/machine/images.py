@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import SandboxError
 from harness.core.lock import exclusive
 from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_going, is_gone
+from harness.sandbox.backends.docker.foreign import remove_stale_volumes
 from harness.sandbox.backends.docker.images import (
     AGENT_LABEL,
     BASE,
@@ -35,37 +37,76 @@ if TYPE_CHECKING:
 
 LOG_TAIL_LINES = 30
 LEFTOVER_SECONDS = 5.0
+MOST_BUILD_SECONDS = 4 * 3600.0
 
 
-def run_build(client: APIClient, name: str, **arguments: Any) -> None:
+def run_build(
+    client: APIClient,
+    name: str,
+    *,
+    seconds: float = MOST_BUILD_SECONDS,
+    locate: Callable[[int], str] = lambda _step: "",
+    hint: str = "fix the cause, then run: harness images build",
+    **arguments: Any,
+) -> None:
     """Build image `name` with these arguments of `APIClient.build`.
 
-    Raises SandboxError with the end of the log if the build fails. Nothing of such a build is left.
+    Raises SandboxError with the end of the log if the build fails or takes longer than `seconds`. `locate`
+    returns the place of a step for that message. Nothing of such a build is left.
     """
-    log: deque[str] = deque(maxlen=LOG_TAIL_LINES)
-    layers: list[str] = []
+    from requests import ConnectionError, ReadTimeout
+
+    log = _BuildLog(name, locate, hint)
+    deadline = time.monotonic() + seconds
     done = False
     try:
         with engine_errors(f"build image {name}"):
-            events = client.build(rm=True, forcerm=True, decode=True, **arguments)
-            # Ctrl-C closes the events too, and the engine ends a build whose client is gone.
-            with closing(events):
-                for event in events:
-                    _read_event(name, event, log, layers)
+            try:
+                events = client.build(
+                    rm=True, forcerm=True, decode=True, timeout=math.ceil(seconds), **arguments
+                )
+                # Ctrl-C closes the events too, and the engine ends a build whose client is gone.
+                with closing(events):
+                    for event in events:
+                        log.read(event)
+                        if time.monotonic() > deadline:
+                            raise ReadTimeout
+            except (ReadTimeout, ConnectionError) as error:
+                if time.monotonic() < deadline:
+                    raise
+                raise log.fail(f"it took more than {seconds:g} s") from error
         done = True
     finally:
         if not done:
-            _remove_leftovers(client, layers)
+            _remove_leftovers(client, log.layers)
 
 
-def _read_event(name: str, event: dict[str, Any], log: deque[str], layers: list[str]) -> None:
-    text = str(event.get("stream") or event.get("error") or "")
-    log.extend(line for line in text.splitlines() if line.strip())
-    layers.extend(re.findall(r"^ ---> ([0-9a-f]{12,64})$", text, re.MULTILINE))
-    if "error" in event:
-        raise SandboxError(
-            f"cannot build image {name}; the end of the log:\n" + "\n".join(f"  {line}" for line in log),
-            hint="fix the cause, then run: harness images build",
+class _BuildLog:
+    """The end of a build's log, the layers that it made, and the step under way."""
+
+    def __init__(self, name: str, locate: Callable[[int], str], hint: str) -> None:
+        self.layers: list[str] = []
+        self._name, self._locate, self._hint = name, locate, hint
+        self._lines: deque[str] = deque(maxlen=LOG_TAIL_LINES)
+        self._step = 0
+
+    def read(self, event: dict[str, Any]) -> None:
+        """Note an event. Raises SandboxError for the event of a failure."""
+        text = str(event.get("stream") or event.get("error") or "")
+        self._lines.extend(line for line in text.splitlines() if line.strip())
+        self.layers.extend(re.findall(r"^ ---> ([0-9a-f]{12,64})$", text, re.MULTILINE))
+        if (step := re.match(r"Step (\d+)/", text)) is not None:
+            self._step = int(step[1])
+        if "error" in event:
+            raise self.fail()
+
+    def fail(self, reason: str = "") -> SandboxError:
+        """Return the error for this build, with the place and the end of the log."""
+        why = f": {reason}" if reason else ""
+        end = "\n".join(f"  {line}" for line in self._lines)
+        return SandboxError(
+            f"cannot build image {self._name}{self._locate(self._step)}{why}; the end of the log:\n{end}",
+            hint=self._hint,
         )
 
 
@@ -185,7 +226,8 @@ def list_images(client: APIClient) -> list[Image]:
             agent_sha256=item["Labels"].get(AGENT_LABEL),
         )
         for item in listed
-        for tag in item["RepoTags"] or [_UNTAGGED]
+        # Podman puts images without a registry below this name.
+        for tag in (name.removeprefix("localhost/") for name in item["RepoTags"] or [_UNTAGGED])
         if _is_ours(client, item["Labels"][LABEL], tag, item["Id"])
     ]
     return sorted(images, key=lambda image: (image.name, not image.current, image.tag or ""))
@@ -212,7 +254,10 @@ def _is_ours(client: APIClient, name: str, tag: str, image_id: str) -> bool:
 
 
 def prune_images(client: APIClient, *, notify: Callable[[str], None]) -> list[str]:
-    """Remove our stale images that no container uses; return their tags, or the ids of untagged ones."""
+    """Remove our stale images that no container uses; return their tags, or the ids of untagged ones.
+
+    The volumes of guests go with their images, and are returned by their names.
+    """
     from docker.errors import APIError
 
     removed = []
@@ -230,7 +275,7 @@ def prune_images(client: APIClient, *, notify: Callable[[str], None]) -> list[st
                 except APIError as error:
                     if not is_gone(error) and not is_going(error):
                         raise
-    return removed
+    return [*removed, *remove_stale_volumes(client)]
 
 
 def _provide(client: APIClient, name: str, *, notify: Callable[[str], None], force: bool) -> Image:

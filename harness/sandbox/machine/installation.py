@@ -131,7 +131,7 @@ def _start_daemon() -> None:
             stderr=log,
             start_new_session=True,
         )
-    if not _wait_for_answer(START_SECONDS, of=daemon):
+    if not _wait_for_answer(START_SECONDS, of=daemon, progress=lambda: DAEMON_LOG.stat().st_size):
         with DAEMON_LOG.open("rb") as log:
             log.seek(start)
             tail = log.read().decode(errors="replace")[-LOG_TAIL_CHARACTERS:].strip()
@@ -141,9 +141,14 @@ def _start_daemon() -> None:
         )
 
 
-def _wait_for_answer(seconds: float, of: subprocess.Popen[bytes] | None = None) -> bool:
-    deadline = time.monotonic() + seconds
+def _wait_for_answer(
+    seconds: float, of: subprocess.Popen[bytes] | None = None, progress: Callable[[], int] = lambda: 0
+) -> bool:
+    """Return whether the engine answers before `progress` returns the same for `seconds`, or `of` ends."""
+    seen, deadline = progress(), time.monotonic() + seconds
     while not _engine_answers():
+        if of is not None and (now := progress()) != seen:
+            seen, deadline = now, time.monotonic() + seconds
         if of is not None and of.poll() is not None:
             deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
             of = None
@@ -163,17 +168,26 @@ SCRATCH_BYTES = 2 << 30
 
 def pull_debian(client: APIClient, *, notify: Callable[[str], None]) -> str | None:
     """Pull debian:bookworm-slim unless the engine has it; return None, or the reason why that failed."""
+    return pull_image(client, DEBIAN, notify=lambda line: notify(f"image base: {line}"))
+
+
+def pull_image(client: APIClient, reference: str, *, notify: Callable[[str], None]) -> str | None:
+    """Pull an image unless the engine has it; return None, or the reason why that failed."""
+    from docker.auth import get_config_header, resolve_repository_name
+    from docker.utils import parse_repository_tag
     from requests import RequestException
 
-    if image_details(client, DEBIAN) is not None:
+    if image_details(client, reference) is not None:
         return None
-    notify(f"image base: pulling {DEBIAN}")
-    repository, _, tag = DEBIAN.rpartition(":")
+    notify(f"pulling {reference}")
+    repository, tag = parse_repository_tag(reference)
+    login = get_config_header(client, resolve_repository_name(repository)[0])
     try:
         # client.pull() would wait for ever for a registry that does not answer.
         response = client.post(
             f"{client.base_url}/v{client.api_version}/images/create",
-            params={"fromImage": repository, "tag": tag},
+            params={"fromImage": repository, "tag": tag or "latest"},
+            headers={"X-Registry-Auth": login} if login else None,
             stream=True,
             timeout=PULL_SILENCE_SECONDS,
         )
@@ -202,8 +216,8 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
     notify("image base: making it from Debian packages with mmdebstrap (takes a minute or less)")
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            _mmdebstrap(),
-            env={**os.environ, "TMPDIR": _scratch_dir()},
+            list_mmdebstrap("tar", "-"),
+            env={**os.environ, "TMPDIR": scratch_dir()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -231,7 +245,8 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
         client.tag(image, tag)
 
 
-def _mmdebstrap() -> list[str]:
+def list_mmdebstrap(form: str, target: str) -> list[str]:
+    """Return the command that makes the base as a `tar` archive or a `directory`."""
     recipe = images_dir() / BASE
     packages = ",".join((recipe / "packages").read_text().split())
     finish = f'chroot "$1" sh < {shlex.quote(str(recipe / "finish.sh"))}'
@@ -244,13 +259,13 @@ def _mmdebstrap() -> list[str]:
         f"--include={packages}",
         *([f"--hook-dir={merged_usr}"] if Path(merged_usr).is_dir() else []),
         f"--customize-hook={finish}",
-        "--format=tar",
+        f"--format={form}",
         "bookworm",
-        "-",
+        target,
     ]
 
 
-def _scratch_dir() -> str:
+def scratch_dir() -> str:
     """Return the folder for the temporary tree, in memory if there is room, because that halves the time."""
     memory = "/dev/shm"
     with suppress(OSError):

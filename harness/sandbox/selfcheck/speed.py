@@ -7,7 +7,7 @@ from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import MOST_TIME_FACTOR
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.selfcheck.check import RUN_ID, Finding, Level, describe_end
-from harness.sandbox.time_factor import compute_factor, store_factor
+from harness.sandbox.time_factor import compute_factor, store_share
 
 # Contest programs use integers, dictionaries, lists, texts and sorting in this proportion, more or less. The
 # median of many short rounds is the speed that a program of some seconds has.
@@ -40,10 +40,11 @@ async def measure_speed(backend: Backend, runtime: str) -> Finding:
         seconds = float(result.stdout.data)
     except ValueError as error:
         raise SandboxError(f"the workload ended before it answered: {describe_end(result)}") from error
-    factor = compute_factor(seconds / REFERENCE_SECONDS)
-    found = f"{seconds / REFERENCE_SECONDS:.2f} times the time of the reference machine"
+    share = seconds / REFERENCE_SECONDS
+    factor = compute_factor(share)
+    found = f"{share:.2f} times the time of the reference machine"
     try:
-        store_factor(factor)
+        store_share(share)
     except (OSError, UsageError) as error:
         return Finding(Level.WARN, f"{found}; the factor cannot be stored: {error}")
     found += f"; runs multiply the CPU time of programs under tests by {factor:g} (limits.time_factor)"

@@ -6,6 +6,7 @@ owner updates this time, and so does a copy from the image into the container's 
 
 from __future__ import annotations
 
+import base64
 import os
 import stat
 import time
@@ -62,35 +63,48 @@ def list_changed(since_ns: int) -> list[dict[str, Any]]:
     Raises OSError if a folder cannot be read, and TooMuchChanged beyond MAX_ENTRIES or MAX_LISTING_BYTES.
     """
     listing = _Listing()
-    for start in STARTS:
-        facts = os.lstat(start)
-        if facts.st_ctime_ns >= since_ns:
-            listing.add(start, facts)
-    folders = list(STARTS)
-    while folders:
-        try:
-            folders += _list_folder(folders.pop(), since_ns, listing)
-        except FileNotFoundError:
-            continue  # A process of the set-up has removed the folder.
+    _list_all(since_ns, None, listing)
     return listing.entries
 
 
-def _list_folder(folder: str, since_ns: int, listing: _Listing) -> list[str]:
-    """Add the changed files of a folder to the listing, and return the folders in it."""
-    folders = []
-    with os.scandir(folder) as found:
-        for entry in found:
-            if entry.path in SKIPPED:
-                continue
-            try:
-                facts = entry.stat(follow_symlinks=False)
-                if facts.st_ctime_ns >= since_ns:
-                    listing.add(entry.path, facts)
-            except FileNotFoundError:
-                continue  # A process of the set-up has removed the file.
-            if stat.S_ISDIR(facts.st_mode):
-                folders.append(entry.path)
-    return folders
+def list_page(since_ns: int, after: str) -> dict[str, Any]:
+    """Return the entries of the changed files behind a path, and whether they are the last ones.
+
+    The first page comes with an empty path. Files are in the order of `page_order`. Raises OSError, and
+    TooMuchChanged for a single entry that is too long.
+    """
+    listing = _Listing()
+    try:
+        _list_all(since_ns, page_order(after) if after else None, listing)
+    except TooMuchChanged:
+        if not listing.entries:
+            raise
+        return {"entries": listing.entries, "is_last": False}
+    return {"entries": listing.entries, "is_last": True}
+
+
+def _list_all(since_ns: int, done: tuple[str, ...] | None, listing: _Listing) -> None:
+    """Add the changed files that are not `done` to the listing, each folder before its files."""
+    paths = list(reversed(STARTS))
+    while paths:
+        path = paths.pop()
+        is_behind = done is None or (parts := page_order(path)) > done
+        try:
+            facts = os.lstat(path)
+            if is_behind and facts.st_ctime_ns >= since_ns:
+                listing.add(path, facts)
+            if stat.S_ISDIR(facts.st_mode) and (is_behind or done is None or done[: len(parts)] == parts):
+                folder = "" if path == "/" else path
+                inside = [f"{folder}/{name}" for name in sorted(os.listdir(path), reverse=True)]
+                paths += [each for each in inside if each not in SKIPPED]
+        except FileNotFoundError:
+            continue  # A process of the set-up has removed the file.
+
+
+def page_order(path: str) -> tuple[str, ...]:
+    """Return the parts of a path, by which pages are sorted. The second start comes last."""
+    last = "\U0010ffff" if path.startswith(STARTS[1]) else ""
+    return (last, *filter(None, path.split("/")))
 
 
 class _Listing:
@@ -102,15 +116,16 @@ class _Listing:
 
     def add(self, path: str, facts: os.stat_result) -> None:
         entry = describe(path, facts)
-        self.entries.append(entry)
         texts = (path, entry.get("to", ""), *entry.get("names", ()))
         # JSON needs at most six bytes for one byte of a name.
         self._bytes += 200 + sum(6 * len(text) + 4 for text in texts)
-        if len(self.entries) > MAX_ENTRIES or self._bytes > MAX_LISTING_BYTES:
+        self._bytes += sum(len(name) + len(value) for name, value in entry.get("xattrs", ()))
+        if len(self.entries) == MAX_ENTRIES or self._bytes > MAX_LISTING_BYTES:
             raise TooMuchChanged(
                 f"more files were changed than a listing of {MAX_ENTRIES} files and "
                 f"{MAX_LISTING_BYTES} bytes holds"
             )
+        self.entries.append(entry)
 
 
 def describe(path: str, facts: os.stat_result) -> dict[str, Any]:
@@ -135,7 +150,21 @@ def describe(path: str, facts: os.stat_result) -> dict[str, Any]:
         entry["is_sparse"] = facts.st_blocks * 512 < facts.st_size
         if facts.st_nlink > 1:
             entry["inode"] = f"{facts.st_dev}:{facts.st_ino}"
+    if attributes := _list_attributes(path):
+        entry["xattrs"] = attributes
     return entry
+
+
+def _list_attributes(path: str) -> list[tuple[str, str]]:
+    """Return the names and values of extended attributes, the values in base64."""
+    found = []
+    try:
+        for name in os.listxattr(path, follow_symlinks=False):
+            value = os.getxattr(path, name, follow_symlinks=False)
+            found.append((name, base64.b64encode(value).decode()))
+    except OSError:
+        pass  # The file system has none, or one was just removed.
+    return found
 
 
 def _names(folder: str) -> list[str]:
@@ -194,11 +223,14 @@ def make(entries: Sequence[Mapping[str, Any]]) -> None:
     If a folder has `names`, everything else in it is removed. An `absent` path is removed. Raises OSError,
     and ValueError for a path that a link leads elsewhere.
     """
+    checked = None
     for entry in entries:
         path = entry["path"]
         folder = os.path.dirname(path)
-        if os.path.realpath(folder) != folder:
+        # The entries of a folder follow it without a change of the folder itself.
+        if folder != checked and os.path.realpath(folder) != folder:
             raise ValueError(f"a link leads {path} elsewhere")
+        checked = folder
         if entry["kind"] == "folder":
             _make_folder(path, entry.get("names"))
         else:
@@ -228,8 +260,8 @@ def _make_other(path: str, entry: Mapping[str, Any]) -> None:
         os.link(entry["same_as"], path, follow_symlinks=False)
     elif kind == "file":
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-        # `fill` leaves the holes of this file as they are.
-        os.truncate(path, entry.get("hole", 0))
+        if "hole" in entry:  # `fill` leaves the holes of this file as they are.
+            os.truncate(path, entry["hole"])
 
 
 def fill(ranges: list[tuple[str, int, int]], data: bytes) -> None:
@@ -265,8 +297,21 @@ def _write_around_holes(descriptor: int, view: memoryview, offset: int) -> None:
             _write_all(descriptor, piece, offset + start)
 
 
+def remove_links(paths: list[str], kept_out: Sequence[str]) -> list[str]:
+    """Remove those of these links that lead to or below a path of `kept_out`, or to the top. Return them."""
+    removed = []
+    for path in paths:
+        target = os.path.realpath(path)
+        if os.path.islink(path) and (
+            target == "/" or any(target == each or target.startswith(each + "/") for each in kept_out)
+        ):
+            os.unlink(path)
+            removed.append(path)
+    return removed
+
+
 def finish(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Give these files their owners, modes and times, folders after their files. Raises OSError."""
+    """Give files their owners, modes, attributes and times, folders after their files. Raises OSError."""
     for entry in reversed(entries):
         path = entry["path"]
         if entry["kind"] == "absent" or path == "/":
@@ -274,5 +319,8 @@ def finish(entries: Sequence[Mapping[str, Any]]) -> None:
         os.chown(path, entry["uid"], entry["gid"], follow_symlinks=False)
         if entry["kind"] != "link":
             os.chmod(path, entry["mode"])
+        # A change of the owner removes the capabilities of a file.
+        for name, value in entry.get("xattrs", ()):
+            os.setxattr(path, name, base64.b64decode(value), follow_symlinks=False)
         times = (entry["mtime_ns"], entry["mtime_ns"])
         os.utime(path, ns=times, follow_symlinks=False)

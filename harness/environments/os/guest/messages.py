@@ -8,12 +8,35 @@ from typing import Any, Optional, TypedDict
 from harness.sandbox.guest.messages import JobLimits, StreamFacts
 
 
-class OpenShell(TypedDict):
-    """`open_shell`: start the agent's shell. The reply is empty."""
+class OpenShellOptions(TypedDict, total=False):
+    """In a foreign image, the shell belongs to a user of the image, `user` or `user:group`."""
+
+    user: str
+    # The shell is the first of these that the image has.
+    shells: list[str]
+
+
+class OpenShell(OpenShellOptions):
+    """`open_shell`: start the agent's shell. The reply has its path, or a refusal."""
 
     environment: dict[str, str]
     folder: str
     limits: JobLimits
+
+
+class StartMain(TypedDict):
+    """`start_main`: start the main process of a foreign image, and wait until it has prepared the machine.
+
+    The reply has whether it has, by all that can be seen.
+    """
+
+    argv: list[str]
+    # Its further arguments, which are a command that does nothing.
+    waits_for: list[str]
+    environment: dict[str, str]
+    folder: str
+    limits: JobLimits
+    user: str
 
 
 class Run(TypedDict):
@@ -39,8 +62,17 @@ class RunReply(TypedDict):
     duration_seconds: float
 
 
-class RunScript(TypedDict):
-    """`run_script`: run a trusted command apart from the shell. The reply is a `JobReply`."""
+class RunScriptOptions(TypedDict, total=False):
+    """In a foreign image, the command belongs to a user of the image, `user` or `user:group`."""
+
+    user: str
+
+
+class RunScript(RunScriptOptions):
+    """`run_script`: run a trusted command apart from the shell. The body is its stdin.
+
+    The reply is a `JobReply`, or a refusal.
+    """
 
     argv: list[str]
     environment: dict[str, str]
@@ -79,7 +111,13 @@ class ClockReply(TypedDict):
     back_ns: int
 
 
-class List(TypedDict):
+class ListOptions(TypedDict, total=False):
+    """With `after`, the reply's body is a page: the entries behind this path, and whether it is the last."""
+
+    after: str
+
+
+class List(ListOptions):
     """`list`: list changed files. The reply's body is JSON, a list of entries, as for `Describe`."""
 
     # None means the start of the sandbox.
@@ -104,3 +142,10 @@ class Make(TypedDict):
     make: Sequence[Mapping[str, Any]]
     fill: list[tuple[str, int, int]]
     finish: Sequence[Mapping[str, Any]]
+
+
+class RemoveLinks(TypedDict):
+    """`remove_links`: remove links that lead to or below `kept_out`. The reply's body has their paths."""
+
+    paths: list[str]
+    kept_out: list[str]

@@ -10,6 +10,7 @@ import sys
 # root may have replaced their files.
 from harness.sandbox.guest import (  # noqa: F401
     apart,
+    file_work,
     held_files,
     processes,
     relay,
@@ -21,6 +22,9 @@ from harness.sandbox.guest.jobs import CommandJob
 from harness.sandbox.guest.users import User
 
 from . import contents
+from .dialects import LOGIN, find_dialect
+from .image_users import find_user
+from .main_process import MainProcess
 from .script_confinement import ScriptConfinement
 from .script_job import ScriptJob
 from .set_clock import SetClock
@@ -42,8 +46,10 @@ if TYPE_CHECKING:
         Make,
         OpenShell,
         ReadRanges,
+        RemoveLinks,
         Run,
         RunScript,
+        StartMain,
     )
 
 ROOT_FOLDER = "/root"
@@ -56,6 +62,7 @@ def install(kernel: Kernel) -> None:
     machine = Machine(kernel)
     kernel.on_hello(machine.greet)
     kernel.add_procedure("open_shell", machine.open_shell)
+    kernel.add_procedure("start_main", machine.start_main)
     kernel.add_procedure("run", machine.run)
     kernel.add_procedure("run_script", machine.run_script)
     kernel.add_procedure("end_all", machine.end_all)
@@ -65,6 +72,7 @@ def install(kernel: Kernel) -> None:
     kernel.add_procedure("describe", machine.describe)
     kernel.add_procedure("read_ranges", machine.read_ranges)
     kernel.add_procedure("make", machine.make)
+    kernel.add_procedure("remove_links", machine.remove_links)
 
 
 class Machine:
@@ -98,11 +106,39 @@ class Machine:
         asked: OpenShell = request.fields  # type: ignore[assignment]
         if self._shell is not None or self._kernel.agent_user().uid != 0:
             raise ValueError("the agent must be root and must not have a shell yet")
+        user, environment, dialect = None, asked["environment"], LOGIN
+        if "user" in asked:
+            found = find_dialect(asked["shells"])
+            if found is None:
+                request.answer({"refused": f"the image has none of {', '.join(asked['shells'])}"})
+                return
+            try:
+                user, environment = self._find_user(asked["user"], environment)
+            except ValueError as error:
+                request.answer({"refused": str(error)})
+                return
+            dialect = found
+            # All further work of the agent is this user's.
+            self._kernel.agent = User(user.uid, asked["folder"], user.groups)
         self._shell = Shell(
-            self._kernel.loop, asked["environment"], asked["folder"], asked["limits"], self._list_sessions
+            *(self._kernel.loop, environment, asked["folder"], asked["limits"], self._list_sessions),
+            user=user,
+            dialect=dialect,
         )
         self._kernel.agent_stays = True
-        request.answer({})
+        request.answer({"shell": dialect.path, "environment": environment})
+
+    @staticmethod
+    def _find_user(name: str, environment: dict[str, str]) -> tuple[User, dict[str, str]]:
+        """Return a user of the image, and the variables of its programs. Raises ValueError."""
+        found = find_user(name)
+        return found.user, {**found.describe(), **environment}
+
+    def start_main(self, request: Request) -> None:
+        """Start the main process of the image, and answer once it has prepared the machine."""
+        asked: StartMain = request.fields  # type: ignore[assignment]
+        user, environment = self._find_user(asked["user"], asked["environment"])
+        MainProcess(self._kernel.loop, asked, user, environment, request.answer)
 
     def _list_sessions(self) -> set[int | None]:
         """Return the sessions of the programs that run apart from the shell."""
@@ -119,10 +155,18 @@ class Machine:
         """Run a trusted command as the agent's user, apart from the shell."""
         asked: RunScript = request.fields  # type: ignore[assignment]
         confinement = self._confinement if asked["confined"] else None
+        fields, user = request.fields, self._kernel.agent_user()
+        if "user" in asked:
+            try:
+                user, environment = self._find_user(asked["user"], asked["environment"])
+            except ValueError as error:
+                request.answer({"refused": str(error)})
+                return
+            fields = {**fields, "environment": environment}
+            # A folder that is missing is named in the output.
+            user.folder = "/"
         request.keep(
-            ScriptJob(
-                self._kernel.loop, request.fields, self._kernel.agent_user(), confinement, request.finish
-            )
+            ScriptJob(self._kernel.loop, fields, user, confinement, request.finish, stdin=request.body)
         )
 
     def end_all(self, request: Request) -> None:
@@ -147,7 +191,11 @@ class Machine:
         """List the files that were changed since a time, or since the start."""
         asked: List = request.fields  # type: ignore[assignment]
         since = self._started_ns if asked["since_ns"] is None else asked["since_ns"]
-        self._work(request, lambda: json.dumps(contents.list_changed(since)).encode())
+        if "after" in asked:
+            after = asked["after"]
+            self._work(request, lambda: json.dumps(contents.list_page(since, after)).encode())
+        else:
+            self._work(request, lambda: json.dumps(contents.list_changed(since)).encode())
 
     def describe(self, request: Request) -> None:
         """List the paths among these that exist."""
@@ -171,8 +219,14 @@ class Machine:
 
         self._work(request, make)
 
+    def remove_links(self, request: Request) -> None:
+        """Remove links that lead to paths that must not be reached by them."""
+        asked: RemoveLinks = request.fields  # type: ignore[assignment]
+        paths, kept_out = asked["paths"], asked["kept_out"]
+        self._work(request, lambda: json.dumps(contents.remove_links(paths, kept_out)).encode())
+
     def _work(self, request: Request, work: Callable[[], bytes]) -> None:
-        self._kernel.work_as_agent(request, work, folder="/", alone=True)
+        file_work.start(self._kernel.loop, User(0, "/"), work, request.answer, alone=True)
 
 
 def refuse_imports() -> None:

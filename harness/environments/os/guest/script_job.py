@@ -36,9 +36,11 @@ class ScriptJob(CommandJob):
         user: User,
         confinement: ScriptConfinement | None,
         finished: Callable[[dict[str, Any], bytes], None],
+        *,
+        stdin: bytes = b"",
     ) -> None:
         self._confinement = confinement
-        super().__init__(loop, request, b"", user, lambda: False, finished)
+        super().__init__(loop, request, stdin, user, lambda: False, finished)
 
     def confine(self) -> None:
         if self._confinement is not None:

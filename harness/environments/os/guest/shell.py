@@ -18,6 +18,9 @@ import time
 from harness.sandbox.guest import processes
 from harness.sandbox.guest.cgroup import Counters
 from harness.sandbox.guest.output import PASS_ON_SECONDS, Output
+from harness.sandbox.guest.users import User
+
+from .dialects import LOGIN, Dialect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,14 +33,12 @@ if TYPE_CHECKING:
 # These values of `ended` add to the names of the limits: the command ended by itself, or with its shell.
 DONE, SHELL_ENDED, KILLED = "done", "shell", "killed"
 WALL, OUTPUT, PROCESSES = "wall", "output", "processes"
-BASH = "/bin/bash"
-# The shell's own descriptors: the commands' output, their empty input, and the marks. Scripts use lower
-# numbers.
-OUT, IN, MARK = 187, 188, 189
 F_SETPIPE_SZ = 1031
 PIPE_BYTES = 1 << 20
 MAX_MARK_BYTES = 4096
 BEGUN = b"begun"
+# A child of PID 1 uses no number from here on.
+FIRST_FREE = 200
 # An exit code has no more digits.
 MAX_CODE_DIGITS = 3
 # The shell has this long to continue after an interrupt. Then the command's processes are killed, then the
@@ -52,7 +53,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Shell:
-    """Runs one bash at a time. If it has ended, `run` starts a new one."""
+    """Runs one shell at a time. If it has ended, `run` starts a new one."""
 
     def __init__(
         self,
@@ -61,14 +62,21 @@ class Shell:
         folder: str,
         limits: JobLimits,
         list_others: Callable[[], set[int | None]],
+        *,
+        user: User | None = None,
+        dialect: Dialect = LOGIN,
     ) -> None:
         self._loop = loop
+        self._user = user or User(0, folder)
+        self._dialect = dialect
         # Returns the sessions of programs that run apart from the shell. The end of a command spares them.
         self.list_others = list_others
         self._environment = environment
         self._folder = folder
         self._limits = limits
         self._read_end, self._write_end = os.pipe()
+        if self._user.uid != 0:
+            os.fchown(self._write_end, self._user.uid, -1)  # for /dev/stdout
         self._null = os.open("/dev/null", os.O_RDWR)
         self._terminal = self._open_terminal()
         self._commands = -1
@@ -76,17 +84,16 @@ class Shell:
         # The input of the command under way, and how many bytes of it follow the command itself.
         self._input = b""
         self._mark_bytes = 0
+        # The input to repeat after an interrupt.
+        self._repeated = b""
         self._marks = -1
         self._last_code = 0
         self.pid: int | None = None
         self.call: Call | None = None
-        self.start(login=True)
+        self.start(first=True)
 
-    def start(self, *, login: bool) -> None:
-        """Start bash. Raises OSError if no process or descriptor is left for it.
-
-        A later bash reads no start-up files, because the agent may have changed them.
-        """
+    def start(self, *, first: bool) -> None:
+        """Start the shell. Raises OSError if no process or descriptor is left for it."""
         commands_read, self._commands = os.pipe()
         try:
             self._marks, marks_write = os.pipe()
@@ -102,8 +109,8 @@ class Shell:
             os.set_blocking(self._marks, False)
             pid = os.fork()
             if pid == 0:
-                options = ["--login"] if login else ["--noprofile", "--norc"]
-                self._exec_bash([BASH, "--noediting", *options, "-i"], commands_read, marks_write)
+                argv = self._dialect.make_argv(first=first)
+                self._exec_shell(argv, commands_read, marks_write)
         except OSError:
             self._close_pipes()
             raise
@@ -115,8 +122,7 @@ class Shell:
         self._last_code = 0
         self._loop.watch(self._marks, self._read_mark)
         self._loop.on_exit(pid, self._finish)
-        # The history must not show the guest's own commands, neither now nor in a file later.
-        self.send(b"\\builtin set +o history; \\builtin history -c\n")
+        self.send(self._dialect.greeting)
 
     def run(
         self,
@@ -133,15 +139,19 @@ class Shell:
         if self.call is not None:
             raise ValueError("the shell is busy with another command")
         token = os.urandom(8).hex()
-        mark = _format_mark(token, b'"$?" "$-"') + b"\n"
+        dialect = self._dialect
+        mark = _format_mark(dialect, token, b'"$?" "$-"') + b"\n"
         if typed:
             # The new shell must read the rest of the input, so this one must not have read it already.
-            begun = _format_mark(token, BEGUN + b" -") + b"; "
-            streams = b">&%d 2>&%d" % (OUT, OUT)
-            line = _format_line(command, self._last_code, before=begun, streams=streams)
+            begun = _format_mark(dialect, token, BEGUN + b" -") + b"; "
+            streams = b">&%d 2>&%d" % (dialect.out, dialect.out)
+            line = _format_line(dialect, command, self._last_code, before=begun, streams=streams)
         else:
-            streams = b"<&%d >&%d 2>&%d %d>&- %d<&- %d>&-" % (IN, OUT, OUT, OUT, IN, MARK)
-            line = _format_line(command, self._last_code, streams=streams) + mark
+            streams = b"<&%d >&%d 2>&%d %d>&- %d<&- %d>&-" % (
+                *(dialect.input, dialect.out, dialect.out),
+                *(dialect.out, dialect.input, dialect.mark),
+            )
+            line = _format_line(dialect, command, self._last_code, streams=streams) + mark
         if len(line) > PIPE_BYTES:
             raise ValueError("the command is too long")
         renewed = self.pid is None
@@ -151,17 +161,18 @@ class Shell:
         self.call = Call(self, self._loop, limits, token, output, renewed, finished)
         self.call.rest = mark if typed else b""
         self._input, self._mark_bytes = line, 0 if typed else len(mark)
+        self._repeated = mark if dialect.forgets_input else b""
         self.send(line)
         return self.call
 
     def _renew(self) -> None:
         """Start the next bash. If no process is left for it, end all others first."""
         try:
-            self.start(login=False)
+            self.start(first=False)
         except OSError:
             processes.end_everyone()
             self._loop.reap()
-            self.start(login=False)
+            self.start(first=False)
 
     def _open_terminal(self) -> int:
         """Return the descriptor that the shell prompts on.
@@ -222,7 +233,7 @@ class Shell:
             return None
         if pid == 0:
             try:
-                processes.act_for(0, "/", SEARCH_LIMITS, [])
+                processes.act_for(self._user.uid, "/", SEARCH_LIMITS, [])
                 processes.send(self._writers(pipe), signal.SIGKILL)
             finally:
                 os._exit(0)
@@ -248,6 +259,8 @@ class Shell:
                 os.killpg(self.pid, signal.SIGINT)
             except ProcessLookupError:
                 pass
+            # A mark that comes twice is not the next command's.
+            self.send(self._repeated)
 
     def end(self) -> None:
         """Kill the shell itself. The loop then calls `_finish`."""
@@ -296,18 +309,15 @@ class Shell:
         # A timer may still run, and the number of the descriptor may soon belong to another file.
         self._unsent = b""
 
-    def _exec_bash(self, argv: list[str], commands: int, marks: int) -> None:
+    def _exec_shell(self, argv: list[str], commands: int, marks: int) -> None:
+        own = [self._dialect.out, self._dialect.input, self._dialect.mark]
         try:
-            for descriptor, number in (
-                (commands, 0),
-                (self._null, 1),
-                (self._terminal, 2),
-                (self._write_end, OUT),
-                (self._null, IN),
-                (marks, MARK),
-            ):
+            streams = (commands, self._null, self._terminal, self._write_end, self._null, marks)
+            # PID 1 may use the numbers itself.
+            above = [fcntl.fcntl(each, fcntl.F_DUPFD, FIRST_FREE) for each in streams]
+            for descriptor, number in zip(above, (0, 1, 2, *own)):
                 os.dup2(descriptor, number)
-            processes.become(0, self._folder, self._limits, [OUT, IN, MARK])
+            processes.become(self._user.uid, self._folder, self._limits, own, self._user.groups)
             os.execve(argv[0], argv, self._environment)
         finally:
             os._exit(127)
@@ -468,7 +478,9 @@ class Call:
         )
 
 
-def _format_line(command: bytes, last_code: int, *, before: bytes = b"", streams: bytes) -> bytes:
+def _format_line(
+    dialect: Dialect, command: bytes, last_code: int, *, before: bytes = b"", streams: bytes
+) -> bytes:
     """Return the line that makes the shell run one command.
 
     The quotes contain the command, whatever its text. The shell itself opens the redirections, so it undoes
@@ -476,10 +488,12 @@ def _format_line(command: bytes, last_code: int, *, before: bytes = b"", streams
     """
     quoted = command.replace(b"'", b"'\\''")
     # The command must find the exit code of the previous command, which the mark has overwritten.
-    code = b"(\\builtin exit %d)\n" % last_code if last_code else b""
-    return code + before + b"\\builtin eval '" + quoted + b"' " + streams + b"\n"
+    word = dialect.word
+    code = b"(%s exit %d)\n" % (word, last_code) if last_code else b""
+    return code + before + word + b" eval '" + quoted + b"' " + streams + b"\n"
 
 
-def _format_mark(token: str, facts: bytes) -> bytes:
+def _format_mark(dialect: Dialect, token: str, facts: bytes) -> bytes:
     """Return the command that makes the shell report under this token."""
-    return b"\\builtin printf '%%s %%s %%s\\0' %s %s >&%d" % (token.encode(), facts, MARK)
+    parts = dialect.word, token.encode(), facts, dialect.mark
+    return b"%s printf '%%s %%s %%s\\0' %s %s >&%d" % parts

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 from harness.core.errors import UsageError
 from harness.environments.workspace import Workspace, find_agent_folder
 from harness.runs.agents.command.program import SUBMIT_COMMAND
-from harness.sandbox.layout import job_environment
 from harness.sandbox.results import ExecResult, OnOutput, Stream
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class SandboxPlace:
         # A login shell sets another PATH. Every attempt has the same prompt, because this folder is the same.
         self.submit_command = f"{self.scratch}/{SUBMIT_COMMAND}"
         own = "" if image is None else f"{find_agent_folder(image)}/bin:"
-        self.path = own + job_environment(root=workspace.is_root)["PATH"]
+        self.path = own + workspace.search_path
 
     async def has_program(self, program: str, env: Mapping[str, str]) -> bool:
         # PIDs, memory or time may be used up, which does not show that the program is not there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import (
     BackendFacts,
+    BuildRules,
+    BuiltImage,
     DiskUse,
     Fate,
     FoundContainer,
     FoundImage,
+    ImageFacts,
     SandboxSpec,
     StartedContainer,
 )
@@ -24,6 +27,11 @@ from harness.sandbox.backends.docker import engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
 from harness.sandbox.backends.docker.engine import engine_errors
 from harness.sandbox.backends.docker.fate import explain_silence, find_fate
+from harness.sandbox.backends.docker.foreign import (
+    make_foreign_config,
+    make_volume_finder,
+    read_image_facts,
+)
 from harness.sandbox.backends.docker.images import (
     find_content,
     load_archive,
@@ -31,10 +39,12 @@ from harness.sandbox.backends.docker.images import (
     require_image,
     save_archive,
 )
+from harness.sandbox.backends.docker.podman import adapt_to_podman
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
-from harness.sandbox.backends.docker.seccomp import Sockets
 from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_share
-from harness.sandbox.backends.docker.spec import MOST_SOCKETS, choose_sockets, container_config
+from harness.sandbox.backends.docker.spec import container_config
+from harness.sandbox.backends.hardening import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
+from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.limits import MIB
 
 if TYPE_CHECKING:
@@ -99,16 +109,20 @@ def connect() -> DockerBackend:
 
 
 class DockerBackend:
-    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend` and `MovesImages`.
+    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend`, `MovesImages`
+    and `RunsForeignImages`.
 
     Threads may share it.
     """
+
+    name = "docker"
 
     def __init__(self, client: APIClient) -> None:
         # Public for the code that sets up and examines the engine itself.
         self.client = client
         # The containers that hold network namespaces. `close` removes them.
         self.shared_networks = SharedNetworks(client)
+        self._find_volumes = make_volume_finder(client)
 
     def close(self) -> None:
         """Close the connection. Sandboxes keep running."""
@@ -136,6 +150,8 @@ class DockerBackend:
         sockets = "local" if spec.seccomp == "strict" else self._choose_sockets(spec)
         if not spec.image.startswith("sha256:"):
             spec = replace(spec, image=require_image(self.client, spec.image))
+        if spec.foreign is not None:
+            return self._start_foreign(spec)
         joined = self.shared_networks.find(spec) if spec.network == "shared" else None
         if joined is not None:
             try:
@@ -144,8 +160,22 @@ class DockerBackend:
                 # The holder may be gone. If something else is wrong, the next start fails too.
                 self.shared_networks.drop(joined.container_id)
                 remove(self.client, spec.name)
-        started = start_container(self.client, spec, container_config(self.client, spec, sockets=sockets))
+        config = container_config(self.client, spec, sockets=sockets)
+        if self._is_podman:
+            config = adapt_to_podman(config)
+        started = start_container(self.client, spec, config)
         return replace(started, most_sockets=MOST_SOCKETS) if sockets == "relayed" else started
+
+    def _start_foreign(self, spec: SandboxSpec) -> StartedContainer:
+        # Programs of any image expect sockets of every kind. Where the kernel does not count their memory,
+        # their buffers are small and the guest counts them.
+        is_counted = self._choose_sockets(spec) in ("internet", "all")
+        config = container_config(self.client, spec, sockets="all")
+        config = make_foreign_config(self.client, spec, config, self._find_volumes(spec.image))
+        if not is_counted:
+            config["host_config"]["Sysctls"] = SMALL_BUFFERS
+        started = start_container(self.client, spec, config)
+        return started if is_counted else replace(started, most_sockets=MOST_SOCKETS)
 
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
         if silent:
@@ -161,6 +191,24 @@ class DockerBackend:
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         return list_containers(self.client, labels)
+
+    def inspect_image(self, reference: str) -> ImageFacts | None:
+        details = engine.image_details(self.client, reference)
+        return None if details is None else read_image_facts(details)
+
+    # Imported here, because the builds of images are a part of the set-up of a machine.
+
+    def pull_image(self, reference: str, *, notify: Callable[[str], None]) -> str | None:
+        from harness.sandbox.machine.installation import pull_image
+
+        return pull_image(self.client, reference, notify=notify)
+
+    def build_image(
+        self, folder: Path, rules: BuildRules, *, name: str, seconds: float, notify: Callable[[str], None]
+    ) -> BuiltImage:
+        from harness.sandbox.machine.task_images import build_folder
+
+        return build_folder(self.client, folder, rules, name=name, seconds=seconds, notify=notify)
 
     def identify_engine(self) -> str:
         # Copies of one machine may have engines with the same id.
@@ -184,6 +232,10 @@ class DockerBackend:
     @cached_property
     def _cgroup_version(self) -> int:
         return engine.read_engine_facts(self._replies).cgroup_version
+
+    @cached_property
+    def _is_podman(self) -> bool:
+        return engine.read_engine_facts(self._replies).name == engine.PODMAN
 
     @cached_property
     def _root(self) -> Path | None:

@@ -23,6 +23,7 @@ from harness.sandbox.backends.docker.engine import (
 )
 from harness.sandbox.backends.docker.runtimes import WATCHED_BY_GUEST
 from harness.sandbox.guest.frames import FrameError
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -233,7 +234,7 @@ def remove(client: APIClient, name: str) -> bool:
     from docker.errors import APIError
     from requests import Timeout
 
-    deadline = time.monotonic() + REMOVAL_SECONDS
+    deadline = time.monotonic() + extend_wait(REMOVAL_SECONDS)
     failed, pause = 0, 0.0
     while True:
         with engine_errors("remove a sandbox"):

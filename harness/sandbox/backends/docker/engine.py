@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import EngineUnavailableError, SandboxError, UsageError
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -21,11 +22,19 @@ if TYPE_CHECKING:
 
 # An engine that does not run refuses at once. One on a busy machine may need seconds for its first answer.
 CONNECT_SECONDS = 10
+# A socket of systemd accepts before Podman runs, because the first request starts it.
+START_SECONDS = 60
 PING_SECONDS = 2
 CALL_SECONDS = 60
 # One connection for each sandbox that is in use at once. With docker-py's default of 10, the client would
 # reconnect all the time.
 POOL_SIZE = 64
+# A part of an engine's message, and the repair of its cause on the engine's machine.
+REPAIRS = {
+    "apparmor_parser": "install AppArmor's tools where the engine runs: sudo apt-get install -y apparmor",
+    "no space left on device": "make room where the engine runs: harness images prune, docker system df",
+}
+PODMAN = "Podman"
 # Codes of HTTP.
 NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 
@@ -34,6 +43,8 @@ NOT_FOUND, CONFLICT, INTERNAL_ERROR = 404, 409, 500
 class EngineFacts:
     """The facts that an engine reports. `cpus` and `memory_bytes` describe the engine's machine."""
 
+    # "Docker", or "Podman" behind its socket that understands Docker's requests.
+    name: str
     version: str
     api_version: str
     operating_system: str
@@ -60,12 +71,19 @@ def connect() -> APIClient:
     from docker.errors import DockerException
     from requests import RequestException
 
+    endpoint: dict[str, Any] = {}
     try:
-        client = APIClient(**_endpoint(), version="auto", timeout=CONNECT_SECONDS, max_pool_size=POOL_SIZE)
+        endpoint = _endpoint()
+        client = APIClient(
+            **endpoint,
+            version="auto",
+            timeout=_first_answer_seconds(endpoint),
+            max_pool_size=POOL_SIZE,
+        )
     except (DockerException, RequestException, OSError, ValueError) as error:
         # docker-py parses and resolves addresses, and does not catch the errors of that.
-        raise _unavailable(error) from error
-    client.timeout = CALL_SECONDS
+        raise _unavailable(error, _first_answer_seconds(endpoint)) from error
+    client.timeout = round(extend_wait(CALL_SECONDS))
     if client.base_url.startswith("http+docker://"):
         # Without this, every call reads .netrc and the proxy variables, which mean nothing to a local socket.
         client.trust_env = False
@@ -77,7 +95,7 @@ def engine_answers(client: APIClient) -> bool:
     from requests import RequestException
 
     try:
-        return client.get(f"{client.base_url}/_ping", timeout=PING_SECONDS).ok
+        return client.get(f"{client.base_url}/_ping", timeout=extend_wait(PING_SECONDS)).ok
     except (RequestException, OSError):
         return False
 
@@ -91,7 +109,9 @@ def engine_errors(action: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        raise SandboxError(f"cannot {action}: {error.explanation or error}", outside=True) from error
+        message = f"cannot {action}: {error.explanation or error}"
+        repair = next((repair for part, repair in REPAIRS.items() if part in message), None)
+        raise SandboxError(message, hint=repair, outside=True) from error
     except (DockerException, RequestException) as error:
         raise SandboxError(
             f"cannot {action}: {error}",
@@ -134,6 +154,7 @@ def read_engine_facts(replies: EngineReplies) -> EngineFacts:
     """Return the facts in the replies of the engine."""
     info, version = replies.info, replies.version
     return EngineFacts(
+        name=PODMAN if _component_version(version, "Podman Engine") else "Docker",
         version=version["Version"],
         api_version=version["ApiVersion"],
         operating_system=info["OperatingSystem"],
@@ -143,7 +164,7 @@ def read_engine_facts(replies: EngineReplies) -> EngineFacts:
         cgroup_version=int(info.get("CgroupVersion") or 1),
         cgroup_driver=info.get("CgroupDriver", ""),
         storage_driver=info["Driver"],
-        runc_version=_component_version(version, "runc"),
+        runc_version=_component_version(version, "runc") or _component_version(version, "OCI Runtime (runc)"),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         default_runtime=info.get("DefaultRuntime", ""),
         security_options=tuple(info.get("SecurityOptions") or ()),
@@ -153,7 +174,15 @@ def read_engine_facts(replies: EngineReplies) -> EngineFacts:
 
 
 def require_runtime(facts: EngineFacts, runtime: str) -> None:
-    """Raise UsageError, with a hint, if the engine does not know `runtime` (runc, runsc, ...)."""
+    """Raise UsageError, with a hint, if the engine does not know `runtime` (runc, runsc, ...).
+
+    Podman starts every container of its socket with its default runtime, so `runc` means that one there.
+    """
+    if facts.name == PODMAN and runtime not in ("runc", facts.default_runtime):
+        raise UsageError(
+            f"Podman uses the runtime '{facts.default_runtime}' for all containers, and not '{runtime}'",
+            hint=f'set runtime = "{runtime}" in containers.conf of Podman, or use Docker',
+        )
     if runtime in facts.runtimes:
         return
     hint = f"known: {', '.join(facts.runtimes)}"
@@ -202,6 +231,13 @@ def find_chosen_endpoint() -> str | None:
     return None if name == "default" else f"docker context {name}"
 
 
+def find_podman() -> str | None:
+    """Return the path of the socket where this user's Podman, or the machine's, answers Docker's requests."""
+    own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    places = (f"{own}/podman/podman.sock", "/run/podman/podman.sock")
+    return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), None)
+
+
 def _configured_context() -> str:
     from docker.context.config import get_current_context_name
 
@@ -238,11 +274,17 @@ def _hint_at_group() -> str:
 def _component_version(version: Mapping[str, Any], name: str) -> str | None:
     for component in version.get("Components") or ():
         if component.get("Name") == name:
-            return str(component.get("Version"))
+            # Podman reports all that a runtime prints about its version.
+            return str(component.get("Version")).partition("\n")[0].rpartition(" ")[2]
     return None
 
 
-def _unavailable(error: BaseException) -> EngineUnavailableError:
+def _first_answer_seconds(endpoint: Mapping[str, Any]) -> int:
+    slow = "podman" in str(endpoint.get("base_url"))
+    return round(extend_wait(START_SECONDS if slow else CONNECT_SECONDS))
+
+
+def _unavailable(error: BaseException, seconds: int) -> EngineUnavailableError:
     causes = list(_causes(error))
     denied = any(isinstance(cause, PermissionError) for cause in causes)
     if denied:
@@ -252,7 +294,7 @@ def _unavailable(error: BaseException) -> EngineUnavailableError:
     elif any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         reason = "nothing listens there"
     elif any(isinstance(cause, TimeoutError) for cause in causes):
-        reason = f"no answer in {CONNECT_SECONDS} s"
+        reason = f"no answer in {seconds} s"
     else:
         reason = str(error)
     where = find_chosen_endpoint()
@@ -275,6 +317,8 @@ def _hint(endpoint: str | None, denied: bool) -> str:
         return f"start the engine behind {endpoint}, or choose another one (DOCKER_HOST, docker context use)"
     if denied:
         return _hint_at_group()
+    if (socket := find_podman()) is not None:
+        return f"Podman listens here; to use it, run: export DOCKER_HOST=unix://{socket}"
     if can_install_packages():
         return "run: harness setup   (installs Docker if it is missing, starts it, builds the images)"
     if sys.platform == "darwin":

@@ -21,6 +21,7 @@ from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import Cause, Fate
 from harness.sandbox.backends.docker.engine import engine_answers, engine_errors
 from harness.sandbox.guest.kernel import DEADLINE_CODE, UNWANTED_CODE
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,7 +54,7 @@ def find_fate(client: APIClient, container_id: str) -> Fate:
     Raises SandboxError with `outside` set if the engine does not answer.
     """
     require_answer(client)
-    deadline = time.monotonic() + END_SECONDS
+    deadline = time.monotonic() + extend_wait(END_SECONDS)
     while True:
         fate = _find_reported_fate(client, container_id)
         if fate is not None and fate != KILLED_OUTSIDE:
@@ -61,7 +62,7 @@ def find_fate(client: APIClient, container_id: str) -> Fate:
         running, exit_code, out_of_memory = _state(client, container_id)
         if not running:
             # The engine may report the end, and a lack of memory, a moment later.
-            time.sleep(REPORT_SECONDS)
+            time.sleep(extend_wait(REPORT_SECONDS))
             fate = _find_reported_fate(client, container_id)
             if fate is None or (fate == KILLED_OUTSIDE and out_of_memory):
                 return _infer_fate(exit_code, out_of_memory)
@@ -160,7 +161,7 @@ def _events(client: APIClient, container_id: str) -> Iterator[dict[str, Any]]:
                 "until": f"{datetime.fromisoformat(client.info()['SystemTime']).timestamp():.6f}",
                 "filters": json.dumps({"container": [container_id]}),
             },
-            timeout=EVENTS_SECONDS,
+            timeout=extend_wait(EVENTS_SECONDS),
         )
         response.raise_for_status()
         lines = response.content.splitlines()

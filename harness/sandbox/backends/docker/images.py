@@ -102,10 +102,13 @@ def build_context(name: str, fetched: Mapping[str, bytes] = MappingProxyType({})
 def _guest_files(name: str) -> dict[str, bytes]:
     """Return the guest's kernel and the guest half of the image's environment, under their dotted names.
 
-    The parent packages are empty, so that no other code of the host comes into the image.
+    A file `guest` in the image's folder names another environment whose half the image gets. The parent
+    packages are empty, so that no other code of the host comes into the image.
     """
     files: dict[str, bytes] = {}
-    for package in (_KERNEL, PurePosixPath("harness/environments", name, "guest")):
+    named = images_dir() / name / "guest"
+    owner = named.read_text(encoding="utf-8").strip() if named.is_file() else name
+    for package in (_KERNEL, PurePosixPath("harness/environments", owner, "guest")):
         sources = _files(_PACKAGE.parent / package, "*.py")
         files |= {str(package / path): content for path, content in sources.items()}
         if sources:
@@ -159,7 +162,8 @@ def require_build(client: APIClient, name: str) -> Image:
         _, is_prepared, agent = name.partition("+")
         raise ImageMissingError(
             f"image {image_tag(name)} is not on the engine",
-            hint=f"prepare the agent: harness images build --agent {agent}=FOLDER"
+            hint=f"prepare the agent: harness images build --agent {agent}   (or, with your own files: "
+            f"--agent {agent}=FOLDER)"
             if is_prepared
             else "run: harness setup   (or: harness images build)",
         )
@@ -179,7 +183,7 @@ def find_image(client: APIClient, name: str) -> Image | None:
 
 
 PART_BYTES = 4 * 1024 * 1024
-# A slow disk needs this long for the layers of an image.
+# An engine that reports no progress for this long has stopped.
 LOAD_SECONDS = 600
 # The settings of an image that decide how its processes start.
 _SETTINGS = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir", "Labels")
@@ -209,7 +213,7 @@ def load_archive(archive: BinaryIO) -> None:
     client.timeout = LOAD_SECONDS
     try:
         with engine_errors("load an image"):
-            for line in client.load_image(archive, quiet=True):  # type: ignore[no-untyped-call]
+            for line in client.load_image(archive, quiet=False):  # type: ignore[no-untyped-call]
                 if "error" in line:
                     raise SandboxError(f"cannot load an image: {line['error']}", outside=True)
     finally:

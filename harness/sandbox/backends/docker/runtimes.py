@@ -1,4 +1,4 @@
-"""The known differences between runc and other container runtimes, as data.
+"""The known differences between Docker with runc and other container runtimes or engines, as data.
 
 If a canary of the doctor finds exactly a known difference, its failure becomes a warning. The manifest of a
 run names every limit that nothing enforces. Tests assert each difference, so that they fail once it goes
@@ -14,7 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.sandbox.backends.docker.engine import EngineReplies, ask_engine, read_engine_facts
+from harness.sandbox.backends.docker.engine import (
+    PODMAN,
+    EngineFacts,
+    EngineReplies,
+    ask_engine,
+    read_engine_facts,
+)
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -96,9 +102,20 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
             "each sandbox has a kernel of gVisor, which names no namespace of these kinds",
         ),
     },
+    # Podman 4.3, under any of its runtimes.
+    PODMAN: {
+        "namespaces": Difference(
+            r"not private: cgroup",
+            "with version 1 of control groups, a program sees the name of its own cgroup on the machine",
+        ),
+        "inodes": Difference(
+            r"(\S+ \d+ files, )+of \d+ allowed in each",
+            "not enforced: only the sandbox's memory bounds the number of files",
+        ),
+    },
 }
 # The limits above that nothing enforces. Limits that the guest enforces itself are not among them.
-NOT_ENFORCED: Mapping[str, tuple[str, ...]] = {"runsc": ("inodes",)}
+NOT_ENFORCED: Mapping[str, tuple[str, ...]] = {"runsc": ("inodes",), PODMAN: ("inodes",)}
 # A runtime that ignores its cgroup bounds no CPUs, and the guest's own watch is the only bound on memory.
 WITHOUT_CGROUP: Mapping[str, str] = {
     "cpus": "not enforced: the runtime ignores its cgroup (--ignore-cgroups)",
@@ -121,6 +138,11 @@ EXTRA_MEMORY_MB: Mapping[str, int] = {"runsc": 128}
 ONE_ERRNO = frozenset({"runsc"})
 
 
+def find_kind(facts: EngineFacts, runtime: str) -> str:
+    """Return the name in `DIFFERENCES` for the sandboxes of a runtime on an engine."""
+    return PODMAN if facts.name == PODMAN else runtime
+
+
 def find_known_difference(runtime: str, name: str, found: str) -> Difference | None:
     """Return the known difference that matches the whole finding of a canary, or None."""
     difference = DIFFERENCES.get(runtime, {}).get(name)
@@ -134,12 +156,16 @@ def runtime_facts(client: APIClient, runtime: str) -> RuntimeFacts:
 
 def read_runtime_facts(replies: EngineReplies, runtime: str) -> RuntimeFacts:
     """Return the facts of a runtime in the replies of the engine."""
+    facts = read_engine_facts(replies)
+    if facts.name == PODMAN:
+        runtime = facts.default_runtime
     entry: dict[str, Any] = replies.info["Runtimes"].get(runtime) or {}
     arguments = tuple(entry.get("runtimeArgs") or ())
-    lacking = {name: DIFFERENCES[runtime][name].means for name in NOT_ENFORCED.get(runtime, ())}
+    kind = find_kind(facts, runtime)
+    lacking = {name: DIFFERENCES[kind][name].means for name in NOT_ENFORCED.get(kind, ())}
     if any(re.fullmatch("--?ignore-cgroups(=true)?", argument) for argument in arguments):
         lacking |= WITHOUT_CGROUP
-    version = read_engine_facts(replies).runc_version if runtime == "runc" else _version_of(entry.get("path"))
+    version = facts.runc_version if runtime == "runc" else _version_of(entry.get("path"))
     return RuntimeFacts(runtime, version, arguments, lacking)
 
 

@@ -24,12 +24,13 @@ from harness.core.errors import HarnessError, SandboxError
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.container import remove, start_container
-from harness.sandbox.backends.docker.engine import EngineFacts, engine_facts
+from harness.sandbox.backends.docker.engine import PODMAN, EngineFacts, engine_facts
 from harness.sandbox.backends.docker.runtimes import MACHINE_KERNEL
 from harness.sandbox.backends.docker.spec import Joined, holder_config
 from harness.sandbox.guest.confinement import NEEDED_VERSION
 from harness.sandbox.guest.frames import FrameError
 from harness.sandbox.limits import Limits
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -63,8 +64,10 @@ def can_share(facts: EngineFacts, runtime: str) -> bool:
     """Return whether containers of a runtime can share a network namespace and no more than that.
 
     Where the engine remaps users, they would share a user namespace too. The kernel also needs Landlock, of
-    which only a holder can report.
+    which only a holder can report. Podman cannot leave the shared folders of /sys out of a container.
     """
+    if facts.name == PODMAN:
+        return False
     remaps = any(option.startswith(("name=userns", "name=rootless")) for option in facts.security_options)
     return runtime in MACHINE_KERNEL and not remaps
 
@@ -186,7 +189,7 @@ class SharedNetworks:
 
 def _read_report(stream: socket.socket, split: Any) -> dict[str, Any]:
     """Return the facts that a holder reports. Raises SandboxError if it does not."""
-    stream.settimeout(REPORT_SECONDS)
+    stream.settimeout(extend_wait(REPORT_SECONDS))
     line, errors = b"", b""
     try:
         while b"\n" not in line:

@@ -24,7 +24,7 @@ from harness.sandbox.reaper import find_orphans
 from harness.sandbox.selfcheck.check import Finding, Level
 
 GIB = 1024 * MIB
-OLDEST_ENGINE = (20, 10)
+OLDEST_ENGINES = {"Docker": (20, 10), "Podman": (4, 3)}
 SCARCE_BYTES = 5 * GIB
 TOO_FEW_BYTES = GIB
 
@@ -52,6 +52,8 @@ class Machine:
 
     backend: DockerBackend
     facts: EngineFacts
+    # The seconds that the engine took to report its facts.
+    answered: float
     runtime: str
     runs_folder: Path
     concurrency: int
@@ -59,12 +61,16 @@ class Machine:
 
 
 def engine(machine: Machine) -> Finding:
-    """Check that the engine is new enough."""
+    """Check that the engine is new enough, and report how long it took to answer."""
     facts = machine.facts
-    found = f"Docker {facts.version}, {facts.operating_system}, kernel {facts.kernel}"
+    found = (
+        f"{facts.name} {facts.version}, {facts.operating_system}, kernel {facts.kernel}, "
+        f"answers in {1000 * machine.answered:.0f} ms"
+    )
     version = tuple(int(part) for part in re.findall(r"\d+", facts.version)[:2])
-    if version < OLDEST_ENGINE:
-        return Finding(Level.FAIL, found, "install Docker Engine 20.10 or newer")
+    oldest = OLDEST_ENGINES[facts.name]
+    if version < oldest:
+        return Finding(Level.FAIL, found, f"install {facts.name} {'.'.join(map(str, oldest))} or newer")
     return Finding(Level.OK, found)
 
 
@@ -86,7 +92,7 @@ def runtime(machine: Machine) -> Finding:
     """Check that the engine knows the runtime. Raises UsageError, with the command that installs it."""
     require_runtime(machine.facts, machine.runtime)
     facts = runtime_facts(machine.backend.client, machine.runtime)
-    found = f"{machine.runtime} (known: {', '.join(machine.facts.runtimes)})"
+    found = f"{facts.name} (known: {', '.join(machine.facts.runtimes)})"
     if facts.limits_not_enforced:
         lacking = "; ".join(f"{limit}: {means}" for limit, means in facts.limits_not_enforced.items())
         return Finding(Level.WARN, f"{found}; {facts.version or 'version unknown'}; {lacking}")
@@ -97,6 +103,8 @@ def runc(machine: Machine) -> Finding:
     """Check that the version of runc has no known escape."""
     text = machine.facts.runc_version
     version = runc_version(text or "")
+    if text is None and "runc" not in (used := machine.facts.default_runtime):
+        return Finding(Level.WARN, f"the engine uses {used}, whose escapes are not known here")
     if text is None or version is None:
         return Finding(Level.WARN, f"unknown version: {text or 'the engine does not report it'}")
     holes = [name for names, fixes in RUNC_FIXES.items() if not _is_fixed(version, fixes) for name in names]

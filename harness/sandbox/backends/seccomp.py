@@ -28,6 +28,7 @@ def profile(
     *,
     sockets: Sockets = "local",
     root_agent: bool = False,
+    foreign: bool = False,
     errnos: bool = True,
 ) -> str:
     """Return the profile as the JSON text that follows `seccomp=` in a container's `security_opt`.
@@ -37,8 +38,10 @@ def profile(
     it. `shared` is `strict` for containers that share a network namespace. It allows no sockets but local
     pairs, and none of the calls that could connect these with others.
     A `root_agent` also gets none of the resources that the kernel counts for root of the whole machine.
-    Without `errnos`, the profile is for a runtime that can refuse calls with EPERM alone. It then allows the
-    calls that have to fail with another error, and leaves them to the runtime's own kernel.
+    A `foreign` image gets the calls that programs of any image need, although the kernel counts some of them
+    for the whole machine. Without `errnos`, the profile is for a runtime that can refuse calls with EPERM
+    alone. It then allows the calls that have to fail with another error, and leaves them to the runtime's own
+    kernel.
     """
     data: dict[str, Any] = json.loads(_DATA.read_text(encoding="utf-8"))
     allowed = _names(data["allowed"])
@@ -46,6 +49,9 @@ def profile(
     if root_agent:
         refused_with_errno += data["refused_to_root_with_errno"]
         allowed -= _names(data["refused_to_root_with_errno"])
+    if foreign:
+        allowed |= _names(data["allowed_to_foreign_images"])
+        refused_with_errno = [group for group in refused_with_errno if not allowed & {*group["names"]}]
     if name != "default":
         allowed -= _names(data["refused"]["strict"])
     if name == "shared":

@@ -1,0 +1,169 @@
+"""Carry the changes of a machine, as bounded data, into a machine of the pristine image.
+
+Every process of the first machine is dead, and none but the guest has run in the second one. The guest of the
+second one makes each file without following a link, so no path of the agent leads elsewhere.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.environments.container.machine import Machine
+from harness.environments.container.seal import (
+    ARTIFACTS,
+    LOGS,
+    SOLUTION,
+    TESTS,
+    Change,
+    ImageFile,
+    Level,
+    Scene,
+    divide,
+    paths_to_describe,
+)
+from harness.environments.container.task_toml import Artifact
+from harness.environments.os.machine_files import (
+    MAX_BATCH,
+    SHELLS,
+    USERS,
+    CopyPlan,
+    behind_links,
+    copy_files,
+    login_shells,
+)
+from harness.environments.os.root_sandbox import FileEntry, RootSandbox
+
+MAX_BYTES = 4 << 30
+MAX_FILES = 500_000
+MAX_USERS_BYTES = 1 << 20
+# A link of the agent to one of these would show the tests their own answers, or lead their writes elsewhere.
+_KEPT_FROM_LINKS = (TESTS, SOLUTION, LOGS, "/proc", "/opt/harness")
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The number of changes that reached the second machine, and of the others by reason."""
+
+    files: int = 0
+    bytes: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+async def list_changes(machine: Machine) -> list[FileEntry]:
+    """Return the files that were changed since a machine started. All of its processes must be dead.
+
+    Raises UnreadableFiles if there are more than MAX_FILES, and SandboxError.
+    """
+    return await machine.sandbox.list_all_changed(MAX_FILES)
+
+
+async def list_artifacts(machine: Machine, artifacts: Sequence[Artifact]) -> list[FileEntry]:
+    """Return the files of declared artifacts, changed or not, and the folders above them.
+
+    Raises UnreadableFiles and SandboxError as `list_changes` does.
+    """
+    rules = [(ARTIFACTS, ()), *((each.source.rstrip("/"), each.exclude) for each in artifacts)]
+
+    def is_wanted(path: str) -> bool:
+        for source, excluded in rules:
+            if source.startswith(f"{path}/"):
+                return True
+            if path == source or path.startswith(f"{source}/"):
+                relative = path[len(source) + 1 :]
+                names = (relative, *relative.split("/"))
+                return not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in excluded)
+        return False
+
+    entries = await machine.sandbox.list_all_changed(MAX_FILES, since_ns=0)
+    return [entry for entry in entries if is_wanted(entry.path)]
+
+
+async def carry_changes(
+    entries: Sequence[FileEntry],
+    source: Machine,
+    target: Machine,
+    level: Level,
+    scene: Scene,
+    *,
+    has_tools: bool = False,
+) -> Carried:
+    """Make the files in `target` that `source` has changed, as far as a seal level allows.
+
+    `entries` are the result of `list_changes`. `scene` comes without the facts of the image and of the
+    changes. With `has_tools`, the image of `target` has further tools, which no change removes.
+    Raises UnreadableFiles if the files have more than MAX_BYTES, or if one cannot be read or made, and
+    SandboxError.
+    """
+    listed = {entry.path: entry for entry in entries}
+    changes = [Change(entry.path, entry.kind) for entry in entries if entry.path != "/"]
+    image = await _describe(target.sandbox, ["/", *paths_to_describe(changes, scene)])
+    gone = () if level == "artifacts" else _removed(listed, image)
+    absent = [Change(path, "absent") for path in gone if not (has_tools and scene.is_tool(path))]
+    image |= await _describe(target.sandbox, [change.path for change in absent])
+    scene = replace(
+        scene,
+        image={
+            path: ImageFile(entry.kind, entry.mode, frozenset(entry.names)) for path, entry in image.items()
+        },
+        changed=frozenset(listed),
+    )
+    carried, dropped = divide([*changes, *absent], level, scene)
+    made = {change.path: listed[change.path] for change in carried if change.kind != "absent"}
+    if USERS in made and await _find_strange_shell(source, target) is not None:
+        del made[USERS]
+        dropped = {**dropped, "login shell": 1}
+    made |= _missing_parents(made, listed, image)
+    plan = CopyPlan(
+        tuple(made[path] for path in sorted(made)),
+        absent=tuple(change.path for change in carried if change.kind == "absent"),
+    )
+    target.sandbox.agent_acted = True
+    await copy_files(plan, source.sandbox.read_ranges, target.sandbox, max_bytes=MAX_BYTES)
+    links = [entry.path for entry in plan.entries if entry.kind == "link"]
+    removed = await target.sandbox.remove_links(links, _KEPT_FROM_LINKS) if links else []
+    counted = {**dropped, "link to the grader": len(removed)} if removed else dropped
+    size = sum(entry.size for entry in plan.entries)
+    return Carried(len(plan.entries) + len(plan.absent) - len(removed), size, counted)
+
+
+async def _describe(sandbox: RootSandbox, paths: Sequence[str]) -> dict[str, FileEntry]:
+    found: dict[str, FileEntry] = {}
+    for start in range(0, len(paths), MAX_BATCH):
+        found |= await sandbox.describe(paths[start : start + MAX_BATCH])
+    return found
+
+
+async def _find_strange_shell(source: Machine, target: Machine) -> str | None:
+    """Return a login shell that the agent gave to a user, and that is not a shell of the image.
+
+    Tests that act as that user would trust the exit code of a program of the agent.
+    """
+    after = (await source.read_files([USERS], limit=MAX_USERS_BYTES)).get(USERS, b"")
+    before = (await target.read_files([USERS], limit=MAX_USERS_BYTES)).get(USERS, b"")
+    kept = set(login_shells(before))
+    new = (shell for user, shell in login_shells(after) if (user, shell) not in kept)
+    return next((shell for shell in new if not SHELLS & {shell, behind_links(shell)}), None)
+
+
+def _removed(listed: Mapping[str, FileEntry], image: Mapping[str, FileEntry]) -> Iterable[str]:
+    """Yield the paths of the image that the changed folders no longer have."""
+    for path, entry in listed.items():
+        if entry.kind == "folder" and path in image:
+            for name in sorted(set(image[path].names).difference(entry.names)):
+                yield f"{path.rstrip('/')}/{name}"
+
+
+def _missing_parents(
+    made: Mapping[str, FileEntry], listed: Mapping[str, FileEntry], image: Mapping[str, FileEntry]
+) -> dict[str, FileEntry]:
+    """Return the new folders in which carried files lie, although the folders alone are not carried."""
+    found: dict[str, FileEntry] = {}
+    for path in made:
+        parent = path.rpartition("/")[0]
+        while parent and parent not in image and parent not in made and parent not in found:
+            if parent in listed:
+                found[parent] = listed[parent]
+            parent = parent.rpartition("/")[0]
+    return found

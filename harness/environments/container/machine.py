@@ -1,0 +1,415 @@
+"""A machine made from any image: commands as its users, files in and out, and the end of its processes.
+
+The machine where an agent acts and the one where tests run are both of this kind. Everything goes through the
+guest, which brings its own interpreter, so the image may lack Python, bash, or a C library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import posixpath
+import stat
+import tarfile
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from harness.core.errors import ImageMissingError, SandboxError, UsageError
+from harness.environments.os.machine_files import CopyPlan, copy_files
+from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
+from harness.sandbox.backends.base import ForeignImage, ImageFacts, RunsForeignImages
+from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.pool import SandboxPool, SandboxSettings
+from harness.sandbox.results import ExecResult, read_exec_result
+from harness.sandbox.sandbox import KEEP_BYTES
+
+if TYPE_CHECKING:
+    from harness.environments.os.guest.messages import OpenShell, RunScript, StartMain
+    from harness.sandbox.guest.messages import JobReply
+
+# The image of harness whose guest a machine gets.
+GUEST_IMAGE = "container"
+# The shells of an image, the best first.
+SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
+SH = "/bin/sh"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_LIMITS = Limits(
+    memory_mb=2048,
+    processes=1024,
+    disk_mb=10240,
+    file_mb=10240,
+    open_files=65536,
+    cpu_seconds=600,
+    wall_seconds=600,
+)
+OUTPUT_BYTES = 256 * MIB
+# Processes that stay have this CPU time each, so that no machine computes for ever after a fault of ours.
+STAYING_CPU_SECONDS = 24 * 3600
+CALL_SECONDS = 5.0
+START_SECONDS = 30.0
+MAX_TAR_BYTES = 1 << 30
+SHOWN_BYTES = 2000
+
+
+class ContainerSandbox(RootSandbox):
+    """A sandbox of a foreign image. Its guest runs programs as any user of the image."""
+
+    async def start_main(self, argv: Sequence[str], *, user: str, cwd: str, env: Mapping[str, str]) -> None:
+        """Start the entry point of the image with `sleep infinity`, and wait until its services are ready.
+
+        That means that the sleep runs and that no process has work to do. Its end has no consequence. Raises
+        SandboxError.
+        """
+        request: StartMain = {
+            "argv": list(argv),
+            "waits_for": ["sleep", "infinity"],
+            "environment": dict(env),
+            "folder": cwd,
+            "limits": {**self.job_limits(), "cpu_seconds": STAYING_CPU_SECONDS},
+            "user": user,
+        }
+        await self.call("start_main", request, timeout=START_SECONDS)
+
+    async def open_image_shell(self, *, user: str, cwd: str, env: Mapping[str, str]) -> str:
+        """Start the shell that `run` uses, as a user of the image, and return its path.
+
+        `exec`, `terminal` and the files of `Sandbox` have the same user, folder and variables from now on.
+        Raises UsageError if the image has no shell or no such user, and SandboxError.
+        """
+        request: OpenShell = {
+            "environment": dict(env),
+            "folder": cwd,
+            "limits": {**self.job_limits(), "cpu_seconds": STAYING_CPU_SECONDS},
+            "user": user,
+            "shells": list(SHELLS),
+        }
+        header, _ = await self.call("open_shell", request, timeout=CALL_SECONDS)
+        if "refused" in header:
+            raise UsageError(str(header["refused"])[:500])
+        with self.catch_unreadable():
+            self._environment = {str(name): str(value) for name, value in header["environment"].items()}
+            return str(header["shell"])
+
+    async def run_as(
+        self,
+        argv: Sequence[str],
+        *,
+        user: str,
+        cwd: str,
+        env: Mapping[str, str],
+        timeout: float,
+        stdin: bytes = b"",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> ExecResult:
+        """Run a command as a user of the image and return its result. Processes that it leaves live on.
+
+        Raises UsageError if the image has no such user, and SandboxError.
+        """
+        request: RunScript = {
+            "argv": list(argv),
+            "environment": dict(env),
+            "folder": cwd,
+            "limits": {**self.job_limits(timeout, keep_bytes), "output_bytes": OUTPUT_BYTES},
+            "confined": False,
+            "user": user,
+        }
+        # The guest does not count the time that the command waits for a processor.
+        header, body = await self.call("run_script", request, stdin, timeout=find_longest(timeout))
+        if "refused" in header:
+            raise UsageError(str(header["refused"])[:500])
+        with self.catch_unreadable():
+            result = read_exec_result(cast("JobReply", header), body)
+        await self._look_at_disk(if_written=True)
+        return result
+
+
+class Machine:
+    """A running machine of an image. Make it with `open_machine`, whose block destroys it at its end."""
+
+    def __init__(
+        self, sandbox: ContainerSandbox, facts: ImageFacts, *, user: str, cwd: str, env: Mapping[str, str]
+    ) -> None:
+        self.sandbox = sandbox
+        self.image_id = facts.id
+        self.facts = facts
+        # The user, the folder and the variables of commands that name no others.
+        self.user = user
+        self.cwd = cwd
+        self.env = {"PATH": DEFAULT_PATH, **facts.environment, **env}
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        user: str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float,
+        stdin: bytes = b"",
+        keep_bytes: int = KEEP_BYTES,
+    ) -> ExecResult:
+        """Run a command and return its result once its first process has ended. Its daemons live on.
+
+        Args:
+            command: A text for `/bin/sh -c`, or a program and its arguments, which needs no shell.
+            user: `user` or `user:group`, each a name or a number. Default: the machine's.
+            cwd: An absolute folder. Default: the machine's.
+            env: Variables beside the machine's.
+            timeout: Seconds of wall time, after which the command is killed and `limit` is `wall_seconds`.
+            stdin: The whole standard input.
+            keep_bytes: The bytes of each stream in the result: half from its start, half from its end.
+
+        Raises UsageError for a user that the image does not have, and SandboxError.
+        """
+        return await self.sandbox.run_as(
+            [SH, "-c", command] if isinstance(command, str) else command,
+            user=self.user if user is None else user,
+            cwd=self.cwd if cwd is None else cwd,
+            env={**self.env, **(env or {})},
+            timeout=timeout,
+            stdin=stdin,
+            keep_bytes=keep_bytes,
+        )
+
+    async def put_files(
+        self,
+        source: bytes | Path,
+        folder: str,
+        *,
+        names: Iterable[str] | None = None,
+        executable: Iterable[str] = (),
+        fresh: bool = False,
+    ) -> None:
+        """Put files below a folder of the machine, as its root.
+
+        Args:
+            source: The bytes of a tar archive, or a folder. Files of a folder belong to root.
+            folder: The absolute folder, which is made if it is missing. No link may lead to it.
+            names: The paths below a `source` folder to take. Default: all of them.
+            executable: The paths below `folder` that everyone may execute, whatever their modes are.
+            fresh: Whether everything at `folder` is removed first.
+
+        Raises UnreadableFiles if the machine cannot make them, UsageError for an archive with other things
+        than files, folders and links, and SandboxError.
+        """
+        packed = source if isinstance(source, bytes) else pack_folder(source, names)
+        entries, contents = _read_archive(packed, folder)
+        may_run = {posixpath.join(folder, name) for name in executable}
+        entries = [
+            replace(each, mode=each.mode | 0o111) if each.path in may_run else each for each in entries
+        ]
+        given = {entry.path for entry in entries}
+        wanted = [*_list_parents(folder), folder]
+        found = {} if not wanted else await self.sandbox.describe(wanted)
+        missing = [_make_folder(path) for path in wanted if path not in found and path not in given]
+        if fresh and folder not in given:
+            missing = [*(each for each in missing if each.path != folder), _make_folder(folder)]
+        plan = CopyPlan(
+            tuple(sorted([*missing, *entries], key=lambda entry: entry.path)),
+            absent=(folder,) if fresh else (),
+        )
+
+        async def read(ranges: Sequence[FileRange]) -> bytes:
+            return b"".join(contents[path][start : start + length] for path, start, length in ranges)
+
+        await copy_files(plan, read, self.sandbox)
+
+    async def make_folders(self, paths: Sequence[str], *, mode: int) -> None:
+        """Make folders that belong to root, unless something is there, and the folders above them.
+
+        Raises UnreadableFiles if a link leads one elsewhere.
+        """
+        wanted = sorted({*paths, *(parent for path in paths for parent in _list_parents(path))})
+        found = await self.sandbox.describe(wanted)
+        made = [_make_folder(path) for path in wanted if path not in found]
+        made = [replace(each, mode=mode) if each.path in paths else each for each in made]
+        await copy_files(CopyPlan(tuple(made)), _read_nothing, self.sandbox)
+
+    async def open_shell(self) -> str:
+        """Start the shell of `sandbox.run`, and return its path. Raises UsageError, SandboxError.
+
+        The sandbox's own calls act from now on as the machine's user, in its folder and with its variables.
+        """
+        return await self.sandbox.open_image_shell(user=self.user, cwd=self.cwd, env=self.env)
+
+    async def read_files(self, paths: Sequence[str], *, limit: int) -> dict[str, bytes]:
+        """Return the contents of regular files by path, without following links. Missing paths are left out.
+
+        Raises UnreadableFiles for any other thing at a path, and if the files have more than `limit` bytes.
+        """
+        found = await self.sandbox.describe(paths)
+        for entry in found.values():
+            if entry.kind != "file":
+                raise UnreadableFiles(f"{entry.path} is a {entry.kind} and not a file")
+        if (size := sum(entry.size for entry in found.values())) > limit:
+            raise UnreadableFiles(f"the files have {size:,} bytes; the limit is {limit:,}")
+        return {
+            path: await self.sandbox.read_ranges([(path, 0, entry.size)]) for path, entry in found.items()
+        }
+
+    async def kill_processes(self) -> None:
+        """End all processes of the machine but the guest. Its files can still be read.
+
+        Raises SandboxError if a process is left, or if the machine is over its disk limit.
+        """
+        await self.sandbox.end_all()
+
+
+@contextlib.asynccontextmanager
+async def open_machine(
+    pool: SandboxPool,
+    image: str,
+    *,
+    seconds: float,
+    settings: SandboxSettings | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    user: str | None = None,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    network: bool = False,
+    nested: bool = False,
+) -> AsyncIterator[Machine]:
+    """Start a machine from an image and yield it; destroy it at the end of the block.
+
+    The main process of the image runs: its ENTRYPOINT with `sleep infinity`, as the image's user.
+
+    Args:
+        pool: Lends the sandbox.
+        image: The tag or id of an image that the engine has.
+        seconds: The longest life of the machine.
+        settings: The settings that an environment got, whose guest and terminals the machine has.
+        limits: The limits of the machine.
+        user: Runs the commands. Default: the image's user.
+        cwd: The folder of commands. Default: the image's.
+        env: Variables beside the image's.
+        network: Whether programs reach the network of the engine.
+        nested: As for `SandboxPool.lease`, for a grading that holds a machine already.
+
+    Raises ImageMissingError, UsageError if the backend runs no such images, and SandboxError.
+    """
+    backend = pool.backend
+    if not isinstance(backend, RunsForeignImages):
+        raise UsageError("the backend of this run cannot start images of task folders", hint="use Docker")
+    facts = await inspect_image(backend, image)
+    wanted = SandboxSettings(
+        GUEST_IMAGE if settings is None else settings.image,
+        limits,
+        terminals=True,
+        relay=True,
+        foreign=ForeignImage(facts.id, network=network),
+        kind=ContainerSandbox,
+    )
+    async with pool.lease(wanted, seconds=seconds, nested=nested) as sandbox:
+        if not isinstance(sandbox, ContainerSandbox):
+            raise TypeError(f"the pool leased a {type(sandbox).__name__} instead of a ContainerSandbox")
+        machine = Machine(
+            sandbox,
+            facts,
+            user=facts.user if user is None else user,
+            cwd=facts.folder if cwd is None else cwd,
+            env=env or {},
+        )
+        if facts.entrypoint:
+            await sandbox.start_main(facts.entrypoint, user=facts.user, cwd=facts.folder, env=machine.env)
+        yield machine
+
+
+async def inspect_image(backend: RunsForeignImages, image: str) -> ImageFacts:
+    """Return the settings of an image. Raises ImageMissingError if the engine does not have it."""
+    facts = await asyncio.to_thread(backend.inspect_image, image)
+    if facts is None:
+        raise ImageMissingError(
+            f"image {image} is not on the engine", hint=f"run: docker pull {image}   (or build it)"
+        )
+    return facts
+
+
+def pack_folder(folder: Path, names: Iterable[str] | None = None) -> bytes:
+    """Return a tar archive of a folder's files, folders and links, which belong to root.
+
+    `names` are the paths to take, by default all of them. Raises UsageError for other things.
+    """
+    if names is None:
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in names:
+            path = folder / name
+            facts = path.lstat()
+            if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode) or path.is_symlink()):
+                raise UsageError(f"{path}: is neither a file, a folder nor a link")
+            member = tarfile.TarInfo(name)
+            member.mtime, member.mode = int(facts.st_mtime), stat.S_IMODE(facts.st_mode)
+            if path.is_symlink():
+                member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
+                tar.addfile(member)
+            elif path.is_dir():
+                member.type = tarfile.DIRTYPE
+                tar.addfile(member)
+            else:
+                member.size = facts.st_size
+                with path.open("rb") as content:
+                    tar.addfile(member, content)
+    return archive.getvalue()
+
+
+def _read_archive(archive: bytes, folder: str) -> tuple[list[FileEntry], dict[str, bytes]]:
+    """Return the entries of an archive below `folder`, with the folders around them, and their contents."""
+    if len(archive) > MAX_TAR_BYTES:
+        raise UsageError(f"the files have {len(archive):,} bytes; the limit is {MAX_TAR_BYTES:,}")
+    entries: dict[str, FileEntry] = {}
+    contents: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            path = posixpath.normpath(posixpath.join(folder, member.name))
+            if path != folder and not path.startswith(f"{folder.rstrip('/')}/"):
+                raise UsageError(f"the archive's file {member.name} is not below {folder}")
+            kind = "folder" if member.isdir() else "link" if member.issym() else "file"
+            if not (member.isdir() or member.issym() or member.isreg() or member.islnk()):
+                raise UsageError(f"the archive's file {member.name} is neither a file, a folder nor a link")
+            if kind == "file":
+                content = tar.extractfile(member)
+                assert content is not None  # noqa: S101  because the member is a file
+                contents[path] = content.read()
+            for parent in _list_parents(path):
+                if parent.startswith(f"{folder.rstrip('/')}/"):
+                    entries.setdefault(parent, _make_folder(parent))
+            entries[path] = FileEntry(
+                path=path,
+                kind=cast("Any", kind),
+                mode=member.mode & 0o7777,
+                uid=member.uid,
+                gid=member.gid,
+                mtime_ns=int(member.mtime * 10**9),
+                ctime_ns=0,
+                size=len(contents.get(path, b"")),
+                to=member.linkname if kind == "link" else "",
+            )
+    return list(entries.values()), contents
+
+
+async def _read_nothing(_ranges: Sequence[FileRange]) -> bytes:
+    return b""
+
+
+def _list_parents(path: str) -> list[str]:
+    """Return the folders above a path, the highest first, without the root."""
+    parts = path.strip("/").split("/")[:-1]
+    return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+def _make_folder(path: str) -> FileEntry:
+    return FileEntry(path, "folder", 0o755, uid=0, gid=0, mtime_ns=time.time_ns(), ctime_ns=0)
+
+
+def describe_failure(action: str, result: ExecResult) -> SandboxError:
+    """Return the error for a command that failed before any agent acted, with the end of its output."""
+    how = f"exit code {result.exit_code}" if result.limit is None else f"the limit {result.limit}"
+    output = (str(result.stdout) + str(result.stderr)).strip()[-SHOWN_BYTES:]
+    return SandboxError(f"{action} failed with {how}:\n{output}", acted_in=False)

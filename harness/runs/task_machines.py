@@ -1,0 +1,47 @@
+"""The part of attempts whose machines are made from images of their tasks: rules, and differences."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from harness.environments.base import MachineRules
+from harness.runs.attempt_parts import AttemptPart, Try
+from harness.sandbox.backends.base import BuildRules
+
+if TYPE_CHECKING:
+    from harness.core.types import Verdict
+    from harness.runs.settings import RunConfig
+
+
+def read_machine_rules(config: RunConfig) -> MachineRules:
+    """Return the rules of a config for machines that are made from images of tasks."""
+    ca_file = None if config.build_ca is None else os.path.abspath(os.path.expanduser(config.build_ca))
+    return MachineRules(
+        BuildRules(tuple(config.base_images.items()), ca_file),
+        allow_network=config.allow_network,
+        without_network=config.network == "none",
+        seal=config.seal,
+    )
+
+
+class TaskMachinePart(AttemptPart):
+    """Gives the environment the rules, and reports the differences of its machine from the published one."""
+
+    def __init__(self, rules: MachineRules) -> None:
+        self._rules = rules
+        self._facts: Mapping[str, Any] = {}
+
+    async def prepare(self, attempt: Try) -> None:
+        attempt.environment_context = replace(attempt.environment_context, machine_rules=self._rules)
+
+    @contextlib.asynccontextmanager
+    async def enter(self, attempt: Try) -> AsyncIterator[None]:
+        self._facts = getattr(attempt.environment, "facts", {})
+        yield
+
+    def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
+        return self._facts

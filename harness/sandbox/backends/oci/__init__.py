@@ -1,0 +1,1 @@
+"""Sandboxes that an OCI runtime starts without an engine: no daemon, no registry."""

@@ -1,0 +1,448 @@
+"""An OCI runtime as the backend of sandboxes, without an engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import EngineUnavailableError, SandboxError, UsageError
+from harness.sandbox import reaper
+from harness.sandbox.backends.base import (
+    BackendFacts,
+    Cause,
+    DiskUse,
+    Fate,
+    FoundContainer,
+    SandboxSpec,
+    StartedContainer,
+)
+from harness.sandbox.backends.docker import fate
+from harness.sandbox.backends.docker.backend import find_shortage, free_bytes
+from harness.sandbox.backends.docker.engine import system_path
+from harness.sandbox.backends.hardening import MOST_SOCKETS, choose_sockets
+from harness.sandbox.backends.oci import cgroups, images
+from harness.sandbox.backends.oci.config import CGROUP_PARENT, make_config
+from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END, READY, SOCKET
+from harness.sandbox.backends.seccomp import Sockets
+from harness.sandbox.guest.confinement import CREATE_RULESET, GET_VERSION, NEEDED_VERSION, system_call
+from harness.sandbox.guest.network import list_shared_paths
+
+# The programs that may start containers, for each version of control groups. crun refuses a machine that has
+# both versions.
+RUNTIMES = {1: ("runc",), 2: ("runc", "crun")}
+# The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
+SHARED_KERNEL = "runc"
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+# A busy machine may need long for a start. The runtime itself always ends.
+ANSWER_SECONDS = 120.0
+MAX_ERROR_CHARACTERS = 1000
+MAX_ANSWER_BYTES = 64 * 1024
+POLL_SECONDS = 0.01
+MEASURED_SECONDS = 1.0
+NANO = 1e9
+
+
+def connect() -> OciBackend:
+    """Return a backend that starts containers with the OCI runtime of this machine.
+
+    Raises EngineUnavailableError if the machine has no runtime, or if this user may not use it.
+    """
+    runtime = find_runtime()
+    if runtime is None:
+        raise EngineUnavailableError(
+            f"no OCI runtime is installed ({' or '.join(RUNTIMES[cgroups.find_version()])})",
+            hint="run: sudo apt-get install -y runc   (or use Docker: harness setup)",
+        )
+    if os.geteuid() != 0:
+        raise EngineUnavailableError(
+            f"the backend oci needs root, and this process is user {os.geteuid()}",
+            hint="run harness as root, or use an engine of yours: rootless Docker, or Podman",
+        )
+    if lacking := cgroups.list_lacking_controllers():
+        raise EngineUnavailableError(
+            f"the backend oci cannot enforce limits, because {cgroups.ROOT} has no {', '.join(lacking)}",
+            hint="mount these controllers of control groups, or use Docker: harness setup",
+        )
+    return OciBackend(runtime)
+
+
+def find_runtime() -> str | None:
+    """Return the path of the OCI runtime of this machine."""
+    names = RUNTIMES[cgroups.find_version()]
+    found = (shutil.which(name, path=system_path()) for name in names)
+    return next((path for path in found if path), None)
+
+
+class OciBackend:
+    """Sandboxes that an OCI runtime starts. Implements `Backend`. Threads may share it.
+
+    A supervisor (`supervisor.py`) starts and ends the containers of this process. The folder
+    `state` has a folder for each supervisor, with a folder for each of its containers.
+    """
+
+    name = "oci"
+
+    def __init__(self, runtime: str) -> None:
+        self._runtime = runtime
+        self._starting = threading.Lock()
+        self._supervisor: Path | None = None
+        self._networks: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Let the supervisor end after the last of its sandboxes, which keep running."""
+        if self._supervisor is not None:
+            with contextlib.suppress(SandboxError):
+                ask(self._supervisor, {"verb": "close"})
+            self._supervisor = None
+
+    def describe(self, *, runtime: str | None = None, images: Iterable[str] = ()) -> BackendFacts:
+        if runtime is not None:
+            _require_shared_kernel(runtime)
+        found = {name: _require(name) for name in images}
+        return BackendFacts(
+            engine=self._facts,
+            runtime=None
+            if runtime is None
+            else {
+                "name": Path(self._runtime).name,
+                "version": self._facts["runtime_version"],
+                "arguments": [],
+                "limits_not_enforced": {},
+            },
+            images={name: image.id for name, image in found.items()},
+            image_tags={name: image.sources for name, image in found.items()},
+        )
+
+    def start(self, spec: SandboxSpec) -> StartedContainer:
+        _require_shared_kernel(spec.runtime)
+        image = spec.image if spec.image.startswith("sha256:") else _require(spec.image).id
+        root = images.find_root(image)
+        spec = replace(spec, writable_root=spec.writable_root or spec.root_agent)
+        supervisor = self._provide_supervisor()
+        name = spec.name or f"harness-{secrets.token_hex(8)}"
+        sockets: Sockets = "local"
+        if spec.seccomp != "strict":
+            sockets = choose_sockets(cgroups.find_version(), spec.runtime, spec.limits, relay=spec.relay)
+        network = self._find_network(spec, supervisor) if spec.network == "shared" else None
+        own = supervisor / name
+        cgroup = f"/{CGROUP_PARENT}/{name}"
+        layers = [str(images.provide_layer()), str(root)]
+        description = {
+            "labels": dict(spec.labels),
+            "cgroup": cgroup,
+            "layers": layers,
+            "writable": str(own) if spec.writable_root else None,
+            "cpus": spec.limits.cpus,
+        }
+        config = make_config(
+            spec,
+            own / "root",
+            cgroup=cgroup,
+            sockets=sockets,
+            network=network,
+            shared_paths=list_shared_paths() if network is not None else (),
+        )
+        try:
+            own.mkdir()
+            if spec.writable_root:
+                (own / "upper").mkdir(mode=0o755)
+                (own / "upper").chmod(0o755)
+                (own / "work").mkdir()
+            (own / "config.json").write_text(json.dumps(config))
+            (own / DESCRIPTION).write_text(json.dumps(description))
+        except OSError as error:
+            raise SandboxError(f"cannot start a sandbox: {error}", outside=True) from error
+        ours, theirs = socket.socketpair()
+        our_errors, their_errors = socket.socketpair()
+        try:
+            with theirs, their_errors:
+                streams = [theirs.fileno(), theirs.fileno(), their_errors.fileno()]
+                answer = ask(supervisor, {"verb": "start", "name": name}, streams)
+            if "error" in answer:
+                our_errors.setblocking(False)
+                with contextlib.suppress(OSError):
+                    answer["error"] += f": {our_errors.recv(MAX_ANSWER_BYTES).decode(errors='replace')}"
+                raise SandboxError(f"cannot start a sandbox: {answer['error']}", outside=True)
+            ours.setblocking(False)
+            our_errors.setblocking(False)
+        except BaseException:
+            ours.close()
+            our_errors.close()
+            raise
+        return StartedContainer(
+            name, ours, our_errors, most_sockets=MOST_SOCKETS if sockets == "relayed" else None
+        )
+
+    def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
+        own = find_container(container_id)
+        if silent:
+            return Fate(_explain_silence(own))
+        deadline = time.monotonic() + fate.END_SECONDS
+        while own is not None and own.exists():
+            end = _read(own / END)
+            if end is not None:
+                return _infer_fate(end["code"], end["memory_kills"])
+            if not answers(own.parent):
+                break
+            if time.monotonic() > deadline:
+                # PID 1 keeps its stream open as long as it lives, so somebody outside has closed it.
+                break
+            time.sleep(POLL_SECONDS)
+        return Fate(Cause.OUTSIDE)
+
+    def measure_disk(self, container_id: str) -> DiskUse:
+        own = find_container(container_id)
+        disk = images.folder()
+        written = None if own is None else _measure(own / "upper")
+        return DiskUse(written, free_bytes(disk), find_shortage(disk), disk)
+
+    def destroy(self, container_id: str) -> bool:
+        own = find_container(container_id)
+        return own is not None and remove(own)
+
+    def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
+        found = []
+        for path in _state().glob(f"*/*/{DESCRIPTION}"):
+            description = _read(path)
+            if description is None:
+                continue
+            its = description["labels"]
+            if all(name in its and value in (None, its[name]) for name, value in labels.items()):
+                running = not (path.parent / END).exists() and answers(path.parents[1])
+                found.append(FoundContainer(path.parent.name, its, running))
+        return found
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        version = subprocess.run([self._runtime, "--version"], capture_output=True, text=True, check=False)
+        try:
+            system = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+        except OSError:
+            system = platform.system()
+        return {
+            "backend": "oci",
+            "operating_system": system,
+            "kernel": platform.release(),
+            "architecture": platform.machine(),
+            "cgroup_version": cgroups.find_version(),
+            "cgroup_driver": "cgroupfs",
+            "storage_driver": "overlay",
+            "runtime_version": version.stdout.partition("\n")[0].rpartition(" ")[2],
+            "cpus": os.cpu_count(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "may_share_networks": may_share(),
+        }
+
+    def _provide_supervisor(self) -> Path:
+        """Return the folder of the supervisor of this process, and start it if there is none."""
+        with self._starting:
+            if self._supervisor is None or not answers(self._supervisor):
+                self._networks.clear()
+                self._supervisor = start_supervisor(self._runtime)
+            return self._supervisor
+
+    def _find_network(self, spec: SandboxSpec, supervisor: Path) -> str | None:
+        """Return the network namespace that the containers of a run share, None if they cannot."""
+        if not may_share():
+            return None
+        key = spec.labels.get(reaper.RUN, "")
+        if key not in self._networks:
+            answer = ask(supervisor, {"verb": "network", "key": key})
+            if "error" in answer:
+                raise SandboxError(f"cannot make a network namespace: {answer['error']}", outside=True)
+            self._networks[key] = answer["path"]
+        return self._networks[key]
+
+
+def _require_shared_kernel(runtime: str) -> None:
+    if runtime != SHARED_KERNEL:
+        raise UsageError(
+            f"the backend oci cannot use the runtime '{runtime}'", hint="use --backend docker for gVisor"
+        )
+
+
+def may_share() -> bool:
+    """Return whether containers may share a network namespace, which takes Landlock."""
+    return system_call()(CREATE_RULESET, 0, 0, GET_VERSION) >= NEEDED_VERSION
+
+
+def start_supervisor(runtime: str) -> Path:
+    """Start a supervisor of this process, and return its folder. Raises SandboxError."""
+    own = _state() / secrets.token_hex(6)
+    own.mkdir(mode=0o700)
+    owner = os.pidfd_open(os.getpid())
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", str(SUPERVISOR), str(own), runtime, str(owner)],
+            env={**os.environ, "PATH": system_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[owner],
+        )
+    finally:
+        os.close(owner)
+    # The process that was started ends as soon as the supervisor, its child, is ready.
+    output, _ = process.communicate()
+    if output != READY:
+        shutil.rmtree(own, ignore_errors=True)
+        text = output.decode(errors="replace").strip()[-MAX_ERROR_CHARACTERS:]
+        raise SandboxError(f"the supervisor of sandboxes does not start: {text}", outside=True)
+    return own
+
+
+def ask(supervisor: Path, request: Mapping[str, Any], streams: Iterable[int] = ()) -> dict[str, Any]:
+    """Send a request to a supervisor, with descriptors, and return its answer. Raises SandboxError."""
+    try:
+        with _connect(supervisor) as connection:
+            connection.settimeout(ANSWER_SECONDS)
+            socket.send_fds(connection, [json.dumps(request).encode()], list(streams))
+            data = connection.recv(MAX_ANSWER_BYTES)
+    except OSError as error:
+        raise SandboxError(f"the supervisor of sandboxes does not answer: {error}", outside=True) from error
+    if not data:
+        raise SandboxError("the supervisor of sandboxes has ended", outside=True)
+    answer: dict[str, Any] = json.loads(data)
+    return answer
+
+
+def answers(supervisor: Path) -> bool:
+    """Return whether the supervisor with this folder lives."""
+    try:
+        _connect(supervisor).close()
+    except OSError:
+        return False
+    return True
+
+
+def has_containers() -> bool:
+    """Return whether this user has containers of this backend, running or not."""
+    return any(_state().glob(f"*/*/{DESCRIPTION}"))
+
+
+def find_container(name: str) -> Path | None:
+    """Return the folder of a container, whoever started it; None if there is none."""
+    folders = (supervisor / name for supervisor in _state().iterdir())
+    return next((own for own in folders if own.is_dir()), None)
+
+
+def remove(own: Path) -> bool:
+    """Kill a container and remove its folder; return whether this call did. Raises SandboxError."""
+    with contextlib.suppress(SandboxError):
+        ask(own.parent, {"verb": "destroy", "name": own.name})
+    description = _read(own / DESCRIPTION)
+    if description is not None and not cgroups.kill_all(description["cgroup"]):
+        raise SandboxError(f"the processes of sandbox {own.name} do not end", outside=True)
+    was_there = own.exists()
+    shutil.rmtree(own, ignore_errors=True)
+    if not answers(own.parent):
+        shutil.rmtree(own.parent / "runtime" / own.name, ignore_errors=True)
+        _remove_if_empty(own.parent)
+    return was_there
+
+
+def _remove_if_empty(supervisor: Path) -> None:
+    """Remove the folder of a supervisor that was killed, once it holds no container."""
+    if not any(supervisor.glob(f"*/{DESCRIPTION}")):
+        shutil.rmtree(supervisor, ignore_errors=True)
+
+
+def _connect(supervisor: Path) -> socket.socket:
+    """Return a connection to a supervisor. Its path may be longer than an address can be. Raises OSError."""
+    folder = os.open(supervisor, os.O_PATH | os.O_DIRECTORY)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        os.close(folder)
+    return connection
+
+
+def _state() -> Path:
+    state = images.folder() / "state"
+    state.mkdir(mode=0o700, exist_ok=True)
+    return state
+
+
+def _require(name: str) -> images.StoredImage:
+    return images.require_image(name)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    with contextlib.suppress(OSError, ValueError):
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    return None
+
+
+def _infer_fate(code: int, memory_kills: int) -> Fate:
+    if code == fate.KILLED:
+        return Fate(Cause.MEMORY if memory_kills else Cause.OUTSIDE, code)
+    return Fate(Cause.OUTSIDE if code in fate.OF_OUTSIDE else Cause.INSIDE, code)
+
+
+def _explain_silence(own: Path | None) -> Cause:
+    """Return why a running container does not answer, after about a second of measuring what it uses."""
+    description = None if own is None else _read(own / DESCRIPTION)
+    if own is None or description is None or not answers(own.parent):
+        return Cause.OUTSIDE
+    cgroup = description["cgroup"]
+
+    def used_seconds() -> float:
+        if cgroups.find_version() == 2:
+            return cgroups.read_number(cgroup, "", "cpu.stat", "usage_usec") / 1e6
+        return cgroups.read_number(cgroup, "cpuacct/cpuacct.usage", "") / NANO
+
+    before, started = used_seconds(), time.monotonic()
+    time.sleep(MEASURED_SECONDS)
+    share = (used_seconds() - before) / (time.monotonic() - started)
+    cache = cgroups.read_number(cgroup, "memory/memory.stat", "memory.stat", _CACHE[cgroups.find_version()])
+    taken = cgroups.read_number(cgroup, "memory/memory.usage_in_bytes", "memory.current") - cache
+    most = cgroups.read_number(cgroup, "memory/memory.limit_in_bytes", "memory.max")
+    busy = share >= fate.BUSY_SHARE * description["cpus"] or (most > 0 and taken >= fate.FULL_SHARE * most)
+    return Cause.INSIDE if busy else Cause.OUTSIDE
+
+
+# The bytes of files in memory, which give way to a program that needs the memory.
+_CACHE = {1: "total_cache", 2: "file"}
+
+
+def _measure(upper: Path) -> int:
+    """Return the bytes of all files below a folder: each file once, sparse files at their full length.
+
+    GNU find walks any depth and follows no link, whatever the container does at the same time.
+    """
+    if not upper.is_dir():
+        return 0
+    done = subprocess.run(
+        ["find", str(upper), "-xdev", "!", "-type", "d", "-size", "+0", "-printf", "%n %i %s\n"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    total, seen = 0, set()
+    for line in done.stdout.splitlines():
+        links, inode, size = line.split()
+        if links != b"1":
+            if inode in seen:
+                continue
+            seen.add(inode)
+        total += int(size)
+    return total

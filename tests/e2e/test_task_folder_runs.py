@@ -1,0 +1,72 @@
+"""Runs of task folders whose image has no Python: the oracle, a program of an agent, and refused settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from docker import APIClient
+from e2e.command_line import Harness, RunFolder
+
+from harness.sandbox.backends.docker.images import require_image
+
+# The published image is replaced, and the task's own has a shell and two programs.
+DOCKERFILE = """FROM published:1 AS all
+RUN mkdir -p /out/bin /out/app && cp /bin/dash /out/bin/sh && cp /bin/cat /out/bin && chmod 777 /out/app \\
+    && cp --parents $(ldd /bin/dash | grep -o '/lib[^ ]*') /out
+FROM scratch
+COPY --from=all /out /
+WORKDIR /app
+USER 1000
+"""
+FILES = {
+    "task.toml": '[environment]\nallow_internet = true\n[verifier]\nuser = "root"\n',
+    "instruction.md": "Write 42 into answer.",
+    "environment/Dockerfile": DOCKERFILE,
+    "tests/test.sh": '#!/bin/sh\nread found < /app/answer\n[ "$found" = 42 ] && reward=1 || reward=0\n'
+    "echo $reward > /logs/verifier/reward.txt\n",
+    "solution/solve.sh": "#!/bin/sh\necho 42 > answer\n",
+}
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / "some-task" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "some-task"
+
+
+def test_agents_solve_a_task_in_an_image_without_python(
+    harness: Harness, task: Path, client: APIClient
+) -> None:
+    base = require_image(client, "os")
+    options = ("-b", str(task), "--base-image", f"published:*={base}", "--network", "none", "--seal", "work")
+    results = {}
+    for name, agent in {
+        "oracle": ("oracle",),
+        "null": ("null",),
+        "program": ("command", "--agent-cmd", "sh -c 'echo 42 > answer'"),
+    }.items():
+        folder = harness.folder / name
+        ended = harness("run", *options, "--agent", *agent, "--output-dir", folder)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        (results[name],) = RunFolder(next(folder.iterdir())).attempts
+    statuses = {name: record["status"] for name, record in results.items()}
+    assert statuses == {"oracle": "passed", "null": "failed", "program": "passed"}
+    metrics = results["oracle"]["metrics"]
+    assert metrics["replaced_images"] == {"published:1": base}
+    assert metrics["without_network"] == "public"
+
+
+def test_settings_of_task_images_are_refused_elsewhere(harness: Harness, task: Path) -> None:
+    for arguments, message in (
+        (("-b", "humaneval", "--base-image", "a=b"), "does not read --base-image"),
+        (("-b", "humaneval", "--allow-network"), "does not read --allow-network"),
+        (("-b", str(task), "--agent", "null", "--base-image", "ab"), "--base-image 'ab' is not NAME=VALUE"),
+        (("-b", str(task), "--agent", "null"), "task some-task asks for network_mode = 'public'"),
+    ):
+        ended = harness("run", *arguments)
+        assert ended.returncode == 2, ended.stdout + ended.stderr
+        assert message in ended.stderr

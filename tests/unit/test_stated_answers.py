@@ -1,0 +1,208 @@
+"""The sets of model cards whose replies state an answer: competitions, options, BIG-Bench Hard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_checks import each_case
+
+from harness.benchmarks import load_benchmark
+from harness.core.errors import DataError, UsageError
+from harness.core.scoring.choices import choose_option
+from harness.core.scoring.metrics import passes_by_majority
+from harness.core.types import Status, Submission, Verdict
+from harness.environments import grader_of
+from harness.environments.grader import TextGrader
+from harness.environments.text.stated_answers import ChoiceAnswer, IntegerAnswer, grade_integer, plain_phrase
+
+NAMES = ("aime2024", "aime2025", "aime2026", "mmlu-pro", "gpqa-diamond", "multiple_choice", "bbh")
+CITIES = ("Paris", "London", "Rome", "Oslo")
+COMPETITIONS = "tasks/examples/resources_servers_ns_tools_data_compmath_test.jsonl"
+
+
+@each_case(
+    ("reply", "letter"),
+    [
+        ("The answer is (B)", "B"),
+        ("Answer: B", "B"),
+        ("**Answer:** B", "B"),
+        ("**Answer: B**", "B"),
+        ("Answer: $\\boxed{B}$", "B"),
+        ("\\boxed{\\text{B}}", "B"),
+        ("so \\boxed{\\text{(B) London}}", "B"),
+        ("Answer: (B) London", "B"),
+        ("The correct answer is London.", "B"),
+        ("The answer is option C.", "C"),
+        ("<answer>D</answer>", "D"),
+        ("Answer:\nB", "B"),
+        ("answer: c", "C"),
+        ("Answer: [D]", "D"),
+        ("b", "B"),
+        ("(B)", "B"),
+        ("Therefore I choose D", "D"),
+        ("So option B is correct.", "B"),
+        ("Answer: B\n\nI hope this helps!", "B"),
+        ("The answer is A because C is wrong", "A"),
+        ("the answer is: A. B is wrong though", "A"),
+        ("Answer: A. Wait, no.\nAnswer: B", "B"),
+        ("\u0412", "B"),
+        ("Answer: \u0421", "C"),
+        ("Answer: \uff22", "B"),
+        ("Answer: A and C", None),
+        ("Answer: A, C", None),
+        ("Answer: A B C D", None),
+        ("Answer: (A)(B)(C)(D)", None),
+        ("Answer: A\nAnswer: B\nAnswer: C\nAnswer: D", None),
+        ("A B C D", None),
+        ("ABCD", None),
+        ("All of A, B, C and D are right", None),
+        ("The answer is not (A)", None),
+        ("The answer is a large city", None),
+        ("I think it is big", None),
+        ("A dog is good", None),
+        ("Answer: E", None),
+        ("", None),
+    ],
+)
+def test_a_reply_chooses_the_one_option_that_it_states(reply: str, letter: str | None) -> None:
+    assert choose_option(reply, CITIES) == letter
+
+
+def test_the_text_of_an_option_that_repeats_chooses_none() -> None:
+    assert choose_option("The answer is Rome", ("Rome", "Oslo", "Rome")) is None
+
+
+SEVENTY = (
+    *("70", "070", "$70$", r"\text{70}", "70.", "70.0", "+70", r"70^\circ", r"70 \text{ degrees}"),
+    *("m+n=70", r"2+68=70", r"\boxed{70}"),
+)
+NOT_SEVENTY = (
+    *("71", "-70", "70, 71", "70 or 71", "7 0", "70!", "8=70", "70^{2}", "70.5", "not 70", "0-70", "seventy"),
+    *("", "70" * 2000),
+)
+
+
+@each_case(
+    ("answer", "passes"),
+    [*((answer, True) for answer in SEVENTY), *((answer, False) for answer in NOT_SEVENTY)],
+)
+async def test_an_integer_passes_in_any_spelling_and_no_other_number_does(answer: str, passes: bool) -> None:
+    verdict = await grade_integer(IntegerAnswer(70), Submission(answer, answer))
+    assert verdict.resolved is passes
+    assert verdict.metrics["unanswered"] == float(not answer)
+
+
+def test_phrases_are_compared_by_their_words_or_brackets() -> None:
+    assert plain_phrase("> } ]") == plain_phrase(">}]") != plain_phrase("]}>")
+    assert plain_phrase("**Apple, fig**.") == plain_phrase("apple fig")
+    assert plain_phrase("True") != plain_phrase("not True")
+
+
+async def grade(name: str, task_id: str, reply: str, **options: Any) -> Verdict:
+    benchmark = load_benchmark(name, data="bundled", **options)
+    task = next(task for task in benchmark.tasks if task.id == task_id)
+    target = benchmark.references[task_id].target
+    grader = grader_of(target)
+    assert isinstance(grader, TextGrader)
+    return await grader.grade(target, benchmark.submission(task, "completion", reply))
+
+
+@each_case(
+    ("task_id", "reply", "passes"),
+    [
+        ("bbh/boolean_expressions/0", "Reasoning. So the answer is True.", True),
+        ("bbh/boolean_expressions/0", "So the answer is False.", False),
+        ("bbh/date_understanding/1", "So the answer is (B).", True),
+        ("bbh/date_understanding/1", "So the answer is B) 03/03/2023.", True),
+        ("bbh/date_understanding/1", "So the answer is (A) or (B).", False),
+        ("bbh/dyck_languages/2", "So the answer is > } ].", True),
+        ("bbh/word_sorting/3", "So the answer is apple, fig, pear, plum.", True),
+        ("bbh/word_sorting/3", "So the answer is fig apple pear plum.", False),
+        ("bbh/navigate/4", r"\boxed{yes}", True),
+        ("bbh/navigate/4", "Yes and no", False),
+        ("bbh/object_counting/5", "<think>So the answer is 6.</think>So the answer is 5.", True),
+    ],
+)
+async def test_bbh_reads_the_sentence_at_the_end(task_id: str, reply: str, passes: bool) -> None:
+    assert (await grade("bbh", task_id, reply)).resolved is passes
+
+
+@each_case("name", NAMES)
+async def test_references_pass_and_an_empty_reply_is_counted_as_unanswered(name: str) -> None:
+    benchmark = load_benchmark(name, data="bundled")
+    for task in benchmark.tasks:
+        gold = benchmark.references[task.id].solution
+        assert (await grade(name, task.id, f"So the answer is {gold}.")).resolved, gold
+        empty = await grade(name, task.id, "")
+        assert (empty.status, empty.metrics["unanswered"]) == (Status.FAILED, 1.0)
+
+
+def test_a_seed_shuffles_options_the_same_way_each_time() -> None:
+    orders = [
+        [task.prompt for task in load_benchmark("gpqa-diamond", data="bundled", shuffle_seed=seed).tasks]
+        for seed in (0, 0, 1)
+    ]
+    assert orders[0] == orders[1] != orders[2]
+    letters = {
+        reference.target.letter
+        for seed in range(20)
+        for reference in load_benchmark("gpqa-diamond", data="bundled", shuffle_seed=seed).references.values()
+        if isinstance(reference.target, ChoiceAnswer)
+    }
+    assert letters == set("ABCD")
+
+
+@each_case(
+    ("row", "said"),
+    [
+        ({"question": "Q", "options": ["x", "y"], "answer": "C"}, "names none of the 2 options"),
+        ({"question": "Q", "options": ["x", "x"], "answer": "x"}, "names none of the 2 options, or several"),
+        ({"question": "Q", "options": ["x"], "answer": "A"}, "needs 2 to 26 options, found 1"),
+        ({"question": " ", "options": ["x", "y"], "answer": "A"}, "has an empty question"),
+        ({"question": "Q", "options": "xy", "answer": "A"}, "needs a list of texts"),
+    ],
+)
+def test_a_broken_question_is_refused_with_its_line(tmp_path: Path, row: dict[str, Any], said: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(DataError, match=said):
+        load_benchmark("multiple_choice", data=str(tmp_path / "rows.jsonl"))
+
+
+def test_a_table_may_have_a_column_for_each_option(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("question,A,B,C,answer\nWhich is odd?,2,3,4,B\n")
+    benchmark = load_benchmark("multiple_choice", data=str(tmp_path / "rows.csv"))
+    (target,) = (reference.target for reference in benchmark.references.values())
+    assert target == ChoiceAnswer("B", ("2", "3", "4"))
+
+
+def test_an_answer_of_aime_must_be_an_integer_of_three_digits(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"problem": "Why?", "answer": "1234"}) + "\n")
+    with pytest.raises(DataError, match="needs an integer from 0 to 999, found '1234'"):
+        load_benchmark("aime2025", data=str(tmp_path / "rows.jsonl"))
+
+
+def test_a_file_of_several_competitions_gives_each_name_its_own_rows(shared_data: Path) -> None:
+    file = str(shared_data / COMPETITIONS)
+    sizes = {name: len(load_benchmark(name, data=file).tasks) for name in ("aime2024", "aime2025", "hmmt")}
+    assert sizes == {"aime2024": 30, "aime2025": 30, "hmmt": 196}
+    with pytest.raises(UsageError, match="no task is left"):
+        load_benchmark("aime2026", data=file)
+
+
+@each_case(
+    ("votes", "passes"),
+    [
+        ([("3", False), ("4", True), ("4", True)], True),
+        ([("3", False), ("4", True)], False),
+        ([("4", True), ("3", False)], True),
+        ([(None, False), (None, False), ("4", True)], True),
+        ([(None, False)], False),
+    ],
+)
+def test_the_most_frequent_answer_decides_and_the_first_of_equals(
+    votes: list[tuple[str | None, bool]], passes: bool
+) -> None:
+    assert passes_by_majority(votes) is passes

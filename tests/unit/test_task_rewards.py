@@ -1,0 +1,119 @@
+"""The reward of a task folder's own tests: its two files, and the check that the tests have run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.environments.container.reward import (
+    InvalidReward,
+    Reward,
+    find_missing_tool,
+    find_unreported,
+    list_tests,
+    read_reward,
+)
+
+TWO = {"correctness": 1.0, "speed": 0.5}
+
+
+def test_a_reward_is_read_by_the_rules_of_its_file() -> None:
+    cases = (
+        (b"1", None, Reward(1.0)),
+        (b"0.5\n", b"1", Reward(0.5)),
+        (b'{"reward": 0.25, "speed": 3}', None, Reward(0.25, {"reward": 0.25, "speed": 3.0})),
+        (b'{"speed": 3}', None, Reward(3.0, {"speed": 3.0})),
+        (b'{"correctness": 1, "speed": 0.5}', None, Reward(0.75, TWO, no_reward_key=True)),
+        (None, b" 1.0\n", Reward(1.0)),
+        (None, b"-2e-3", Reward(-0.002)),
+    )
+    wrong = [case for case in cases if read_reward(*case[:2]) != case[2]]
+    assert not wrong
+
+
+def test_anything_but_finite_numbers_is_refused() -> None:
+    of_json = (
+        *(b"", b"NaN", b"Infinity", b"-Infinity", b"1e309", b"true", b"null", b'"1"', b"[1]", b"{}", b"1 2"),
+        *(b'{"reward": true}', b'{"reward": {"a": 1}}', b'{"reward": 1, "x": "y"}', b'{"a": NaN}', b"\xff"),
+        *(b"1" * 400, b"[" * 100_000, b'{"a": 1e400}', str({f'"{i}"': 1 for i in range(101)}).encode()),
+    )
+    of_text = (None, b"", b" \n", b"nan", b"inf", b"1_0", b"1 1", b"one", b"1e309", b"\xd9\xa1", b"0x1")
+    accepted = []
+    for files in (*((each, b"1") for each in of_json), *((None, each) for each in of_text)):
+        try:
+            accepted.append((files, read_reward(*files)))
+        except InvalidReward:
+            continue
+    assert not accepted
+
+
+SCRIPT = "pytest /tests/test_outputs.py -rA\n"
+TESTS = """
+import pytest
+
+def test_one(): ...
+
+@pytest.mark.skipif(True, reason="no")
+def test_two(): ...
+
+@pytest.mark.parametrize("x", [1, 2])
+def test_three(x): ...
+
+def helper(): ...
+
+class TestFour:
+    def test_five(self): ...
+
+class TestSix:
+    def __init__(self): ...
+    def test_seven(self): ...
+"""
+OUTPUT = """
+PASSED ../tests/test_outputs.py::test_one
+PASSED ../tests/test_outputs.py::test_three[1]
+FAILED ../tests/test_outputs.py::TestFour::test_five - assert False
+SKIPPED [1] ../tests/test_outputs.py:6: no
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "test_outputs.py").write_text(TESTS)
+    (tmp_path / "test_other.py").write_text("def test_it(): ...")
+    (tmp_path / "broken_test.py").write_text("def")
+    return tmp_path
+
+
+def test_the_tests_of_a_script_are_those_of_its_files(folder: Path) -> None:
+    names = [test.name for test in list_tests(folder, SCRIPT)]
+    assert names == ["test_one", "test_two", "test_three", "TestFour::test_five"]
+    assert not list_tests(folder, "pytest /tests/test_outputs.py")
+    assert not list_tests(folder, "bash /tests/test_outputs.py -rA")
+
+
+def test_a_test_that_no_report_mentions_is_found(folder: Path) -> None:
+    tests = list_tests(folder, SCRIPT)
+    names = ("test_outputs.py::test_one", "test_three[2]", 1)
+    ctrf = json.dumps({"results": {"tests": [{"name": name} for name in names]}}).encode()
+    assert find_unreported(tests, OUTPUT) == []
+    assert len(find_unreported(tests, "")) == len(tests)
+    assert find_unreported(tests, "", [b"[", b"{}", b'{"results": {"tests": [{"name": "test_one"}]}}'])
+    assert find_unreported(tests, OUTPUT.replace("test_one", "test_on")) == ["test_outputs.py::test_one"]
+    # A report of names that are no texts counts for nothing, and hides nothing.
+    assert "test_outputs.py::TestFour::test_five" in find_unreported(tests, "", [ctrf])
+
+
+def test_a_tool_that_does_not_start_is_told_from_tests_that_fail() -> None:
+    missing = (
+        "/tests/test.sh: line 4: pytest: command not found\n",
+        "/tests/test.sh: 4: uvx: not found\n",
+        "/usr/bin/python3: No module named pytest\n",
+        "E: Unable to locate package curl\n",
+        "curl: (6) Could not resolve host: astral.sh\n",
+    )
+    assert all(map(find_missing_tool, missing))
+    assert find_missing_tool("FAILED test_x.py::test_one - curl: command not found\n") is None
+    session = "==== test session starts ====\n"
+    assert find_missing_tool(session + missing[0]) is None

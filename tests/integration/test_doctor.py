@@ -19,8 +19,9 @@ from docker.errors import APIError
 
 from harness.core.errors import SandboxError
 from harness.sandbox import reaper
+from harness.sandbox.backends import seccomp
 from harness.sandbox.backends.docker import backend as docker_backend
-from harness.sandbox.backends.docker import container, seccomp
+from harness.sandbox.backends.docker import container
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_errors, engine_facts
 from harness.sandbox.backends.docker.images import require_image

@@ -202,7 +202,7 @@ async def test_a_server_that_cannot_be_prepared_stops_the_run(
 ) -> None:
     with pytest.raises(ImageMissingError) as missing:
         await run_chat(server, tmp_path, server_of("nowhere-prepared", "die"))
-    assert "harness images build --agent nowhere-prepared=" in str(missing.value.hint)
+    assert "harness images build --agent nowhere-prepared" in str(missing.value.hint)
     with pytest.raises(UsageError, match=r"env\.KEY' holds the key of model"):
         await run_chat(server, tmp_path, server_of(prepared, "die", env={"KEY": "${OPENAI_API_KEY}"}))
     with pytest.raises(UsageError, match="in the same sandbox"):

@@ -252,7 +252,9 @@ async def test_a_typed_command_may_replace_the_shell(sandbox: RootSandbox) -> No
 
 async def test_a_typed_command_leaves_its_daemon_and_its_variables(sandbox: RootSandbox) -> None:
     await sandbox.run("word=typed; sleep 600 &", typed=True)
-    assert await output_of(sandbox, "echo $word; pgrep -c sleep") == "typed\n1\n"
+    # The daemon has the name of the shell until it is ready.
+    ready = "until pgrep -x sleep > /dev/null; do :; done"
+    assert await output_of(sandbox, f"echo $word; {ready}; pgrep -c sleep") == "typed\n1\n"
 
 
 async def test_many_lines_and_quotes_are_run_as_they_are(sandbox: RootSandbox) -> None:

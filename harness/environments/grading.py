@@ -105,8 +105,11 @@ async def _grade_in_sandbox(
             return found
         # The program is dead, and no program under tests has been in this sandbox.
         other = SandboxSettings(found.image, seccomp="strict")
+        # Attempts that share nothing share no sandbox of a checker either.
+        shared = context.shared_key
+        own = None if shared is None else (CHECKERS, shared, found.key)
         async with context.pool.lease(
-            other, seconds=context.seconds, key=(CHECKERS, found.key), working=True, nested=nested
+            other, seconds=context.seconds, key=own, working=True, nested=nested
         ) as sandbox:
             judged = await _grade_in_time(functools.partial(found.judge, sandbox), context, sandbox=sandbox)
         assert isinstance(judged, Verdict)  # noqa: S101  a judge returns nothing else

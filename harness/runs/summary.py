@@ -172,8 +172,11 @@ def summarize(
 def _sum_majorities(
     votes: Mapping[str, Sequence[tuple[str | None, bool]]], tasks: int, attempts: int
 ) -> dict[str, MetricSummary]:
-    """Return the share of tasks whose most frequent answer passed, {} for one attempt a task, as `maj@n`."""
-    if not votes or attempts <= tasks:
+    """Return the share of tasks whose most frequent answer passed, as `maj@n`.
+
+    It is {} for one attempt at each task, and if the tasks have different numbers of attempts.
+    """
+    if not votes or attempts <= tasks or attempts % tasks:
         return {}
     metric = Metric(f"{MAJORITY}{attempts // tasks}", "the most frequent answer passed")
     passed = [float(passes_by_majority(of_task)) for of_task in votes.values()]

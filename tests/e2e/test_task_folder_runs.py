@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from docker import APIClient
 from e2e.command_line import Harness, RunFolder
+from model_server import ModelServer, completion
 
 from harness.sandbox.backends.docker.images import require_image
 
@@ -58,6 +60,27 @@ def test_agents_solve_a_task_in_an_image_without_python(
     metrics = results["oracle"]["metrics"]
     assert metrics["replaced_images"] == {"published:1": base}
     assert metrics["without_network"] == "public"
+
+
+def test_a_model_solves_a_task_in_an_image_without_python(
+    harness: Harness, task: Path, client: APIClient, server: ModelServer
+) -> None:
+    steps = [("bash", {"command": "echo 42 > answer; cat answer"}), ("submit", {"answer": "done"})]
+    server.script = lambda asked: completion(
+        None, calls=[steps[asked.body["messages"][-1]["role"] == "tool"]]
+    )
+    base = require_image(client, "os")
+    options = ("-b", str(task), "--base-image", f"published:*={base}", "--network", "none", "--seal", "work")
+    config = harness.folder / "config.yaml"
+    endpoint = {"model": "scripted", "base_url": server.url, "tool_mode": "native"}
+    config.write_text(json.dumps({"endpoints": {"scripted": endpoint}}))
+    ended = harness("run", *options, "-c", config, "--model", "scripted")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (record,) = RunFolder(next((harness.folder / "runs").iterdir())).attempts
+    assert record["status"] == "passed", record["error"]
+    sent = json.dumps([asked.body for asked in server.asked])
+    assert "Write 42 into answer." in sent
+    assert "reward.txt" not in sent
 
 
 def test_settings_of_task_images_are_refused_elsewhere(harness: Harness, task: Path) -> None:

@@ -81,10 +81,15 @@ endef
 # Group tests by file, because the tests of one file share containers and runs. tests/conftest.py orders the
 # files, the longest first. There are more workers than cores, because many tests wait for a time limit or for
 # Docker. The unit tests do not wait. They come last, and fill the time in which others do.
+# A test that failed beside five others runs once more, alone. Both outcomes are printed. This tells a machine that was
+# taken away for a moment from a defect. More than ten such tests are not weather, so the first failure then ends it.
 test: $(TOOLS) setup browser ## run all tests: make test [WORKERS=6] [ARGS="-k name"]
 	$(warm)
-	$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),6) \
-	  --dist loadfile --no-loadscope-reorder) $(ARGS)
+	@$(BIN)/python -m pytest $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),6) \
+	  --dist loadfile --no-loadscope-reorder) $(ARGS) || { test $$? = 1 || exit 2; \
+	echo 'tests: what failed runs once more, alone'; lost=$$(wc -l <.pytest_cache/v/cache/lastfailed); \
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -p no:xdist -q \
+	  $$(test $$lost -le 12 || echo -x) $(ARGS); }
 
 test-unit: $(TOOLS) ## run the tests that need no engine: make test-unit [ARGS="-k name"]
 	$(warm)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from harness.core.tools import Tool
+
 
 class Role(StrEnum):
     """The author of a message."""
@@ -76,6 +78,11 @@ class ToolSchema:
     name: str
     description: str
     parameters: Mapping[str, Any]
+
+
+def describe_tool(tool: ToolSchema | Tool) -> ToolSchema:
+    """Return the schema of a tool. A tool of an environment is one too, so that agents can pass it on."""
+    return ToolSchema(tool.name, tool.description, tool.parameters) if isinstance(tool, Tool) else tool
 
 
 @dataclass(frozen=True, slots=True)

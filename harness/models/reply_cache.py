@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from harness.core.tools import Tool
 from harness.models.codecs import decode_reply
 from harness.models.endpoint import Api, Endpoint
 from harness.models.messages import (
@@ -26,6 +27,7 @@ from harness.models.messages import (
     Role,
     ToolCall,
     ToolSchema,
+    describe_tool,
 )
 from harness.models.server_errors import MalformedReplyError
 
@@ -109,9 +111,9 @@ def copy_messages(messages: Sequence[Message]) -> list[Message]:
     return [_copy_message(message) for message in messages]
 
 
-def copy_tools(tools: Sequence[ToolSchema]) -> list[ToolSchema]:
-    """Return plain copies. Raises ValueError for anything but schemas of tools."""
-    return _TOOLS.validate_python([_copy(tool) for tool in tools])
+def copy_tools(tools: Sequence[ToolSchema | Tool]) -> list[ToolSchema]:
+    """Return plain copies of tools as schemas. Raises ValueError for anything but tools."""
+    return _TOOLS.validate_python([_copy(describe_tool(tool)) for tool in tools])
 
 
 def copy_generation(generation: Generation) -> Generation:

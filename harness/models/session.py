@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import HarnessError
+from harness.core.tools import Tool
 from harness.core.types import Transcript
 from harness.models.codecs import DEFAULT_MAX_TOKENS, list_unsent_parameters
 from harness.models.concurrency import SharedPause, Waiting
@@ -34,6 +35,7 @@ from harness.models.messages import (
     Role,
     ToolSchema,
     Usage,
+    describe_tool,
 )
 from harness.models.raw_conversation import OPTIONAL_PARAMETERS, RawRequest, encode_raw_request
 from harness.models.reply_cache import ReplyCache, hash_raw_request, hash_request
@@ -106,7 +108,7 @@ class ModelSession:
         self,
         messages: str | Sequence[Message],
         *,
-        tools: Sequence[ToolSchema] = (),
+        tools: Sequence[ToolSchema | Tool] = (),
         generation: Generation | None = None,
         reply_schema: ReplySchema | None = None,
     ) -> ModelReply:
@@ -131,7 +133,7 @@ class ModelSession:
     async def _ask(
         self,
         messages: str | Sequence[Message],
-        tools: Sequence[ToolSchema],
+        tools: Sequence[ToolSchema | Tool],
         generation: Generation | None,
         reply_schema: ReplySchema | None,
     ) -> ModelReply:
@@ -141,7 +143,9 @@ class ModelSession:
         chosen = self._choose_generation(asked, DEFAULT_MAX_TOKENS[self.endpoint.api])
         # A seed or a limit that harness has set is not the agent's choice.
         own = list_own_parameters(chosen, self._access.generation, among=asked)
-        request = ModelRequest(whole, tuple(tools), chosen, reply_schema=reply_schema, own_parameters=own)
+        request = ModelRequest(
+            whole, tuple(map(describe_tool, tools)), chosen, reply_schema=reply_schema, own_parameters=own
+        )
         self._requests += 1
         number = self._requests
         try:

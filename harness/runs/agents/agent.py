@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
-from harness.core.tools import AgentEnvironment
+from harness.core.tools import AgentEnvironment, Tool
 from harness.core.types import Status, Submission, Task, Transcript
 from harness.environments import environment_spec
 from harness.environments.workspace import OpenWorkspace
@@ -82,7 +82,7 @@ class AgentModel(Protocol):
         self,
         messages: str | Sequence[Message],
         *,
-        tools: Sequence[ToolSchema] = (),
+        tools: Sequence[ToolSchema | Tool] = (),
         generation: Generation | None = None,
     ) -> ModelReply:
         """Return the model's reply, as `harness.models.session.ModelSession.ask` does."""

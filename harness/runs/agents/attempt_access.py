@@ -292,7 +292,7 @@ class _RemoteModel:
         self,
         messages: str | Sequence[Message],
         *,
-        tools: Sequence[ToolSchema] = (),
+        tools: Sequence[ToolSchema | Tool] = (),
         generation: Generation | None = None,
     ) -> ModelReply:
         plain = str.__str__(messages) if isinstance(messages, str) else copy_messages(messages)

@@ -1,7 +1,8 @@
 """Make the pages of the site that are not in docs/, and adapt the links to files outside of it.
 
 The reference of commands and of Python names is made from the code. The change log, the security policy and
-the guide for contributors are pages of the site too.
+the guide for contributors are pages of the site too. llms.txt lists the pages for models, and llms-full.txt
+has their texts (https://llmstxt.org).
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = page.file.src_uri
     place = posixpath.dirname("" if here in ROOT_PAGES else f"docs/{here}")
 
+    config.extra.setdefault("texts", {})[here] = markdown
+
     def adapt(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(place, found[1]))
         if target in ROOT_PAGES or target.startswith("docs/"):
@@ -48,6 +51,27 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"]({config.repo_url}/blob/main/{target}"
 
     return LINK.sub(adapt, markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Write llms.txt and llms-full.txt, in the order of the navigation."""
+    texts: dict[str, str] = config.extra["texts"]
+    lines = [f"# {config.site_name}", f"> {config.site_description}"]
+    for section in config.nav:
+        for title, pages in section.items():
+            lines.append(f"## {title}")
+            lines += [
+                f"- [{texts[page].splitlines()[0].lstrip('# ')}]({_url(config, page)})" for page in pages
+            ]
+    site = Path(config.site_dir)
+    (site / "llms.txt").write_text("\n\n".join(lines).replace(")\n\n- ", ")\n- ") + "\n")
+    whole = [texts[page] for section in config.nav for pages in section.values() for page in pages]
+    (site / "llms-full.txt").write_text("\n\n".join(whole))
+
+
+def _url(config: Any, page: str) -> str:
+    name = page.removesuffix(".md")
+    return f"{config.site_url}{'' if name == 'README' else f'{name}/'}"
 
 
 def describe_commands() -> str:

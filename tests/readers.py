@@ -60,6 +60,8 @@ INSPECT = Reader("inspect", ("inspect-ai==0.3.285",), is_slow=True)
 # One of its files is a whole client of code sandboxes, and needs no more than requests. The package itself
 # imports torch.
 VERL = Reader("verl", ("verl==0.9.1",), is_unpacked=True)
+# Its environments for texts need no more than this.
+SKYRL = Reader("skyrl", ("skyrl-gym==0.4.0",), is_unpacked=True)
 SANDBOX_FUSION = Reader("sandbox-fusion", ("sandbox-fusion==0.3.7",), is_slow=True)
 # The module of its client needs no more than the packages of this project.
 OPENENV = Reader("openenv", ("openenv-core==0.3.0",), is_unpacked=True)

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal
 
 from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.logger import get_logger
 from harness.core.types import Verdict
-from harness.rl.held import HeldGrading, Opening
-from harness.rl.local import open_local
-from harness.rl.remote import DEFAULT_SECONDS, open_remote
+from harness.rl.held import HeldGrading
 from harness.rl.samples import RewardSample, RewardUnavailableError, make_sample
+from harness.rl.shared import choose_opening
 
 _LOGGER = get_logger(__name__)
 # Earlier trainers count a completion without a reward as one of 0.
@@ -85,7 +83,7 @@ class VerdictReward:
         }
         self._field = field
         self._faults = faults
-        self._held = HeldGrading(_choose_opening(**_without(self._options, "field", "faults")))
+        self._held = HeldGrading(choose_opening(**_without(self._options, "field", "faults")))
         if faults == "leave_out":
             _require_version()
 
@@ -147,34 +145,6 @@ def read_completion(completion: Any) -> tuple[str, bool]:
     if isinstance(content, Sequence) and not isinstance(content, str):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
     return content or "", True
-
-
-def _choose_opening(
-    *,
-    url: str | None,
-    token: str | None,
-    benchmarks: Sequence[Benchmark],
-    environments: Sequence[str],
-    timeout_seconds: float | None,
-    max_concurrent: int | None,
-) -> Opening:
-    if url is None:
-        if token is not None:
-            raise UsageError("a token needs the URL of a service", hint="pass url, or leave token out")
-        return partial(
-            open_local,
-            environments=environments,
-            benchmarks=benchmarks,
-            timeout_seconds=timeout_seconds,
-            max_concurrent=max_concurrent,
-        )
-    if benchmarks or max_concurrent is not None or environments != ("python",):
-        raise UsageError(
-            "the service chooses its benchmarks, environments and max_concurrent",
-            hint="leave them out, and pass them to `harness serve`",
-        )
-    seconds = DEFAULT_SECONDS if timeout_seconds is None else timeout_seconds
-    return partial(open_remote, url, token=token, timeout_seconds=seconds)
 
 
 def _without(options: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -32,7 +32,8 @@ from harness.host.local import is_graded_by_text
 from harness.rl.held import HeldGrading
 from harness.rl.local import open_local
 from harness.rl.remote import DEFAULT_SECONDS, open_remote
-from harness.rl.samples import RewardSample, RewardUnavailableError
+from harness.rl.samples import RewardSample
+from harness.rl.shared import require_score
 
 try:
     import verifiers.v1 as vf
@@ -91,13 +92,13 @@ class BenchmarkTask(vf.Task[BenchmarkTaskData, vf.State, BenchmarkTaskConfig]):
         graded = await self._grade(trace.last_reply, "reply")
         counts = {name: graded.metrics.get(name) for name in ("tests", "tests_passed")}
         trace.record_metrics({name: float(count) for name, count in counts.items() if count is not None})
-        return _require_score(graded)
+        return require_score(graded)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
         """Return whether the solution of the benchmark passes where replies are graded."""
         benchmark = _load(_Choice.of(self.data.benchmark, self.config))
         solution = benchmark.references[self.data.task_id].solution
-        return _require_score(await self._grade(solution, "solution")) == 1.0
+        return require_score(await self._grade(solution, "solution")) == 1.0
 
     async def _grade(self, text: str, field: str) -> Verdict:
         choice, url = _Choice.of(self.data.benchmark, self.config), self.config.url
@@ -132,12 +133,6 @@ class BenchmarkTaskset(vf.Taskset[BenchmarkTask, BenchmarkTasksetConfig]):
                 task_id=task.id,
             )
             yield BenchmarkTask(data, config.task)
-
-
-def _require_score(verdict: Verdict) -> float:
-    if verdict.score is None:
-        raise RewardUnavailableError(f"the reply got no verdict: {verdict.evidence}")
-    return verdict.score
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -23,3 +23,12 @@ async def complete(work: Coroutine[Any, Any, T]) -> T:
             task.exception()  # asyncio warns of an exception that nobody retrieves
         raise cancelled
     return task.result()
+
+
+async def complete_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Wait until all tasks have ended, in whatever way. A cancellation meanwhile is raised only then."""
+
+    async def wait() -> None:
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    await complete(wait())

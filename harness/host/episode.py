@@ -213,4 +213,4 @@ class Episode:
                 target = self.benchmark.references[self.task.id].target
                 return await grade_submission(target, submission, context)
         finally:
-            await self._pool.discard(key)
+            self._pool.discard(key)

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from harness.core.errors import DataError, HarnessError, UsageError, unknown_name, unknown_task
 from harness.core.logger import get_logger
-from harness.core.shield import complete
+from harness.core.shield import complete_all
 from harness.core.text import escape_terminal
 from harness.core.types import TEXT_FIELDS, Phase, PlainData, Status, Submission, Task, Verdict
 from harness.environments import environment_spec, grader_of, spec_of
@@ -24,8 +24,8 @@ from harness.host.engine import open_engine, remove_containers
 from harness.host.episode import MOST_SECONDS, Episode, NoTranscript, TaskSource
 from harness.host.retries import Fault, Retries, read_wait_seconds
 from harness.sandbox.backends.base import Backend
-from harness.sandbox.limits import Limits, bound_seconds
-from harness.sandbox.pool import EXTRA, AcrossTasks, SandboxPool, SandboxSettings, count_gate_places
+from harness.sandbox.limits import EXTRA, Limits, bound_seconds, count_gate_places
+from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 
 GradingIsolation = Literal["run", "attempt"]
@@ -297,7 +297,7 @@ class LocalHost:
         self._is_closed = True
         for task in self._under_way:
             task.cancel()
-        await complete(_wait_for_all(list(self._under_way)))
+        await complete_all(list(self._under_way))
 
 
 HostType = TypeVar("HostType", bound=LocalHost)
@@ -367,10 +367,6 @@ async def open_local_host(
         )
         async with host:
             yield host
-
-
-async def _wait_for_all(tasks: Sequence[asyncio.Task[Verdict]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _read_submission(submission: Any) -> Submission:

@@ -12,8 +12,7 @@ from harness.host.retries import Retries, RunStoppedError
 from harness.runs.agents.agent import AgentNotStarted
 from harness.runs.observer import ShowsNotes
 from harness.sandbox.backends.base import Backend
-from harness.sandbox.limits import Isolation, Limits
-from harness.sandbox.pool import EXTRA, count_gate_places, free_memory_mb
+from harness.sandbox.limits import EXTRA, Isolation, Limits, count_gate_places, free_memory_mb
 
 # A run stops if its agent could not start in this number of attempts, and in no other one.
 START_TRIES = 3

@@ -122,6 +122,11 @@ class Connection(asyncio.Protocol):
         self._stderr = bytearray()
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the stream has ended."""
+        return self._lost is not None
+
+    @property
     def stderr(self) -> str:
         """The end of the guest's own stderr, which holds its traceback if it has failed."""
         self.read_stderr()

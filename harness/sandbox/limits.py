@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Literal
 
+import psutil
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.core.errors import UsageError
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from harness.sandbox.guest.messages import JobLimits
 
 MIB = 1024 * 1024
+# The share of free memory that a pool takes. The rest is for everything else on the machine.
+MEMORY_SHARE = 0.8
+# One place more than there are cores keeps the cores busy, because a container often waits for the backend.
+EXTRA = 1
 # The attempts that share a grading container.
 Isolation = Literal["task", "attempt", "run"]
 # A machine that is even slower than that is too slow for limits to mean anything.
@@ -87,3 +93,14 @@ def bound_seconds(name: str, seconds: float) -> float:
     if not (0 < seconds < math.inf):
         raise UsageError(f"{name} must be a positive and finite number of seconds, not {seconds}")
     return float(min(seconds, MOST_SECONDS))
+
+
+def free_memory_mb() -> int:
+    """Return the memory in MiB that all sandboxes together may take: a share of the free memory."""
+    return int(psutil.virtual_memory().available * MEMORY_SHARE / MIB)
+
+
+def count_gate_places() -> int:
+    """Return how many container starts and gradings may run at once on the cores of this machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else psutil.cpu_count() or 1
+    return cores + EXTRA

@@ -5,25 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import os
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
 
-import psutil
-
 from harness.core.logger import get_logger
-from harness.core.shield import complete
+from harness.core.shield import complete_all
 from harness.sandbox.backends.base import Backend, ForeignImage
-from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.limits import Limits, count_gate_places, free_memory_mb
 from harness.sandbox.sandbox import Sandbox
 
-# The share of free memory that a pool takes. The rest is for everything else on the machine.
-MEMORY_SHARE = 0.8
-# One place more than there are cores keeps the cores busy, because a container often waits for the backend.
-EXTRA = 1
 # How long the pool lends out the same sandbox.
 KEPT_SECONDS = 1200.0
 # A sandbox outlives its last lease by this much, so that the lease reaches its limit first.
@@ -35,18 +28,9 @@ IDLE_SECONDS = 1.0
 # One lease after the other may keep all others waiting for this long, and for this share of the pool's time.
 ALONE_SECONDS, ALONE_SHARE = 60.0, 0.25
 
+# The key of a sandbox that has run nothing, which the next lease without a key gets.
+PREPARED: Hashable = object()
 _LOGGER = get_logger(__name__)
-
-
-def free_memory_mb() -> int:
-    """Return the memory in MiB that all sandboxes together may take: a share of the free memory."""
-    return int(psutil.virtual_memory().available * MEMORY_SHARE / MIB)
-
-
-def count_gate_places() -> int:
-    """Return how many container starts and gradings may run at once on the cores of this machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else psutil.cpu_count() or 1
-    return cores + EXTRA
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +89,11 @@ class _Live:
     idle_since: float = 0.0
 
     @property
+    def kept_seconds(self) -> float:
+        """How long it stays idle while a lease waits for memory."""
+        return 0.0 if self.key is PREPARED else IDLE_SECONDS
+
+    @property
     def is_clean(self) -> bool:
         """Whether no program that ran in it can affect the next program, or leave a message for it."""
         sandbox = self.sandbox
@@ -145,15 +134,13 @@ class SandboxPool:
         gate_places: int | None = None,
         nested_sandboxes: int = 0,
     ) -> None:
-        places = gate_places or count_gate_places()
-        self._gate_places = places
+        self._gate_places = places = gate_places or count_gate_places()
         # Held by the block that has all places.
         self._alone = asyncio.Lock()
         self._alone_seconds = 0.0
         self._opened_at = time.monotonic()
         self.gate = asyncio.Semaphore(places)
-        # Held from the first to the last lease of a block that needs several sandboxes. Two blocks that hold
-        # one sandbox each, and wait for another one, would wait for ever.
+        # Held while a block leases several sandboxes. Two blocks that each hold one would wait for ever.
         self.pairing = asyncio.Lock()
         self.backend = backend
         self._images = images or {}
@@ -176,6 +163,9 @@ class SandboxPool:
         self._changed = asyncio.Event()
         self._idle: list[_Live] = []
         self._owners: set[asyncio.Task[None]] = set()
+        # Called for each lease without a key: its settings and seconds, and the age of its sandbox if that
+        # was prepared.
+        self.on_claim: Callable[[SandboxSettings, float, float | None], None] = lambda *_claim: None
         self._starts: list[float] = []
 
     @property
@@ -221,19 +211,17 @@ class SandboxPool:
         if isinstance(key, AcrossTasks):
             _require_programs_alone(settings, nested=nested)
         live = await self._enter(settings, seconds, key, nested=nested, held=held)
-        has_place = not nested
+        if not nested and not working:
+            self.gate.release()
         try:
             try:
-                if has_place and not working:
-                    has_place = False
-                    self.gate.release()
                 yield live.sandbox
             except BaseException:
                 self._close(live)
                 raise
             await self._take_back(live)
         finally:
-            if has_place:
+            if not nested and working:
                 self.gate.release()
 
     @contextlib.asynccontextmanager
@@ -264,9 +252,25 @@ class SandboxPool:
                 if is_due:
                     self._alone_seconds += time.monotonic() - began
 
-    async def discard(self, key: Hashable) -> None:
+    async def prepare(self, settings: SandboxSettings, seconds: float) -> bool:
+        """Start a sandbox for a later lease without a key, if that delays no lease. Return whether it did.
+
+        A prepared sandbox is destroyed as soon as a lease lacks its memory. Raises as `lease` does.
+        """
+        if self._next is not None or self.gate.locked() or not self._fits(settings.limits.memory_mb):
+            return False
+        self._count_in(settings.limits.memory_mb)
+        async with self.gate:
+            self._keep_idle(await self._open(settings, seconds, PREPARED))
+        return True
+
+    def count_idle(self, key: Hashable, settings: SandboxSettings) -> int:
+        """Return the number of idle sandboxes of a key with these settings."""
+        return sum(live.key == key and live.settings == settings for live in self._idle)
+
+    def discard(self, key: Hashable, settings: SandboxSettings | None = None) -> None:
         """Destroy the idle sandboxes of a key, because no lease will ask for them any more."""
-        for live in [live for live in self._idle if live.key == key]:
+        for live in [live for live in self._idle if live.key == key and settings in (None, live.settings)]:
             self._close(live)
 
     async def __aenter__(self) -> SandboxPool:
@@ -278,7 +282,7 @@ class SandboxPool:
         for live in list(self._idle):
             self._close(live)
         # The end of the run removes the containers that cannot be removed now.
-        await complete(_wait_for_all(self._owners))
+        await complete_all(self._owners)
 
     async def _enter(
         self, settings: SandboxSettings, seconds: float, key: Hashable | None, *, nested: bool, held: int
@@ -311,6 +315,8 @@ class SandboxPool:
             self._count_out(memory_mb)
         if live is not None:
             return live
+        if key is None:
+            self.on_claim(settings, seconds, None)
         try:
             return await self._open(settings, seconds, key)
         except BaseException:
@@ -319,14 +325,20 @@ class SandboxPool:
             raise
 
     def _find_idle(self, settings: SandboxSettings, seconds: float, key: Hashable | None) -> _Live | None:
-        """Remove a fitting sandbox from the idle ones and return it. Close those that are too old."""
+        """Remove a fitting sandbox from the idle ones and return it. Close those that are too old or lost."""
+        wanted = PREPARED if key is None else key
         # The one that was used last comes first, so that one that nobody needs any more grows old.
-        for live in [live for live in self._idle[::-1] if live.key == key and live.settings == settings]:
-            if time.monotonic() + seconds > live.ends:
+        for live in [live for live in self._idle[::-1] if live.key == wanted and live.settings == settings]:
+            if time.monotonic() + seconds > live.ends or live.sandbox.is_lost:
                 self._close(live)
-            else:
-                self._idle.remove(live)
-                return live
+                continue
+            self._idle.remove(live)
+            if key is None:
+                live.key = None
+                # It was started for a longer life than the lease has.
+                asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, live.closing.set)
+                self.on_claim(settings, seconds, time.monotonic() - live.idle_since)
+            return live
         return None
 
     async def _open(self, settings: SandboxSettings, seconds: float, key: Hashable | None) -> _Live:
@@ -383,14 +395,17 @@ class SandboxPool:
     async def _take_back(self, live: _Live) -> None:
         """Keep the sandbox for the next lease, or destroy it. Raises SandboxError for one without a key."""
         if live.key is not None and live.is_clean and not self._is_in_the_way(live):
-            live.idle_since = time.monotonic()
-            self._idle.append(live)
-            self._changed.set()
+            self._keep_idle(live)
             return
         self._close(live)
         if live.key is None:
             await asyncio.wait((live.owner,))
             live.owner.result()
+
+    def _keep_idle(self, live: _Live) -> None:
+        live.idle_since = time.monotonic()
+        self._idle.append(live)
+        self._changed.set()
 
     def _is_in_the_way(self, live: _Live) -> bool:
         """Return whether another lease has waited for the memory of this sandbox for too long.
@@ -438,8 +453,8 @@ class SandboxPool:
 
     async def _free_memory(self) -> None:
         """Wait until a sandbox is given back or gone. Destroy one that has been idle for too long."""
-        oldest = min(self._idle, key=lambda live: live.idle_since, default=None)
-        rest = None if oldest is None else oldest.idle_since + IDLE_SECONDS - time.monotonic()
+        oldest = min(self._idle, key=lambda live: live.idle_since + live.kept_seconds, default=None)
+        rest = None if oldest is None else oldest.idle_since + oldest.kept_seconds - time.monotonic()
         if oldest is not None and rest is not None and rest <= 0:
             self._close(oldest)
             await asyncio.wait((oldest.owner,))
@@ -484,7 +499,3 @@ def _require_programs_alone(settings: SandboxSettings, *, nested: bool) -> None:
     is_strict = settings.seccomp == "strict" and settings.kind is Sandbox
     if nested or settings.terminals or settings.relay or not is_strict:
         raise ValueError(f"only sandboxes for programs under tests are shared by tasks, not {settings}")
-
-
-async def _wait_for_all(tasks: Iterable[asyncio.Task[None]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)

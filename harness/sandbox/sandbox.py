@@ -320,6 +320,11 @@ class Sandbox:
         return self._limits.of_job(timeout, keep_bytes)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the guest has ended, so that every further request fails."""
+        return self._connection.is_lost
+
+    @property
     def time_factor(self) -> float:
         """How many times their limit on CPU time the programs under tests may use on this machine."""
         return self._limits.time_factor

@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.core.errors import UsageError
 from harness.core.version import __version__
-from harness.sandbox.limits import Limits
-from harness.sandbox.pool import count_gate_places, free_memory_mb
+from harness.sandbox.limits import Limits, count_gate_places, free_memory_mb
 from harness.service.operations import PUBLIC, Called, make_router
 
 # In seconds. Most programs end within a tenth of a second, and no request takes more than ten minutes.
@@ -45,12 +44,24 @@ class ServiceMetrics:
         )
         self.wait_seconds = Histogram(
             "harness_wait_seconds",
-            "Time for which requests waited in the queue",
+            "Time that requests waited in the queue",
             buckets=_BUCKETS,
             registry=self._registry,
         )
         self.verdicts = Counter(
             "harness_verdicts_total", "Verdicts by their status", ["status"], registry=self._registry
+        )
+        self.claims = Counter(
+            "harness_sandbox_claims_total",
+            "New sandboxes that clients and programs got: a hit was prepared before, a miss had to start",
+            ["result"],
+            registry=self._registry,
+        )
+        self.prepared_seconds = Histogram(
+            "harness_prepared_sandbox_seconds",
+            "Time from the start of a prepared sandbox to its claim",
+            buckets=_BUCKETS,
+            registry=self._registry,
         )
         self.faults = Counter(
             "harness_faults_total",
@@ -68,6 +79,12 @@ class ServiceMetrics:
         counter, histogram = self._of_requests[key]
         counter.inc()
         histogram.observe(seconds)
+
+    def count_claim(self, age: float | None) -> None:
+        """Count a new sandbox. `age` is for how long it was prepared, None if it had to start."""
+        self.claims.labels("miss" if age is None else "hit").inc()
+        if age is not None:
+            self.prepared_seconds.observe(age)
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a gauge whose value is read whenever the metrics are."""

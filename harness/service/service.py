@@ -14,6 +14,7 @@ from harness.host.local import LocalHost, log_note
 from harness.host.retries import read_wait_seconds
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxPool
+from harness.sandbox.stock import Stock
 from harness.service.body import Bodies
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
@@ -139,6 +140,7 @@ async def open_service(
             list_starts=(lambda: host.pool.starts) if settings.ray is None else tuple,
         )
         workers.watch_places(queue.resize)
+        stock = await stack.enter_async_context(Stock(host.pool, metrics.count_claim))
         sessions = await stack.enter_async_context(
             SandboxSessions(host.pool, settings.limits, metrics.faults.inc)
         )
@@ -157,7 +159,7 @@ async def open_service(
             FairQueue(1, most=settings.limits.queued),
             run_id,
         )
-        _watch(service)
+        _watch(service, stock)
         yield service
 
 
@@ -189,13 +191,18 @@ async def _open_workers(
         yield workers
 
 
-def _watch(service: Service) -> None:
+def _watch(service: Service, stock: Stock) -> None:
     """Add the gauges of a service to its metrics."""
     metrics, queue, workers = service.metrics, service.queue, service.workers
     metrics.watch("harness_queue_length", "Requests that wait for a sandbox", lambda: queue.waiting)
     metrics.watch("harness_working", "Requests that work in sandboxes", lambda: queue.working)
     metrics.watch("harness_machines", "Machines that work on requests", lambda: workers.machines)
-    metrics.watch("harness_sandboxes", "Live sandboxes", lambda: _count_sandboxes(service.pool, workers))
+    metrics.watch("harness_prepared_sandboxes", "Sandboxes that wait for a claim", lambda: stock.ready)
+    metrics.watch(
+        "harness_sandboxes",
+        "Live sandboxes without the prepared ones",
+        lambda: _count_sandboxes(service.pool, workers) - stock.count,
+    )
     metrics.watch("harness_sessions", "Sandboxes that clients hold", lambda: service.sessions.budget.count)
 
 

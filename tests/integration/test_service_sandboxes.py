@@ -48,6 +48,20 @@ async def run(served: Served, path: str, script: str, **values: Any) -> dict[str
     return body
 
 
+async def test_a_client_may_get_a_sandbox_that_was_prepared(served: Served) -> None:
+    await served.http.delete(await create(served, limits={"memory_mb": 150}))
+    while not await served.read_metric("harness_prepared_sandboxes"):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    path = await create(served, limits={"memory_mb": 150})
+    assert await served.read_metric("harness_prepared_sandbox_seconds_count") >= 1
+    assert await served.read_metric("harness_sandbox_claims_total") >= 2
+    eater = "python3 -c 'print(len(bytes(10**6)) and bytearray(300 * 10**6) and 1)'"
+    assert (await run(served, path, eater))["limit"] == "memory_mb", (
+        "it has the limits that its client asked for"
+    )
+    await served.http.delete(path)
+
+
 def read_error(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
 

@@ -15,7 +15,7 @@ from harness.runs.faults import (
     choose_concurrency,
     choose_gate_places,
 )
-from harness.sandbox.pool import EXTRA, count_gate_places
+from harness.sandbox.limits import EXTRA, count_gate_places
 
 
 @each_case(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,11 @@ from harness.environments.os.root_sandbox import RootSandbox
 from harness.environments.python import SPEC as PYTHON
 from harness.environments.python.call_programs import CallTests
 from harness.sandbox import pool as pools
+from harness.sandbox import stock as stocks
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.stock import Stock, count_burst
 
 SMALL = SandboxSettings("python", Limits(memory_mb=100))
 LARGE = SandboxSettings("python", Limits(memory_mb=300))
@@ -31,6 +33,8 @@ HANG_SECONDS = 60
 
 class Numbered(Sandbox):
     """A sandbox without a container."""
+
+    is_lost = False
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -135,7 +139,7 @@ async def test_the_sandbox_of_a_key_is_destroyed_once_no_lease_needs_it(sandboxe
     async with SandboxPool() as pool:
         await number(pool, "a")
         await number(pool, "b")
-        await pool.discard("a")
+        pool.discard("a")
         assert await number(pool, "a") == 3
         assert await number(pool, "b") == 2
 
@@ -418,3 +422,85 @@ async def test_blocks_that_need_several_sandboxes_do_not_wait_for_each_other(
         )
     assert sandboxes.started == 5 * count + 5
     assert sandboxes.most <= max(most, count)
+
+
+async def wait_while(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(HANG_SECONDS):
+        while holds():  # noqa: ASYNC110  because the pool has no event for each change
+            await asyncio.sleep(0)
+
+
+async def claim(pool: SandboxPool, settings: SandboxSettings = SMALL, seconds: float = 10.0) -> int:
+    async with pool.lease(settings, seconds=seconds) as sandbox:
+        return sandbox.number  # type: ignore[attr-defined, no-any-return]
+
+
+async def test_a_prepared_sandbox_is_for_one_lease_without_a_key(sandboxes: Sandboxes) -> None:
+    ages: list[float | None] = []
+    async with SandboxPool() as pool:
+        pool.on_claim = lambda _settings, _seconds, age: ages.append(age)
+        assert await pool.prepare(SMALL, 10.0)
+        assert [await number(pool, "a"), await claim(pool, LARGE), await claim(pool), await claim(pool)] == [
+            *(2, 3, 1, 4)
+        ]
+        assert [age is not None for age in ages] == [False, True, False]
+        pool.discard("a")
+
+
+async def test_a_prepared_sandbox_ends_as_late_as_one_that_was_started_for_the_lease(
+    sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "MARGIN_SECONDS", 0.0)
+    async with SandboxPool() as pool:
+        await pool.prepare(SMALL, 10.0)
+        async with pool.lease(SMALL, seconds=0.01):
+            await wait_while(lambda: bool(sandboxes.open))
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_lost_sandbox_is_lent_to_nobody(
+    sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    async with SandboxPool() as pool:
+        await pool.prepare(SMALL, 10.0)
+        await number(pool, "a")
+        monkeypatch.setattr(Numbered, "is_lost", lost)
+        assert [await claim(pool), await number(pool, "a")] == ([3, 4] if lost else [1, 2])
+
+
+async def test_a_prepared_sandbox_gives_way_to_a_lease_that_lacks_its_memory(
+    sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "IDLE_SECONDS", HANG_SECONDS)
+    async with SandboxPool(memory_mb=300) as pool:
+        assert await pool.prepare(SMALL, 10.0)
+        assert await claim(pool, LARGE) == 2
+        async with pool.lease(LARGE, seconds=10.0):
+            assert not await pool.prepare(SMALL, 10.0), "no memory is left"
+
+
+async def test_the_stock_follows_the_demand_of_the_last_minute(
+    sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stocks, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(stocks, "BURST_SECONDS", HANG_SECONDS)
+    async with SandboxPool(memory_mb=1000) as pool, Stock(pool) as stock:
+        assert stock.count == 0, "nobody has claimed one"
+        await asyncio.gather(*(claim(pool) for _ in range(3)))
+        await wait_while(lambda: stock.count < 3)
+        started = sandboxes.started
+        assert await claim(pool) <= started
+        await wait_while(lambda: stock.count < 4)
+        await claim(pool, LARGE)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert stock.count == 4, "another one of LARGE would exceed half of the memory"
+        monkeypatch.setattr(stocks, "WINDOW_SECONDS", 0.0)
+        await wait_while(lambda: stock.count > 0 or bool(sandboxes.open))
+
+
+@each_case(
+    ("times", "burst"), [([], 0), ([5.0], 1), ([0.0, 1.0, 2.0, 2.5], 3), ([0.0, 9.0, 9.5, 30.0, 31.0], 2)]
+)
+def test_a_burst_is_the_most_claims_within_two_seconds(times: list[float], burst: int) -> None:
+    assert count_burst(times) == burst

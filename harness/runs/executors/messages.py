@@ -185,5 +185,5 @@ async def make_record(
 
 async def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
     """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
-    await settings.pool.discard(settings.key(planned))
-    await settings.pool.discard(settings.acting_key(planned))
+    settings.pool.discard(settings.key(planned))
+    settings.pool.discard(settings.acting_key(planned))

@@ -45,7 +45,7 @@ from harness.runs.selection import Selection, select
 from harness.runs.transcript_file import TranscriptFile
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, MovesImages
-from harness.sandbox.pool import count_gate_places
+from harness.sandbox.limits import count_gate_places
 from harness.sandbox.reaper import NAMESPACE_VARIABLE, remove_run
 
 # The most bytes of a transcript in one report.

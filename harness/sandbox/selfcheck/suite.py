@@ -11,8 +11,7 @@ from functools import partial
 
 from harness.core.errors import HarnessError
 from harness.sandbox.backends.base import Backend
-from harness.sandbox.limits import MOST_SECONDS, Limits
-from harness.sandbox.pool import count_gate_places
+from harness.sandbox.limits import MOST_SECONDS, Limits, count_gate_places
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.selfcheck import cases, endings, isolation
 from harness.sandbox.selfcheck.check import RUN_ID, Check, Finding, Level

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from harness.core.errors import HarnessError, SandboxError, unknown_name
 from harness.core.logger import get_logger
-from harness.core.shield import complete
+from harness.core.shield import complete_all
 from harness.environments import environment_spec, list_folders
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxPool, SandboxSettings
@@ -280,7 +280,7 @@ class SandboxSessions:
             session.finish(CLOSED)
             if session.opened is None:
                 self._holders[session.id].cancel()
-        await complete(_wait_for_all(holders))
+        await complete_all(holders)
 
     def require_room(self, client: str, request: CreateSandboxRequest) -> None:
         """Raise ServiceError if a sandbox cannot be opened now, at once and before any wait."""
@@ -337,7 +337,7 @@ class SandboxSessions:
             raise CLOSED.build_error()
         except BaseException:
             holder.cancel()
-            await complete(_wait_for_all([holder]))
+            await complete_all([holder])
             raise
         finally:
             opening.cancel()
@@ -439,7 +439,3 @@ def _require_image(name: str) -> None:
     images = [each for each in list_folders() if environment_spec(each).image is not None]
     error = unknown_name("image", name[:100], images)
     raise InvalidRequestError(f"'image': {explain(error)}", status=422)
-
-
-async def _wait_for_all(tasks: list[asyncio.Task[None]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -11,7 +11,7 @@ from typing import Any
 from harness.benchmarks import Benchmark
 from harness.benchmarks.hidden_tests import read_submission
 from harness.core.errors import DataError, UsageError, unknown_name, unknown_task
-from harness.core.shield import complete
+from harness.core.shield import complete_all
 from harness.core.types import (
     TEXT_FIELDS,
     Phase,
@@ -261,11 +261,7 @@ async def grade_each(
     finally:
         for task in tasks:
             task.cancel()
-        await complete(_wait_for_all(tasks))
-
-
-async def _wait_for_all(tasks: Sequence[asyncio.Task[tuple[int, Verdict]]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
+        await complete_all(tasks)
 
 
 async def _grade_in_time(work: Work, call: Call, deadline: Deadline) -> Verdict:

@@ -35,7 +35,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval browser test test-unit coverage docs lint lock keywords bench measure calibrate fuzz chaos mutants test-vm clean
+.PHONY: help setup eval browser test test-unit coverage docs lint lock keywords bench measure calibrate fuzz chaos soak mutants test-vm clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -135,6 +135,9 @@ calibrate: $(TOOLS) setup ## attack other graders: make calibrate [ARGS="--peer 
 
 chaos: $(TOOLS) setup ## kill at random during runs: make chaos [SECONDS=300] [ARGS="--seed 1"]
 	$(BIN)/python tests/chaos/chaos.py --seconds $(or $(SECONDS),300) $(ARGS)
+
+soak: $(TOOLS) setup ## kill a service under load for an hour: make soak [SECONDS=3600] [ARGS="-o docs/soak.md"]
+	$(BIN)/python tests/chaos/soak.py --seconds $(or $(SECONDS),3600) $(ARGS)
 
 mutants: $(TOOLS) ## check that tests notice broken lines: make mutants [ARGS="word"]
 	$(BIN)/python tests/mutants/run.py $(ARGS)

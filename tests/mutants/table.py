@@ -146,13 +146,25 @@ OTHERS = (
     ),
     (
         POOL,
-        "if time.monotonic() + seconds > live.ends:",
-        "if time.monotonic() > live.ends:",
+        "if time.monotonic() + seconds > live.ends or",
+        "if time.monotonic() > live.ends or",
         f"{POOLS}::test_a_sandbox_with_too_little_time_left_is_replaced",
     ),
     (
         POOL,
-        "if live.key == key and live.settings",
+        "> live.ends or live.sandbox.is_lost:",
+        "> live.ends:",
+        f"{POOLS}::test_a_lost_sandbox_is_lent_to_nobody",
+    ),
+    (
+        POOL,
+        "                live.key = None\n",
+        "",
+        f"{POOLS}::test_a_prepared_sandbox_is_for_one_lease_without_a_key",
+    ),
+    (
+        POOL,
+        "if live.key == wanted and live.settings",
         "if live.settings",
         f"{POOLS}::test_leases_of_one_key_share_a_clean_sandbox",
     ),
@@ -182,7 +194,7 @@ OTHERS = (
     ),
     (
         POOL,
-        "await complete(_wait_for_all(self._owners))",
+        "await complete_all(self._owners)",
         "pass",
         f"{POOLS}::test_the_end_of_a_pool_waits_until_its_sandboxes_are_closed",
     ),

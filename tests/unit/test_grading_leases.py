@@ -42,6 +42,8 @@ LIMIT_SECONDS = 0.1
 class Scripted(Sandbox):
     """A sandbox without a container, whose tests follow the next line of a script."""
 
+    is_lost = False
+
     def __init__(self, number: int, script: Iterator[Act]) -> None:
         self.number = number
         self.clean = True

@@ -24,11 +24,10 @@ from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
 from harness.environments.container.calibration import NUMBERED, SEAL_NUMBER
 from harness.environments.container.environment import ContainerEnvironment, solve
+from harness.environments.container.steps import MAX_SECONDS, list_views
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 from harness.environments.container.task_folder import SOLUTION, SOLVE_SCRIPT, TaskFolder, read_task_folder
 
-# The limit of an agent whose task sets none.
-MAX_SECONDS = 24 * 3600.0
 _SHOWN_WARNINGS = 10
 
 
@@ -151,7 +150,7 @@ class _Reader:
         solution = ""
         if (folder := self._folders.get(path)) is not None:
             task = _describe(task, folder)
-            if folder.has_solution or any(step.has_solution for step in folder.steps):
+            if folder.has_reference:
                 solution = str(Path(path, SOLUTION, SOLVE_SCRIPT))
         passing = f"a reward of at least {self._options.harbor.pass_at:g} from the tests"
         return task, Reference(name, solution, target, expected_output=passing)
@@ -178,17 +177,15 @@ def _describe(task: Task, folder: TaskFolder) -> Task:
     toml = folder.toml
     metadata = toml.metadata
     tags = [*_list(metadata.get("tags")), *(toml.task.keywords if toml.task is not None else ())]
-    steps = [step.table for step in folder.steps]
-    agents = [step.agent for step in steps] or [toml.agent]
-    tests = [step.verifier for step in steps] or [toml.verifier]
+    tables = [view.toml for view in list_views(folder)]
     return replace(
         task,
         prompt=folder.steps[0].instruction if folder.steps else folder.instruction,
         category=_text(metadata.get("category")),
         difficulty=_text(metadata.get("difficulty")),
         tags=tuple(dict.fromkeys([*tags, *_list(toml.source)])),
-        agent_seconds=min(sum(each.timeout_sec or MAX_SECONDS for each in agents), MAX_SECONDS),
-        tests_seconds=min(sum(each.timeout_sec for each in tests), MAX_SECONDS),
+        agent_seconds=min(sum(each.agent.timeout_sec or MAX_SECONDS for each in tables), MAX_SECONDS),
+        tests_seconds=min(sum(each.verifier.timeout_sec for each in tables), MAX_SECONDS),
     )
 
 
@@ -208,9 +205,11 @@ def why_unsupported(folder: TaskFolder) -> str | None:
             ", ".join(_list_services(Path(folder.path, folder.compose))) or "no service that can be read"
         )
         return f"{folder.compose} starts {services}, and compose files cannot run yet"
-    if folder.steps:
-        names = ", ".join(step.name for step in folder.steps)
-        return f"it has the steps {names}, and tasks with several steps cannot run yet"
+    users = {str(view.toml.agent.user) for view in list_views(folder)}
+    if len(users) > 1:
+        return (
+            f"its steps have the users {', '.join(sorted(users))}, and an agent has one shell with one user"
+        )
     return None
 
 

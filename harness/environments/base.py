@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ from harness.core.tools import (
     Tool,
     TurnLimitReached,
 )
-from harness.core.types import PlainData, Transcript
+from harness.core.types import PlainData, Transcript, Verdict
 from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
@@ -95,6 +95,31 @@ class EnvironmentContext:
     machine_rules: MachineRules | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a task with a prompt and a grading of its own. `seconds` is its share of the agent's time."""
+
+    name: str
+    prompt: str
+    seconds: float
+
+
+class Steps(Protocol):
+    """The steps of a task, which an agent makes one after the other in one environment."""
+
+    def plan(self) -> Sequence[Step]:
+        """Return the steps, in order."""
+
+    async def begin(self, number: int) -> bool:
+        """Prepare a step, from 0, and return whether the agent may begin. Raises SandboxError."""
+
+    async def end(self) -> bool:
+        """Grade the step under way, and return whether the next one begins. Raises SandboxError."""
+
+    def judge(self, pass_at: float) -> Verdict:
+        """Return the verdict on the task by the steps that were graded."""
+
+
 class Environment:
     """A live environment, opened for one attempt. Each call of a tool is a turn, even if it is refused.
 
@@ -108,6 +133,8 @@ class Environment:
         self.turns = context.turns
         self.turns_used = 0
         self.submitted: str | None = None
+        # None for a task with one prompt.
+        self.steps: Steps | None = None
         self._handlers = {tool.name: handler for tool, handler in handlers.items()}
         # The tools of the user's servers, and the further names by which an agent may call them.
         self._foreign: Mapping[str, ForeignHandler] = {}

@@ -79,7 +79,7 @@ class Workspace(Protocol):
 
 
 OpenWorkspace = Callable[[], contextlib.AbstractAsyncContextManager[Workspace]]
-"""Yields the workspace of an attempt. It works once, because the end of the block closes the workspace."""
+"""Yields the workspace of an attempt, or of each of its steps. The end of the block closes it."""
 
 
 class SandboxWorkspace:

@@ -222,6 +222,10 @@ class LocalHost:
                     seed=seed,
                 )
                 environment = await stack.enter_async_context(spec.open_environment(task, context))
+                if environment.steps is not None:
+                    raise UsageError(
+                        f"task {task.id} has several prompts, and an episode has one", hint="make a run of it"
+                    )
             yield Episode(
                 loaded,
                 task,

@@ -284,6 +284,19 @@ def _describe_mcp_server(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterat
         yield Block(f"{server} tools: {_name(entry.get('tools'))}  ({_name(entry.get('seconds'))} s)")
 
 
+def _describe_step(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
+    shown.prompt = read_text(entry.get("prompt")).strip()
+    shown.texts.add(shown.prompt)
+    place = f"{_name(entry.get('number'))} of {_name(entry.get('of'))}"
+    yield Block(f"[step {place}] {_name(entry.get('name'))}", shown.prompt, indent="")
+
+
+def _describe_graded_step(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
+    reward = f", reward {_name(entry['reward'])}" if "reward" in entry else ""
+    heading = f"[graded] {_name(entry.get('name'))}: {_name(entry.get('status'))}{reward}"
+    yield Block(heading, None if entry.get("error") is None else read_text(entry["error"]))
+
+
 _KINDS = {
     "model": _describe_model,
     "judge": _describe_model,
@@ -296,6 +309,8 @@ _KINDS = {
     "terminal": _describe_terminal,
     "difference": _describe_difference,
     "mcp_server": _describe_mcp_server,
+    "step": _describe_step,
+    "step_graded": _describe_graded_step,
 }
 
 

@@ -151,6 +151,7 @@ class _Attempt:
         )
         return Try(
             *(settings, planned, spec, self._active, self._sandbox_time, seconds, stack, environment, agent),
+            act=settings.agent.attempt,
             needs_environment=getattr(settings.agent, "needs_environment", False),
         )
 
@@ -190,7 +191,7 @@ class _Attempt:
                 self._active.enter(Stage.ACTING)
                 with self._settings.faults.watch_start():
                     has_begun = is_acting = True
-                    submission = await self._settings.agent.attempt(attempt.agent_context)
+                    submission = await attempt.act(attempt.agent_context)
                     is_acting = False
         except Exception as error:
             answer = None if environment is None else environment.submitted

@@ -41,6 +41,12 @@ def read_steps(path: Path, rounds: int | None, is_oracle: bool) -> Generator[Rec
                     path=path,
                     line=line,
                 )
+            if kind == "step":
+                raise DataError(
+                    "is a step of a task with several prompts, and a replay repeats tasks with one",
+                    path=path,
+                    line=line,
+                )
             if kind == "program" and entry.get("is_in_task") is True:
                 raise DataError(
                     "is a program that acted in the machine itself, and no transcript has its actions",

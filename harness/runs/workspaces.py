@@ -205,16 +205,15 @@ class PlacesPart(AttemptPart):
         if needs is None:
             return None
         if self._workspaces.agent_is_in_environment and isinstance(environment, SandboxEnvironment):
-            shared = SandboxWorkspace(environment.sandbox, environment.note_acting, is_in_environment=True)
-            return lambda: hold_workspace(shared)
+            shared = environment.sandbox, environment.note_acting
+            return lambda: hold_workspace(SandboxWorkspace(*shared, is_in_environment=True))
         settings = make_apart_settings(needs.agent_image, self._limits, relay=needs.relays)
         sandbox = await self._lease(stack, settings, seconds)
 
         def note_acting() -> None:
             sandbox.agent_acted = True
 
-        own = SandboxWorkspace(sandbox, note_acting)
-        return lambda: hold_workspace(own)
+        return lambda: hold_workspace(SandboxWorkspace(sandbox, note_acting))
 
     async def _open_server(
         self,

@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from harness.environments.container import (
     grading_tools,
     reward,
     seal,
+    steps,
     verifier,
     verifier_machine,
 )
@@ -48,7 +49,7 @@ SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
 NUMBERED = (*LEVELS, UNPROVEN)
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
-_DECIDING = (changes, environment, grader, grading_tools, reward, seal, verifier, verifier_machine)
+_DECIDING = (changes, environment, grader, grading_tools, reward, seal, steps, verifier, verifier_machine)
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 
@@ -90,6 +91,8 @@ async def open_sealed(task: Task, context: EnvironmentContext) -> AsyncIterator[
         opened.seal_level = calibration.level
         opened.checks_reports = calibration.has_reports
         opened.facts = {**opened.facts, **calibration.describe()}
+        if opened.folder.steps:
+            opened.steps = steps.TaskSteps(opened)
         yield opened
 
 
@@ -102,7 +105,7 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
     if not isinstance(setup, TaskFolderSetup):
         return Calibration("work", "no task folder")
     folder = await asyncio.to_thread(read_folder, setup)
-    if not folder.has_solution:
+    if not folder.has_reference:
         is_separate = folder.toml.verifier_mode() == "separate"
         return Calibration("artifacts" if is_separate else "work", "no reference")
     path = cache_dir() / "seal" / f"{_digest(folder, setup, rules)}.json"
@@ -141,11 +144,15 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
     """
     context = replace(context, transcript=_NoTranscript(), turns=None)
     tried: dict[str, str] = {}
-    is_separate = read_folder(setup).toml.verifier_mode() == "separate"
-    for levels in (SEPARATE,) if is_separate else TRIED:
+    folder = read_folder(setup)
+    views = steps.list_views(folder)
+    tries = (SEPARATE,) if all(view.toml.verifier_mode() == "separate" for view in views) else TRIED
+    if folder.steps:
+        # The next step is built on the files of the last one, so each level needs a machine of its own.
+        tries = tuple((level,) for levels in tries for level in levels)
+    for levels in tries:
         async with _open(task, context, levels) as solved:
-            await environment.solve(solved)
-            level = await _find_level(solved, levels, tried)
+            level = await _find_level(solved, levels, tried, environment.solve)
         if level is None:
             continue
         async with _open(task, context, levels) as untouched:
@@ -167,16 +174,26 @@ async def _open(
 
 
 async def _find_level(
-    opened: ContainerEnvironment, levels: tuple[Level, ...], tried: dict[str, str]
+    opened: ContainerEnvironment,
+    levels: tuple[Level, ...],
+    tried: dict[str, str],
+    act: Callable[[ContainerEnvironment], Awaitable[object]] | None = None,
 ) -> Level | None:
-    """End the acting, and return the first of these levels at which what was left passes. Note all tries."""
+    """Return the first of these levels at which what `act` leaves passes. Note all tries.
+
+    The machine of a task with steps can be judged at one level.
+    """
+    if opened.folder.steps:
+        verdict = await _make_steps(opened, act)
+        tried[levels[0]] = _describe(verdict)
+        return levels[0] if verdict.resolved else None
+    if act is not None:
+        await act(opened)
     await opened.end_acting()
     setup = opened.setup
     target = TaskFolderTarget(setup.folder, setup.digest, setup.pass_env)
     for level in levels:
-        verdict = await _grade(opened, target, level)
-        if verdict.tampering == grader.TESTS_NOT_REPORTED:
-            opened.checks_reports = False
+        async with opened.context.pool.grade_nested():
             verdict = await _grade(opened, target, level)
         tried[level] = _describe(verdict)
         if verdict.resolved:
@@ -184,9 +201,28 @@ async def _find_level(
     return None
 
 
+async def _make_steps(
+    opened: ContainerEnvironment, act: Callable[[ContainerEnvironment], Awaitable[object]] | None
+) -> Verdict:
+    """Return the verdict on `act` in each step of a task."""
+    made = steps.TaskSteps(opened, _grade)
+    for number in range(len(made.plan())):
+        if not await made.begin(number):
+            break
+        if act is not None:
+            await act(opened)
+        if not await made.end():
+            break
+    return made.judge(reward.PASS_AT)
+
+
 async def _grade(opened: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
-    async with opened.context.pool.grade_nested():
-        return await grader.grade_sealed(opened, target, level)
+    """Return a verdict, and check reports of tests no longer if those of the reference lack some."""
+    verdict = await grader.grade_sealed(opened, target, level)
+    if verdict.tampering == grader.TESTS_NOT_REPORTED:
+        opened.checks_reports = False
+        verdict = await grader.grade_sealed(opened, target, level)
+    return verdict
 
 
 def _describe(verdict: Verdict) -> str:

@@ -30,7 +30,6 @@ from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import (
     DOCKERFILE,
     ENVIRONMENT,
-    SOLUTION,
     SOLVE_SCRIPT,
     TaskFolder,
     list_included_files,
@@ -114,13 +113,19 @@ class ContainerEnvironment(SandboxEnvironment):
         """Run the collect hooks of the task beside the agent's processes, then end all processes.
 
         At the level `live` they go on, because the tests look at them. Every report calls that unsealed.
+        The steps of a task were graded before.
         """
-        if not self._has_collected:
+        if not self._has_collected and self.steps is None:
             self._has_collected = True
-            for hook in self.folder.toml.verifier.collect:
-                await self._collect(hook)
-        if self.seal_level != "live":
+            await self.collect()
+        if self.seal_level != "live" or self.steps is not None:
             await super().end_processes()
+
+    async def collect(self) -> None:
+        """Run the collect hooks beside the agent's processes."""
+        self.failed_hook = None
+        for hook in self.folder.toml.verifier.collect:
+            await self._collect(hook)
 
     async def _collect(self, hook: CollectHook) -> None:
         result = await self.machine.exec(hook.command, user=_name_user(hook.user), timeout=hook.timeout_sec)
@@ -140,7 +145,8 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
     folder = await asyncio.to_thread(read_folder, setup)
     rules = context.machine_rules or MachineRules()
     table = folder.toml.environment
-    is_public = choose_network(folder, rules)
+    first = folder.at_step(0) if folder.steps else folder
+    is_public = choose_network(first, rules)
     image = await find_image(context, folder, table, Path(folder.path, ENVIRONMENT))
     facts = describe_differences(folder, image, is_public=is_public)
     async with open_machine(
@@ -149,7 +155,7 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
         seconds=context.seconds,
         settings=context.workspace or context.settings,
         limits=choose_limits(context.settings.limits, table, folder),
-        user=_name_user(folder.toml.agent.user),
+        user=_name_user(first.toml.agent.user),
         cwd=table.workdir,
         env=resolve_env(table.env, setup.pass_env, place="environment.env"),
         network=is_public,
@@ -308,10 +314,10 @@ async def solve(environment: ContainerEnvironment) -> Submission:
     """
     folder, machine = environment.folder, environment.machine
     if not folder.has_solution:
-        raise UsageError(f"task {folder.name} has no {SOLUTION}/{SOLVE_SCRIPT}")
+        raise UsageError(f"task {folder.name} has no {folder.solution}/{SOLVE_SCRIPT}")
     environment.note_acting()
-    source = Path(folder.path, SOLUTION)
-    names = list_included_files(folder.path, SOLUTION)
+    source = Path(folder.path, folder.solution)
+    names = list_included_files(folder.path, folder.solution)
     await machine.put_files(source, "/solution", names=names, fresh=True, executable=[SOLVE_SCRIPT])
     given = folder.toml.solution.env
     result = await machine.exec(

@@ -36,9 +36,8 @@ TESTS_NOT_REPORTED = "tests_not_reported"
 
 def make_scene(folder: TaskFolder, machine: Machine, tests: Tests) -> Scene:
     """Return what the seal's rules know of a task before they see any change."""
-    steps = (step.instruction for step in folder.steps)
     return Scene(
-        "\n".join((folder.instruction, *steps)),
+        folder.instruction,
         workdir=machine.cwd,
         script=tests.script,
         environment={**machine.env, **tests.env},
@@ -92,11 +91,16 @@ async def grade(
     if environment.seal_level is None:
         evidence = f"no seal level is proven: {environment.facts['seal_reason']}; to choose one: --seal LEVEL"
         return Verdict(Status.GRADER_ERROR, None, {}, escape_text(evidence), Phase.EVALUATOR)
+    if environment.steps is not None:
+        return environment.steps.judge(target.pass_at)
     return await grade_sealed(environment, target, environment.seal_level)
 
 
 async def grade_sealed(environment: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
-    """Return the verdict on the machine that an agent left, at a seal level. Raises SandboxError."""
+    """Return the verdict on the files of an agent's machine, at a seal level.
+
+    All processes of the machine are dead or paused. Raises SandboxError.
+    """
     folder = environment.folder
     tests = read_tests(folder, target.pass_env)
     hidden = tests.hidden if environment.checks_reports else ()
@@ -133,7 +137,7 @@ def make_verdict(run: TestsRun, carried: Carried, level: Level, pass_at: float =
     if run.reward is None:
         return _judge_without_reward(run, metrics)
     metrics[REWARD] = run.reward.score
-    if run.reward.values:
+    if set(run.reward.values) != {REWARD}:
         metrics["rewards"] = dict(run.reward.values)
     if run.reward.no_reward_key:
         metrics["no_reward_key"] = 1

@@ -190,7 +190,8 @@ class Machine:
 
         Args:
             source: The bytes of a tar archive, or a folder. Files of a folder belong to root.
-            folder: The absolute folder, which is made if it is missing. No link may lead to it.
+            folder: The absolute folder, which is made if it is missing. No link may lead to it. Folders that
+                are there keep their owners and modes.
             names: The paths below a `source` folder to take. Default: all of them.
             executable: The paths below `folder` that everyone may execute, whatever their modes are.
             fresh: Whether everything at `folder` is removed first.
@@ -204,9 +205,12 @@ class Machine:
         entries = [
             replace(each, mode=each.mode | 0o111) if each.path in may_run else each for each in entries
         ]
-        given = {entry.path for entry in entries}
         wanted = [*_list_parents(folder), folder]
-        found = {} if not wanted else await self.sandbox.describe(wanted)
+        inside = [] if fresh else [entry.path for entry in entries if entry.kind == "folder"]
+        found = await self.sandbox.describe([*wanted, *inside])
+        kept = {path for path in inside if path in found and found[path].kind == "folder"}
+        entries = [entry for entry in entries if entry.path not in kept]
+        given = {entry.path for entry in entries}
         missing = [_make_folder(path) for path in wanted if path not in found and path not in given]
         if fresh and folder not in given:
             missing = [*(each for each in missing if each.path != folder), _make_folder(folder)]

@@ -50,7 +50,7 @@ def read_reward(of_json: bytes | None, of_text: bytes | None) -> Reward:
         return _read_json(of_json)
     if of_text is None:
         raise InvalidReward("the tests wrote neither reward.json nor reward.txt")
-    return Reward(_require_number(_parse_float(of_text), "reward.txt"))
+    return make_reward({REWARD: _require_number(_parse_float(of_text), "reward.txt")})
 
 
 def _read_json(content: bytes) -> Reward:
@@ -59,7 +59,7 @@ def _read_json(content: bytes) -> Reward:
     except (ValueError, RecursionError) as error:
         raise InvalidReward(f"reward.json is not JSON: {shorten(str(error), 100)}") from error
     if not isinstance(value, dict):
-        return Reward(_require_number(value, "reward.json"))
+        return make_reward({REWARD: _require_number(value, "reward.json")})
     if not 0 < len(value) <= MAX_KEYS:
         raise InvalidReward(f"reward.json has {len(value)} keys instead of 1 to {MAX_KEYS}")
     values = {
@@ -68,6 +68,11 @@ def _read_json(content: bytes) -> Reward:
         )
         for key, each in value.items()
     }
+    return make_reward(values)
+
+
+def make_reward(values: Mapping[str, float]) -> Reward:
+    """Return the reward of the numbers of a grading, which are not empty."""
     if REWARD in values:
         return Reward(values[REWARD], values)
     mean = math.fsum(values.values()) / len(values)
@@ -119,15 +124,15 @@ class HiddenTest:
     last_line: int
 
 
-def list_tests(folder: Path, script: str) -> tuple[HiddenTest, ...]:
-    """Return the tests that a run of `script` must report: of each pytest file that the script names.
+def list_tests(paths: Iterable[Path], script: str) -> tuple[HiddenTest, ...]:
+    """Return the tests that a run of `script` must report: of each pytest file in `paths` that it names.
 
     The files are parsed and not run. The result is empty if the script asks pytest for no report, because
     nothing can be compared then.
     """
     if not re.search(r"\bpytest\b", script) or not _REPORT_OPTIONS.search(script):
         return ()
-    files = (path for path in sorted(folder.rglob("*.py")) if _PYTEST_FILE.fullmatch(path.name))
+    files = (path for path in sorted(paths) if _PYTEST_FILE.fullmatch(path.name))
     return tuple(test for path in files if path.name in script for test in _tests_in(path))
 
 

@@ -44,11 +44,11 @@ _RUN = f"exec {SCRIPT} >{OUTPUT} 2>&1"
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """The tests of a task: their folder, and how they run."""
+    """The tests of a task: their files, and how they run."""
 
-    folder: Path
-    # The paths below `folder` that reach the machine. Empty if its image brings the tests.
-    names: tuple[str, ...]
+    # The folders of the tests, and the paths below each that reach the machine, later ones over earlier ones.
+    # Empty if its image brings the tests.
+    parts: tuple[tuple[Path, tuple[str, ...]], ...]
     # The text of the scripts for a shell.
     script: str
     # The tests that the output must mention if the reward says that all passed.
@@ -61,16 +61,18 @@ class Tests:
 def read_tests(folder: TaskFolder, pass_env: tuple[str, ...] = ()) -> Tests:
     """Return the tests of a task folder. Raises UsageError for a variable of the verifier that is not set."""
     table = folder.toml.verifier
-    place = Path(folder.path) / task_folder.TESTS
-    names = tuple(task_folder.list_included_files(folder.path, task_folder.TESTS))
+    parts = tuple(
+        (Path(folder.path, part), tuple(task_folder.list_included_files(folder.path, part)))
+        for part in folder.tests
+    )
+    files = {name: place / name for place, names in parts for name in names}
     # test.sh may call other scripts.
-    scripts = [place / name for name in names if name.endswith(".sh")]
-    script = "\n".join(path.read_text("utf-8", "replace") for path in scripts if path.is_file())
+    scripts = [path for name, path in files.items() if name.endswith(".sh") and path.is_file()]
+    script = "\n".join(path.read_text("utf-8", "replace") for path in scripts)
     return Tests(
-        folder=place,
-        names=names,
+        parts=parts,
         script=script,
-        hidden=list_tests(place, script),
+        hidden=list_tests(files.values(), script),
         seconds=table.timeout_sec,
         user=None if table.user is None else str(table.user),
         env=task_folder.resolve_env(table.env, pass_env, place="[verifier.env]"),
@@ -126,8 +128,8 @@ async def run_tests(machine: Machine, tests: Tests) -> TestsRun:
     Raises UnreadableFiles if the machine cannot take the tests, and SandboxError.
     """
     await clear_folders(machine)
-    if tests.names:
-        await machine.put_files(tests.folder, TESTS, names=tests.names, fresh=True)
+    for number, (place, names) in enumerate(tests.parts):
+        await machine.put_files(place, TESTS, names=names, fresh=number == 0)
     if not await _make_executable(machine):
         return TestsRun(None, f"the machine of the tests has no {SCRIPT}")
     started = time.monotonic()

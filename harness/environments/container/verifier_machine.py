@@ -13,7 +13,7 @@ from harness.environments.base import MachineRules
 from harness.environments.container import environment as acting
 from harness.environments.container.grading_tools import grading_variables, prepare_tools
 from harness.environments.container.machine import Machine, inspect_image, open_machine
-from harness.environments.container.task_folder import ENVIRONMENT, TESTS, TaskFolder, resolve_env
+from harness.environments.container.task_folder import ENVIRONMENT, TaskFolder, resolve_env
 from harness.environments.container.verifier import Tests
 from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
 from harness.sandbox.limits import Limits
@@ -69,16 +69,16 @@ async def _choose(opened: ContainerEnvironment, folder: TaskFolder, tests: Tests
     is_separate = folder.toml.verifier_mode() == "separate"
     if is_separate:
         table = own or folder.toml.environment
-        has_dockerfile = folder.has_verifier_dockerfile and table.docker_image is None
-        if has_dockerfile or own is not None:
-            part = TESTS if has_dockerfile else ENVIRONMENT
-            image = await acting.find_image(opened.context, folder, table, Path(folder.path, part))
+        build = None if table.docker_image else folder.verifier_build
+        if build is not None or own is not None:
+            place = Path(folder.path, build or ENVIRONMENT)
+            image = await acting.find_image(opened.context, folder, table, place)
             facts = await inspect_image(backend, image.id)
             cwd, env = table.workdir or facts.folder, facts.environment
             limits = acting.choose_limits(opened.context.settings.limits, table, folder)
-        if has_dockerfile:
+        if build is not None:
             # The image brings the tests.
-            tests = replace(tests, names=())
+            tests = replace(tests, parts=())
         env = {**env, **resolve_env(table.env, opened.setup.pass_env, place="verifier.environment.env")}
     rules = opened.context.machine_rules or MachineRules()
     tools = await prepare_tools(backend, image, tests.script, await _find_user(backend, image), rules)

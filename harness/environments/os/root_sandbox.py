@@ -227,6 +227,14 @@ class RootSandbox(Sandbox):
             raise build_fault(f"the machine did not end the processes {left[:20]} of a sandbox in time")
         await self._look_at_disk()
 
+    async def pause_all(self) -> None:
+        """Stop all processes but the guest, so that files can be read as after their end."""
+        await self.call("pause_all", {}, timeout=END_SECONDS)
+
+    async def resume_all(self) -> None:
+        """Let the processes go on that `pause_all` has stopped."""
+        await self.call("resume_all", {}, timeout=END_SECONDS)
+
     async def begin(self) -> int:
         """Return a time in nanoseconds that separates the changes before this call from those after it."""
         header, _ = await self.call("begin", {}, timeout=CALL_SECONDS)

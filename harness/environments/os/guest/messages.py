@@ -91,6 +91,10 @@ class EndAllReply(TypedDict):
     left: list[int]
 
 
+class PauseAll(TypedDict):
+    """`pause_all` and `resume_all`: stop every process but PID 1, and let them go on. The reply is empty."""
+
+
 class Begin(TypedDict):
     """`begin`: the reply is a `BeginReply`."""
 

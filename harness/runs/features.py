@@ -50,7 +50,10 @@ class Features:
             # A run without a model starts sooner without these.
             from harness.runs.model_parts import JudgePart, ModelPart, RecordedJudgePart
         if spec.runs_task_images:
-            parts += [TaskMachinePart(self.machine_rules or MachineRules()), StepsPart(planned.task)]
+            from harness.runs.artifacts import ArtifactsPart
+
+            machine = TaskMachinePart(self.machine_rules or MachineRules())
+            parts += [machine, StepsPart(planned.task), ArtifactsPart()]
         if recording is not None:
             parts.append(RecordedJudgePart(recording))
         elif self.judge is not None:

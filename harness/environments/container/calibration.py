@@ -23,6 +23,7 @@ from harness.core.text import shorten
 from harness.core.types import Task, Verdict
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container import (
+    artifacts,
     changes,
     environment,
     grader,
@@ -49,7 +50,18 @@ SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
 NUMBERED = (*LEVELS, UNPROVEN)
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
-_DECIDING = (changes, environment, grader, grading_tools, reward, seal, steps, verifier, verifier_machine)
+_DECIDING = (
+    artifacts,
+    changes,
+    environment,
+    grader,
+    grading_tools,
+    reward,
+    seal,
+    steps,
+    verifier,
+    verifier_machine,
+)
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 

@@ -6,13 +6,11 @@ second one makes each file without following a link, so no path of the agent lea
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.environments.container.machine import Machine
 from harness.environments.container.seal import (
-    ARTIFACTS,
     LOGS,
     SOLUTION,
     TESTS,
@@ -23,7 +21,6 @@ from harness.environments.container.seal import (
     divide,
     paths_to_describe,
 )
-from harness.environments.container.task_toml import Artifact
 from harness.environments.os.machine_files import (
     MAX_BATCH,
     SHELLS,
@@ -57,27 +54,6 @@ async def list_changes(machine: Machine) -> list[FileEntry]:
     Raises UnreadableFiles if there are more than MAX_FILES, and SandboxError.
     """
     return await machine.sandbox.list_all_changed(MAX_FILES)
-
-
-async def list_artifacts(machine: Machine, artifacts: Sequence[Artifact]) -> list[FileEntry]:
-    """Return the files of declared artifacts, changed or not, and the folders above them.
-
-    Raises UnreadableFiles and SandboxError as `list_changes` does.
-    """
-    rules = [(ARTIFACTS, ()), *((each.source.rstrip("/"), each.exclude) for each in artifacts)]
-
-    def is_wanted(path: str) -> bool:
-        for source, excluded in rules:
-            if source.startswith(f"{path}/"):
-                return True
-            if path == source or path.startswith(f"{source}/"):
-                relative = path[len(source) + 1 :]
-                names = (relative, *relative.split("/"))
-                return not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in excluded)
-        return False
-
-    entries = await machine.sandbox.list_all_changed(MAX_FILES, since_ns=0)
-    return [entry for entry in entries if is_wanted(entry.path)]
 
 
 async def carry_changes(

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,8 @@ class ContainerEnvironment(SandboxEnvironment):
         # The collect hook that failed, with its end.
         self.failed_hook: str | None = None
         self._has_collected = False
+        # Keeps the artifacts of the task at this moment, for the step of this name if it has steps.
+        self.keep_artifacts: Callable[[str | None], Awaitable[None]] = _keep_nothing
 
     async def end_processes(self) -> None:
         """Run the collect hooks of the task beside the agent's processes, then end all processes.
@@ -131,6 +133,10 @@ class ContainerEnvironment(SandboxEnvironment):
         result = await self.machine.exec(hook.command, user=_name_user(hook.user), timeout=hook.timeout_sec)
         if result.exit_code != 0 or result.limit is not None:
             self.failed_hook = str(describe_failure(hook.command, result))
+
+
+async def _keep_nothing(_step: str | None) -> None:
+    pass
 
 
 @contextlib.asynccontextmanager

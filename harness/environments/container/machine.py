@@ -205,7 +205,7 @@ class Machine:
         entries = [
             replace(each, mode=each.mode | 0o111) if each.path in may_run else each for each in entries
         ]
-        wanted = [*_list_parents(folder), folder]
+        wanted = [*list_parents(folder), folder]
         inside = [] if fresh else [entry.path for entry in entries if entry.kind == "folder"]
         found = await self.sandbox.describe([*wanted, *inside])
         kept = {path for path in inside if path in found and found[path].kind == "folder"}
@@ -229,7 +229,7 @@ class Machine:
 
         Raises UnreadableFiles if a link leads one elsewhere.
         """
-        wanted = sorted({*paths, *(parent for path in paths for parent in _list_parents(path))})
+        wanted = sorted({*paths, *(parent for path in paths for parent in list_parents(path))})
         found = await self.sandbox.describe(wanted)
         made = [_make_folder(path) for path in wanted if path not in found]
         made = [replace(each, mode=mode) if each.path in paths else each for each in made]
@@ -381,7 +381,7 @@ def _read_archive(archive: bytes, folder: str) -> tuple[list[FileEntry], dict[st
                 content = tar.extractfile(member)
                 assert content is not None  # noqa: S101  because the member is a file
                 contents[path] = content.read()
-            for parent in _list_parents(path):
+            for parent in list_parents(path):
                 if parent.startswith(f"{folder.rstrip('/')}/"):
                     entries.setdefault(parent, _make_folder(parent))
             entries[path] = FileEntry(
@@ -402,7 +402,7 @@ async def _read_nothing(_ranges: Sequence[FileRange]) -> bytes:
     return b""
 
 
-def _list_parents(path: str) -> list[str]:
+def list_parents(path: str) -> list[str]:
     """Return the folders above a path, the highest first, without the root."""
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]

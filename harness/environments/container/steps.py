@@ -153,6 +153,7 @@ class TaskSteps:
             async with opened.context.pool.grade_nested():
                 verdict = await self._grade_step(opened, target, level)
         ended = self._note(verdict)
+        await opened.keep_artifacts(ended.name)
         is_last = self._number + 1 == len(self._folder.steps)
         return not is_last and bool(ended.rewards) and self._reaches_least(ended.rewards)
 

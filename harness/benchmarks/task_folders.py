@@ -69,6 +69,8 @@ def folder_definition(path: Path, options: TaskFolderOptions | None = None) -> D
         scores=_count_levels,
         score_metrics=(SEAL_NUMBER,),
         why_quarantined=reader.refused.get,
+        runs_quarantined=False,
+        describe_task=reader.describe,
         options=TaskFolderOptions,
         configure=lambda _definition, values: folder_definition(
             path, validate_options(TaskFolderOptions, values, named.name)
@@ -134,6 +136,27 @@ class _Reader:
             notify(f"{len(warnings) - _SHOWN_WARNINGS:,} more keys are unknown and ignored")
         listed = "".join(f"{row.values['name']}\0{row.values['digest']}\n" for row in rows)
         return rows, hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
+
+    def describe(self, task: Task) -> Mapping[str, Any]:
+        """Return the facts of a task.toml that a user needs to choose a task, and to know its machine."""
+        if not isinstance(task.setup, TaskFolderSetup) or task.setup.folder not in self._folders:
+            return {}
+        folder = self._folders[task.setup.folder]
+        toml, machine = folder.toml, folder.toml.environment
+        about = {} if toml.task is None else toml.task.model_dump(include={"version", "description"})
+        authors = () if toml.task is None else toml.task.authors
+        known = ("difficulty", "category", "tags")
+        limits = machine.model_dump(include={"docker_image", "cpus", "memory_mb", "storage_mb"})
+        facts = {
+            **about,
+            "authors": ", ".join(author.name for author in authors),
+            **{name: value for name, value in toml.metadata.items() if name not in known},
+            **limits,
+            "network": str(toml.agent.network_mode or machine.network),
+            "steps": ", ".join(step.name for step in folder.steps),
+            "verifier": toml.verifier_mode(),
+        }
+        return {name: value for name, value in facts.items() if value not in (None, "", [], ())}
 
     def _add_broken(self, found: FoundFolder, error: HarnessError) -> Row:
         name = found.name or found.path.name

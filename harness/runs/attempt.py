@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.core.errors import SandboxError
+from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Phase, Submission, Task, Verdict
 from harness.environments import environment_spec
@@ -87,6 +87,9 @@ class _Attempt:
 
     def _note_fault(self, error: Fault, tried: int) -> None:
         self._active.enter(Stage.QUEUED)
+        refused = error.__cause__
+        if isinstance(refused, UsageError | DataError) and self._settings.faults.has_one_attempt:
+            raise refused
         if tried == 1 and self._settings.faults.stopped is not None:
             raise RunStopped from error
 

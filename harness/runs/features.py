@@ -53,7 +53,7 @@ class Features:
             from harness.runs.artifacts import ArtifactsPart
 
             machine = TaskMachinePart(self.machine_rules or MachineRules())
-            parts += [machine, StepsPart(planned.task), ArtifactsPart()]
+            parts += [StepsPart(planned.task), ArtifactsPart(), machine]
         if recording is not None:
             parts.append(RecordedJudgePart(recording))
         elif self.judge is not None:

@@ -254,13 +254,14 @@ def name_clusters(plan: Sequence[PlannedAttempt], cluster_by: str | None) -> lis
 
 def require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequence[str]) -> None:
     """Raise UsageError if a named task is quarantined, or if all tasks are."""
-    hint = "add --include-quarantined to run it"
+    hint = "add --include-quarantined to run it" if benchmark.definition.runs_quarantined else None
     for task_id in named:
         if task_id in benchmark.quarantined:
             reason = benchmark.quarantined[task_id]
             raise UsageError(f"{benchmark.name}: task {task_id} is quarantined: {reason}", hint=hint)
     if tasks and all(task.id in benchmark.quarantined for task in tasks):
-        raise UsageError(f"{benchmark.name}: every selected task is quarantined", hint=hint)
+        first = f"{tasks[0].id}: {benchmark.quarantined[tasks[0].id]}"
+        raise UsageError(f"{benchmark.name}: every selected task is quarantined, such as {first}", hint=hint)
 
 
 def describe_unused_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> str | None:

@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from harness.core.types import Submission
 from harness.environments.base import MachineRules
 from harness.runs.attempt_parts import AttemptPart, Try
 from harness.sandbox.backends.base import BuildRules
 
 if TYPE_CHECKING:
     from harness.core.types import Verdict
+    from harness.runs.agents import AttemptContext
     from harness.runs.settings import RunConfig
 
 
@@ -26,6 +28,10 @@ def read_machine_rules(config: RunConfig) -> MachineRules:
         without_network=config.network == "none",
         seal=config.seal,
     )
+
+
+async def _hand_in_nothing(_context: AttemptContext) -> Submission:
+    return Submission("", agent_output="")
 
 
 class TaskMachinePart(AttemptPart):
@@ -41,6 +47,9 @@ class TaskMachinePart(AttemptPart):
     @contextlib.asynccontextmanager
     async def enter(self, attempt: Try) -> AsyncIterator[None]:
         self._facts = getattr(attempt.environment, "facts", {})
+        if getattr(attempt.environment, "seal_level", "work") is None:
+            # Nothing that the agent does could be graded.
+            attempt.act = _hand_in_nothing
         yield
 
     def metrics(self, verdict: Verdict) -> Mapping[str, Any]:

@@ -30,7 +30,8 @@ ACT = r"""
 mkdir -p out/deep && cd out && echo kept > plain && printf x > $'new\nline' && printf y > $'\xff'
 printf z > '%2E' && printf long > $(printf 'é%.0s' $(seq 120)) && mkfifo pipe && truncate -s 2G large
 ln -s plain inside && ln -s ../out/plain around && ln -s /etc/passwd absolute
-ln -s ../../../../etc/passwd out && ln -s deep/../.. through && ln deep/../plain second && cp /bin/true program && chmod 4755 program
+ln -s ../../../../etc/passwd out && ln -s deep/../.. through && ln deep/../plain second
+cp /bin/true program && chmod 4755 program
 cd .. && echo 1 > one && echo 2 > two && ln -s /etc elsewhere
 """
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.lock import cache_dir
 from harness.core.logger import get_logger
 from harness.core.text import shorten
@@ -96,10 +97,16 @@ class Calibration:
 async def open_sealed(task: Task, context: EnvironmentContext) -> AsyncIterator[ContainerEnvironment]:
     """Open the machine of a task folder, as `open_container` does, and know the seal level of its grading.
 
-    A task that was never calibrated is calibrated first, in machines of its own. Raises as `open_container`.
+    A task that was never calibrated is calibrated first, in machines of its own. Raises SandboxError, also
+    for a task that cannot run here, because the other tasks of the run go on.
     """
-    calibration = await find_calibration(task, context)
-    async with open_container(task, context) as opened:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            calibration = await find_calibration(task, context)
+            opened = await stack.enter_async_context(open_container(task, context))
+        except (UsageError, DataError) as error:
+            message = f"the task cannot run: {error}"
+            raise SandboxError(message, hint=error.hint, acted_in=False, lasting=True) from error
         opened.seal_level = calibration.level
         opened.checks_reports = calibration.has_reports
         opened.facts = {**opened.facts, **calibration.describe()}

@@ -174,7 +174,8 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
                 shell = await machine.open_shell()
         except (UsageError, UnreadableFiles) as error:
             # The other tasks of the run go on.
-            raise SandboxError(f"task {folder.name} cannot run: {error}", acted_in=False) from error
+            message = f"task {folder.name} cannot run: {error}"
+            raise SandboxError(message, acted_in=False, lasting=True) from error
         yield ContainerEnvironment(
             *(machine, context),
             folder=folder,

@@ -9,6 +9,7 @@ from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row
 from harness.core.errors import UsageError, unknown_task
 from harness.core.types import TEXT_FIELDS, Submission, Task
+from harness.environments import environment_spec
 from harness.runs.agents.agent import AgentError, AgentSettings, AttemptContext
 
 
@@ -26,6 +27,11 @@ class Predictions:
     def __init__(self, settings: AgentSettings) -> None:
         if settings.samples is None:
             raise UsageError("agent 'predictions' needs samples", hint="add --samples FILE.jsonl")
+        if any(environment_spec(task.environment).runs_task_images for task in settings.tasks):
+            raise UsageError(
+                "task folders are graded by the files that an agent leaves, and samples are texts",
+                hint="run an agent on them: harness run -b FOLDER --agent NAME",
+            )
         self._submit = settings.submit
         self._path = settings.samples
         self._rows = _read(settings.samples)

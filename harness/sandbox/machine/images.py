@@ -107,6 +107,7 @@ class _BuildLog:
         return SandboxError(
             f"cannot build image {self._name}{self._locate(self._step)}{why}; the end of the log:\n{end}",
             hint=self._hint,
+            lasting=True,
         )
 
 

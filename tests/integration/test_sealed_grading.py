@@ -11,6 +11,7 @@ from docker import APIClient
 from sealed_tasks import acted, build_image, judge, write_task
 
 from harness.core.types import Status
+from harness.environments.container.seal import Level
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
 
@@ -43,6 +44,14 @@ TRAPS = (
     (
         "tests that are a link",
         "rm -rf /tests; mkdir /app/t; cp forge /app/t/conftest.py; ln -s /app/t /tests",
+        False,
+    ),
+    ("logs that are a FIFO", "rm -rf /logs/verifier; mkfifo /logs/verifier", False),
+    ("a loader's settings", "echo /app/program > /etc/ld.so.preload; echo /app > /etc/ld.so.conf", False),
+    (
+        "settings of shells",
+        "for f in /etc/environment /etc/profile.d/x.sh /etc/bash.bashrc ~/.bashrc ~/.profile ~/.bash_env; do "
+        "echo '. /app/forge.sh; BASH_ENV=/app/forge.sh' > $f; done",
         False,
     ),
     ("a link to the tests' own answer", "ln -s /tests/answer.txt /app/answer.txt", False),
@@ -101,15 +110,17 @@ def test_answer():
 """
 
 
+@pytest.mark.parametrize("level", ["tools", pytest.param("work", marks=pytest.mark.thorough)])
+@pytest.mark.timeout(900)
 async def test_no_trap_earns_a_reward_below_the_level_that_takes_all(
-    pool: SandboxPool, image: str, tmp_path: Path
+    pool: SandboxPool, image: str, tmp_path: Path, level: Level
 ) -> None:
     """`work` drops whatever `tools` drops, so `tools` alone is tried here."""
     folder = write_task(tmp_path, image, tests={"test_outputs.py": _COMPARING, "answer.txt": "42"})
 
     async def spring(trap: tuple[str, str, bool]) -> None:
         async with acted(pool, folder, _SETUP + trap[1]) as machine:
-            verdict = await judge(pool, machine, "tools")
+            verdict = await judge(pool, machine, level)
             assert verdict.status is Status.FAILED, verdict
             assert "1 failed" in (verdict.evidence or ""), verdict
 

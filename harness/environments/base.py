@@ -61,6 +61,8 @@ class MachineRules:
     without_network: bool = False
     # The seal level of every task, None for the one that its reference proves.
     seal: Level | None = None
+    # Whether the tests of a task get a network, where they install their tools themselves.
+    grading_network: bool = False
 
 
 @dataclass(frozen=True, slots=True)

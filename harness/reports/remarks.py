@@ -171,6 +171,8 @@ def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "selected", selection
         if (seed := config.get("seed")) or (seed is not None and config.get("sample_size") is not None):
             yield "seed", _quote(seed)
+        if config.get("grading_network") == "on":
+            yield "graded", "with a network, so that verdicts depend on other machines"
     service = manifest.get(SERVICE)
     if isinstance(service, dict):
         yield "graded by", f"a service with harness {_quote(service.get('harness_version'), bare=True)}"

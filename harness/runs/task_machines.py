@@ -27,6 +27,7 @@ def read_machine_rules(config: RunConfig) -> MachineRules:
         allow_network=config.allow_network,
         without_network=config.network == "none",
         seal=config.seal,
+        grading_network=config.grading_network == "on",
     )
 
 

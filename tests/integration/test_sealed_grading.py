@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from case_checks import check_together
 from docker import APIClient
-from sealed_tasks import acted, build_image, judge, write_task
+from sealed_tasks import acted, build_image, describe, judge, write_task
 
 from harness.core.types import Status
+from harness.environments.base import MachineRules
+from harness.environments.container.environment import open_container
 from harness.environments.container.seal import Level
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
@@ -265,3 +268,30 @@ async def test_no_file_of_the_tests_is_in_the_machine_of_the_agent(
     async with acted(pool, folder, "test ! -e /tests && test ! -e /solution") as machine:
         await judge(pool, machine, "work")
         assert not await machine.sandbox.describe(["/tests", "/solution"])
+
+
+async def test_tests_have_a_network_only_if_the_run_gives_them_one(
+    pool: SandboxPool, image: str, tmp_path: Path
+) -> None:
+    script = "#!/bin/sh\ngrep -c eth0 /proc/net/dev > /logs/verifier/reward.txt\n"
+    task, context = describe(pool, write_task(tmp_path, image, script=script, tests={"x": ""}))
+    rewards = []
+    for is_on in (False, True):
+        rules = MachineRules(grading_network=is_on)
+        async with open_container(task, replace(context, machine_rules=rules)) as machine:
+            await machine.end_acting()
+            rewards.append((await judge(pool, machine, "work")).metrics["reward"])
+    assert rewards == [0, 1]
+
+
+async def test_at_the_level_live_the_services_of_an_agent_outlive_its_shell(
+    pool: SandboxPool, image: str, tmp_path: Path
+) -> None:
+    script = "#!/bin/sh\n[ -e /proc/$(cat service) ] && ! [ -e /proc/$(cat shell) ] && reward=1\n"
+    script += "echo ${reward:-0} > /logs/verifier/reward.txt\n"
+    folder = write_task(tmp_path, image, script=script, tests={"x": ""})
+    async with open_container(*describe(pool, folder)) as machine:
+        machine.seal_level = "live"
+        await machine.call("bash", {"command": "sleep 600 & echo $! > service; echo $$ > shell"})
+        await machine.end_acting()
+        assert (await judge(pool, machine, "live")).status is Status.PASSED

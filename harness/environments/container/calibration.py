@@ -268,6 +268,7 @@ def _digest(folder: TaskFolder, setup: TaskFolderSetup, rules: MachineRules) -> 
         setup.pass_env,
         rules.build.base_images,
         rules.allow_network,
+        rules.grading_network,
         rules.without_network,
     )
     return hashlib.sha256(f"{named}{code}".encode()).hexdigest()[:32]

@@ -114,14 +114,16 @@ class ContainerEnvironment(SandboxEnvironment):
     async def end_processes(self) -> None:
         """Run the collect hooks of the task beside the agent's processes, then end all processes.
 
-        At the level `live` they go on, because the tests look at them. Every report calls that unsealed.
-        The steps of a task were graded before.
+        At the level `live` only the agent's shell ends. The services that it has started go on, because the
+        tests look at them. Every report calls that unsealed. The steps of a task were graded before.
         """
         if not self._has_collected and self.steps is None:
             self._has_collected = True
             await self.collect()
         if self.seal_level != "live" or self.steps is not None:
             await super().end_processes()
+        else:
+            await self.machine.sandbox.end_shell()
 
     async def collect(self) -> None:
         """Run the collect hooks beside the agent's processes."""

@@ -145,7 +145,9 @@ class TaskSteps:
         if level is None:
             verdict = await grade(opened, target, Submission("", ""))
         else:
-            if level != "live":
+            if level == "live":
+                await opened.machine.sandbox.end_shell()
+            else:
                 await opened.machine.sandbox.pause_all()
                 self._is_paused = True
             if opened.folder.toml.verifier_mode() == "separate":

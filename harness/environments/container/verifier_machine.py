@@ -81,7 +81,9 @@ async def _choose(opened: ContainerEnvironment, folder: TaskFolder, tests: Tests
             tests = replace(tests, parts=())
         env = {**env, **resolve_env(table.env, opened.setup.pass_env, place="verifier.environment.env")}
     rules = opened.context.machine_rules or MachineRules()
-    tools = await prepare_tools(backend, image, tests.script, await _find_user(backend, image), rules)
+    tools = None
+    if not rules.grading_network:
+        tools = await prepare_tools(backend, image, tests.script, await _find_user(backend, image), rules)
     if tools is not None:
         path = env.get("PATH", machine.env["PATH"])
         tests = replace(tests, env={**tests.env, **grading_variables(path)})
@@ -98,7 +100,8 @@ async def _find_user(backend: RunsForeignImages, image: BuiltImage) -> str:
 async def open_verifier_machine(
     opened: ContainerEnvironment, chosen: VerifierMachine
 ) -> AsyncIterator[Machine]:
-    """Start the machine of the tests from its pristine image, without a network, and yield it."""
+    """Start the machine of the tests from its pristine image, without a network by default, and yield it."""
+    rules = opened.context.machine_rules or MachineRules()
     async with open_machine(
         opened.context.pool,
         chosen.image,
@@ -107,6 +110,7 @@ async def open_verifier_machine(
         limits=chosen.limits,
         cwd=chosen.cwd,
         env=chosen.env,
+        network=rules.grading_network,
         nested=True,
     ) as machine:
         yield machine

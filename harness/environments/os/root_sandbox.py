@@ -227,6 +227,10 @@ class RootSandbox(Sandbox):
             raise build_fault(f"the machine did not end the processes {left[:20]} of a sandbox in time")
         await self._look_at_disk()
 
+    async def end_shell(self) -> None:
+        """End the agent's shell, and no process that it has left in the background."""
+        await self.call("end_shell", {}, timeout=END_SECONDS)
+
     async def pause_all(self) -> None:
         """Stop all processes but the guest, so that files can be read as after their end."""
         await self.call("pause_all", {}, timeout=END_SECONDS)

@@ -243,6 +243,13 @@ class SandboxKeys(Keys):
     ] = None
     """The seal level of every task, instead of the first at which its reference passes: `artifacts`, `work`,
     `tools`, `all` or `live`."""
+    grading_network: Annotated[
+        Literal["on"] | None,
+        Setting(on_resume="fixed", difference="unfair", read_by="task image", is_replayed=True),
+        Option("on: give the tests of task folders a network, where they install their tools.", "MODE"),
+    ] = None
+    """With `on`, the machines where tests of task folders run get a network instead of prepared tools.
+    Reports say so, because verdicts then depend on other machines."""
     executor: Annotated[
         ExecutorName,
         Setting(on_resume="free", difference="shown"),

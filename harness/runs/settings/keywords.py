@@ -65,5 +65,6 @@ class RunOptions(TypedDict, total=False):
     allow_network: bool
     network: Literal["none"] | None
     seal: Literal["artifacts", "work", "tools", "all", "live"] | None
+    grading_network: Literal["on"] | None
     executor: Literal["local", "ray"]
     ray_address: str | None

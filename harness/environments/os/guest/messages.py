@@ -92,7 +92,10 @@ class EndAllReply(TypedDict):
 
 
 class PauseAll(TypedDict):
-    """`pause_all` and `resume_all`: stop every process but PID 1, and let them go on. The reply is empty."""
+    """`pause_all` and `resume_all`: stop every process but PID 1, and let them go on. The reply is empty.
+
+    `end_shell` ends the agent's shell in the same form.
+    """
 
 
 class Begin(TypedDict):

@@ -68,6 +68,7 @@ def install(kernel: Kernel) -> None:
     kernel.add_procedure("run", machine.run)
     kernel.add_procedure("run_script", machine.run_script)
     kernel.add_procedure("end_all", machine.end_all)
+    kernel.add_procedure("end_shell", machine.end_shell)
     kernel.add_procedure("pause_all", machine.pause_all)
     kernel.add_procedure("resume_all", machine.resume_all)
     kernel.add_procedure("begin", machine.begin)
@@ -181,6 +182,12 @@ class Machine:
         self._kernel.loop.reap()
         reply: EndAllReply = {"left": [pid for pid, _started in processes.list_processes()][:MAX_LEFT]}
         request.answer(reply)
+
+    def end_shell(self, request: Request) -> None:
+        """End the agent's shell, and no process that it has left in the background."""
+        if self._shell is not None:
+            self._shell.end()
+        request.answer({})
 
     def pause_all(self, request: Request) -> None:
         """Stop every process but this one, until `resume_all`. Their files do not change meanwhile."""

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -170,6 +171,8 @@ class SandboxPool:
         self._nesting = asyncio.Semaphore(self._nesting_places)
         self._used_mb = 0
         self._count = 0
+        # The number of live sandboxes by their memory in MiB.
+        self._sizes = Counter[int]()
         # Leases wait for memory in a line, so that many small sandboxes cannot starve a large one.
         self._line = asyncio.Lock()
         self._next: _Waiting | None = None
@@ -462,8 +465,10 @@ class SandboxPool:
         It always fits if no more sandboxes live than the `held` ones, which the caller does not give back.
         """
         kept = self._nesting_places * self._nested_sandboxes
+        # A grading may open sandboxes that are as large as the one that it holds.
+        largest = max((memory_mb, *self._sizes))
         return self._count <= held or self._is_within_budget(
-            self._count + kept + 1, self._used_mb + (kept + 1) * memory_mb
+            self._count + kept + 1, self._used_mb + memory_mb + kept * largest
         )
 
     def _is_within_budget(self, count: int, memory_mb: int) -> bool:
@@ -472,10 +477,12 @@ class SandboxPool:
     def _count_in(self, memory_mb: int) -> None:
         self._used_mb += memory_mb
         self._count += 1
+        self._sizes[memory_mb] += 1
 
     def _count_out(self, memory_mb: int) -> None:
         self._used_mb -= memory_mb
         self._count -= 1
+        self._sizes -= Counter((memory_mb,))
         self._changed.set()
 
 

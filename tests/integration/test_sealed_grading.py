@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from harness.environments.container.environment import open_container
 from harness.environments.container.seal import Level
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
+from harness.sandbox.reaper import PID
 
 # Earns the reward wherever it runs.
 _FORGE = "sh /app/forge.sh"
@@ -295,3 +298,31 @@ async def test_at_the_level_live_the_services_of_an_agent_outlive_its_shell(
         await machine.call("bash", {"command": "sleep 600 & echo $! > service; echo $$ > shell"})
         await machine.end_acting()
         assert (await judge(pool, machine, "live")).status is Status.PASSED
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+async def test_twenty_tasks_side_by_side_stay_within_the_memory(
+    client: APIClient, image: str, tmp_path: Path
+) -> None:
+    budget_mb, memory_mb, most = 2048, 256, 0
+    folder = write_task(
+        tmp_path,
+        image,
+        script="#!/bin/sh\ncp /app/answer.txt /logs/verifier/reward.txt\n",
+        tests={"x": ""},
+        toml=f"[environment]\nmemory_mb = {memory_mb}\n",
+    )
+    backend = DockerBackend(client)
+    async with SandboxPool(backend, memory_mb=budget_mb, nested_sandboxes=1) as pool:
+
+        async def solve() -> Status:
+            nonlocal most
+            async with acted(pool, folder, "echo 1 > /app/answer.txt") as machine:
+                found = await asyncio.to_thread(backend.find_containers, {PID: str(os.getpid())})
+                most = max(most, sum(each.running for each in found))
+                return (await judge(pool, machine, "work")).status
+
+        statuses = await asyncio.gather(*(solve() for _ in range(20)))
+    assert statuses == [Status.PASSED] * 20
+    assert 1 < most <= budget_mb / memory_mb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from harness.core.errors import quote_value
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
@@ -245,6 +245,8 @@ class SandboxKeys(Keys):
     `tools`, `all` or `live`."""
     grading_network: Annotated[
         Literal["on"] | None,
+        # YAML reads `on` as true.
+        BeforeValidator(lambda given: "on" if given is True else given),
         Setting(on_resume="fixed", difference="unfair", read_by="task image", is_replayed=True),
         Option("on: give the tests of task folders a network, where they install their tools.", "MODE"),
     ] = None

@@ -35,35 +35,39 @@ class StepsPart(AttemptPart):
     @contextlib.asynccontextmanager
     async def enter(self, attempt: Try) -> AsyncIterator[None]:
         if attempt.environment is not None and attempt.environment.steps is not None:
-            attempt.act = functools.partial(_make_steps, attempt, attempt.environment.steps, attempt.act)
+            steps, seconds = attempt.environment.steps, attempt.seconds
+            attempt.act = functools.partial(_make_steps, attempt, steps, seconds, attempt.act)
+            # Each step has a clock of its own, and the whole must not end the gradings between them.
+            attempt.seconds += self.most_pause_seconds
         yield
 
 
-async def _make_steps(attempt: Try, steps: Steps, act: Act, context: AttemptContext) -> Submission:
+async def _make_steps(
+    attempt: Try, steps: Steps, seconds: float, act: Act, context: AttemptContext
+) -> Submission:
     """Return the submission of the last step. Raises as the agent does, and TimeIsOver."""
     submission, late = Submission("", agent_output=""), None
     plan = steps.plan()
     # The run may have changed the limit of the whole task.
-    share = attempt.seconds / min(sum(step.seconds for step in plan), MAX_TASK_SECONDS)
+    share = seconds / min(sum(step.seconds for step in plan), MAX_TASK_SECONDS)
     turns = None if attempt.environment is None else attempt.environment.turns
-    with attempt.pause():
-        for number, step in enumerate(plan):
-            if not await steps.begin(number):
-                break
-            task = mention_turns(replace(context.task, prompt=step.prompt), turns)
-            seconds = step.seconds * share
-            try:
-                async with limit_agent(attempt, seconds):
-                    submission = await act(replace(context, task=task, seconds=seconds))
-            except TimeIsOver as error:
-                late = error
-            except NOT_OF_AGENT:
-                raise
-            except Exception:
-                await steps.end()
-                raise
-            if not await steps.end():
-                break
+    for number, step in enumerate(plan):
+        if not await steps.begin(number):
+            break
+        task = mention_turns(replace(context.task, prompt=step.prompt), turns)
+        own_seconds = step.seconds * share
+        try:
+            async with limit_agent(attempt, own_seconds):
+                submission = await act(replace(context, task=task, seconds=own_seconds))
+        except TimeIsOver as error:
+            late = error
+        except NOT_OF_AGENT:
+            raise
+        except Exception:
+            await steps.end()
+            raise
+        if not await steps.end():
+            break
     if late is not None:
         raise late
     return submission

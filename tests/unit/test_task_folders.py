@@ -18,11 +18,11 @@ from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.data.terminal_bench import convert, convert_all
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, UsageError
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 from harness.environments.container.task_folder import list_included_files, read_task_folder, resolve_env
 from harness.runs.filters import TaskFilters, filter_tasks
-from harness.runs.plan import limit_times
+from harness.runs.plan import limit_times, require_sound
 
 _FILES = {
     "task.toml": 'version = "1.0"\n[metadata]\ndifficulty = "hard"\ncategory = "maths"\ntags = ["a", "b"]\n',
@@ -190,6 +190,9 @@ def test_a_task_that_cannot_run_is_listed_with_the_reason(tmp_path: Path) -> Non
     assert [task.id for task in loaded.tasks] == ["compose", "good", "gpu"]
     assert "starts db, main" in loaded.quarantined["compose"]
     assert "gpu/task.toml:2: field 'environment': gpus = 1" in loaded.quarantined["gpu"]
+    with pytest.raises(UsageError, match="is quarantined") as refused:
+        require_sound(loaded, loaded.tasks, named=["gpu"])
+    assert refused.value.hint is None, "no option makes it run"
     with pytest.raises(HarnessError, match="GPUs"):
         _load(tmp_path / "set/gpu")
 

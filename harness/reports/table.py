@@ -200,7 +200,8 @@ def _describe_artifact(kept: Mapping[str, Any]) -> str:
     if "problem" in kept:
         return f"{kept.get('source', 'none')} is not kept: {kept['problem']}"
     left_out = f", {kept['left_out']} left out" if "left_out" in kept else ""
-    return f"{kept.get('path')} ({kept.get('files')} files, {kept.get('bytes')} bytes{left_out})"
+    numbers = [value if type(value := kept.get(name)) is int else 0 for name in ("files", "bytes")]
+    return f"{kept.get('path')} ({count(numbers[0], 'file')}, {count(numbers[1], 'byte')}{left_out})"
 
 
 def _facts(

@@ -87,7 +87,7 @@ class _Attempt:
 
     def _note_fault(self, error: Fault, tried: int) -> None:
         self._active.enter(Stage.QUEUED)
-        refused = error.__cause__
+        refused = error.__cause__ if isinstance(error, SandboxError) and error.lasting else None
         if isinstance(refused, UsageError | DataError) and self._settings.faults.has_one_attempt:
             raise refused
         if tried == 1 and self._settings.faults.stopped is not None:

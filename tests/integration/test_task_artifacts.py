@@ -96,4 +96,4 @@ async def test_artifacts_are_kept_whatever_their_names_and_links_are(
     assert next(each["left_out"] for each in listed if each["source"] == "/app/out") == 5
     shown = io.StringIO()
     print_record_details(record, folder=result.folder, stream=shown)
-    assert "artifacts/task-0/renamed/1 (1 files, 2 bytes)" in shown.getvalue()
+    assert "artifacts/task-0/renamed/1 (1 file, 2 bytes)" in shown.getvalue()

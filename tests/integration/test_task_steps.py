@@ -19,6 +19,7 @@ from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.pool import SandboxPool
 
 TOML = """
+artifacts = ["/app/one"]
 [environment]
 workdir = "/app"
 [verifier]
@@ -120,6 +121,8 @@ async def test_an_agent_makes_the_steps_of_a_task_in_one_machine(client: APIClie
     ]
     # The mean of each key, and a step that lacks it counts as 0.
     assert record["metrics"]["rewards"] == {"reward": 0.75, "other": 0.125}
+    kept = record["metrics"]["artifacts"]
+    assert [(each["step"], each["files"]) for each in kept] == [("one", 1), ("two", 1), ("three", 1)]
     # The time of the second step was over.
     assert (record["status"], record["score"], record["metrics"]["limit"]) == (
         "timeout",

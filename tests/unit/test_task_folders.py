@@ -181,6 +181,20 @@ def test_a_folder_of_folders_is_a_benchmark(tmp_path: Path) -> None:
     assert [task.id for task in filter_tasks(loaded, TaskFilters(difficulties=["hard"]))] == ["one"]
 
 
+def test_the_metadata_of_a_task_is_for_people(tmp_path: Path) -> None:
+    toml = '[task]\nname = "org/a"\ndescription = "Why."\nauthors = [{name = "Ada"}]\n'
+    toml += '[metadata]\ncategory = "maths"\nestimate = 5\n[environment]\ncpus = 2\n'
+    loaded = _load(_make(tmp_path, {"task.toml": toml}))
+    assert loaded.definition.describe_task(loaded.tasks[0]) == {
+        "description": "Why.",
+        "authors": "Ada",
+        "estimate": 5,
+        "cpus": 2.0,
+        "network": "public",
+        "verifier": "shared",
+    }
+
+
 def test_a_task_that_cannot_run_is_listed_with_the_reason(tmp_path: Path) -> None:
     compose = "services: {main: {build: .}, db: {image: redis}}"
     _make(tmp_path / "set/compose", {"environment/docker-compose.yaml": compose})

@@ -31,6 +31,11 @@ async def test_processes_stop_and_go_on(client: APIClient, backend: DockerBacken
         assert len(before) == 2
         await asyncio.sleep(0.5)
         assert await _sizes(sandbox) == before, "a process wrote during the pause"
+        await sandbox.run_script(["/bin/sh", "-c", "kill -CONT -1"])
+        await sandbox.pause_all()
+        before = await _sizes(sandbox)
+        await asyncio.sleep(0.5)
+        assert await _sizes(sandbox) == before, "a second pause did not stop what had gone on"
         await sandbox.resume_all()
         await sandbox.run("sleep 0.5")
         assert all(now > then for now, then in zip(await _sizes(sandbox), before, strict=True))

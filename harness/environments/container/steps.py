@@ -154,6 +154,9 @@ class TaskSteps:
                 level = "artifacts"
             async with opened.context.pool.grade_nested():
                 verdict = await self._grade_step(opened, target, level)
+            if self._is_paused:
+                # A level may have let the services of the agent go on for the tests.
+                await opened.machine.sandbox.pause_all()
         ended = self._note(verdict)
         await opened.keep_artifacts(ended.name)
         is_last = self._number + 1 == len(self._folder.steps)

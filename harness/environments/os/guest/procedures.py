@@ -195,8 +195,9 @@ class Machine:
             # The command is being ended, for which the shell must run.
             self._kernel.loop.after(PAUSE_SECONDS, lambda: self.pause_all(request))
             return
+        stopped_before = pause.stop_everyone()
         if self._stopped_before is None:
-            self._stopped_before = pause.stop_everyone()
+            self._stopped_before = stopped_before
         request.answer({})
 
     def resume_all(self, request: Request) -> None:

@@ -19,12 +19,14 @@ from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.container.allowed_hosts import read_allowed_hosts
 from harness.environments.container.machine import (
     ContainerSandbox,
     Machine,
     describe_failure,
     open_machine,
 )
+from harness.environments.container.proxy import open_proxy, proxy_variables
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import (
@@ -140,20 +142,28 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
     folder = await asyncio.to_thread(read_folder, setup)
     rules = context.machine_rules or MachineRules()
     table = folder.toml.environment
-    is_public = choose_network(folder, rules)
+    network = choose_network(folder, rules)
     image = await find_image(context, folder, table, Path(folder.path, ENVIRONMENT))
-    facts = describe_differences(folder, image, is_public=is_public)
-    async with open_machine(
-        context.pool,
-        image.id,
-        seconds=context.seconds,
-        settings=context.workspace or context.settings,
-        limits=choose_limits(context.settings.limits, table, folder),
-        user=_name_user(folder.toml.agent.user),
-        cwd=table.workdir,
-        env=resolve_env(table.env, setup.pass_env, place="environment.env"),
-        network=is_public,
-    ) as machine:
+    facts = describe_differences(folder, image, network)
+    async with contextlib.AsyncExitStack() as stack:
+        machine = await stack.enter_async_context(
+            open_machine(
+                context.pool,
+                image.id,
+                seconds=context.seconds,
+                settings=context.workspace or context.settings,
+                limits=choose_limits(context.settings.limits, table, folder),
+                user=_name_user(folder.toml.agent.user),
+                cwd=table.workdir,
+                env=resolve_env(table.env, setup.pass_env, place="environment.env"),
+                network=network is NetworkMode.PUBLIC,
+            )
+        )
+        if network is NetworkMode.ALLOWLIST:
+            hosts = read_allowed_hosts(list_allowed_hosts(folder))
+            machine.proxies = proxy_variables(
+                await stack.enter_async_context(open_proxy(machine.sandbox, hosts))
+            )
         try:
             async with context.pool.gate:
                 await machine.make_folders(LOGS, mode=0o777)
@@ -169,7 +179,7 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
             setup=setup,
             image=image,
             facts=facts,
-            bash=describe_bash(machine, shell, is_public=is_public),
+            bash=describe_bash(machine, shell, describe_network(folder, network)),
             shell=shell,
             tests_seconds=task.tests_seconds,
         )
@@ -187,26 +197,39 @@ def read_folder(setup: TaskFolderSetup) -> TaskFolder:
     return folder
 
 
-def choose_network(folder: TaskFolder, rules: MachineRules) -> bool:
-    """Return whether the agent's machine has a network.
+def choose_network(folder: TaskFolder, rules: MachineRules) -> NetworkMode:
+    """Return the network of the agent's machine.
 
     A task that says nothing has none, unless the run allows it. Raises UsageError for a task that asks for a
     network which the run does not allow.
     """
-    agent, table = folder.toml.agent, folder.toml.environment
-    asked = agent.network_mode or table.network_mode
+    asked = folder.toml.agent.network_mode or folder.toml.environment.network_mode
     if asked is NetworkMode.NONE or rules.without_network:
-        return False
-    if rules.allow_network and asked is not NetworkMode.ALLOWLIST:
-        return True
+        return NetworkMode.NONE
+    if rules.allow_network:
+        return asked or NetworkMode.PUBLIC
     if asked is None:
-        return False
+        return NetworkMode.NONE
     raise UsageError(
-        f"task {folder.name} asks for network_mode = '{asked}'"
-        + (", which is not supported yet" if asked is NetworkMode.ALLOWLIST else ""),
-        hint=("" if asked is NetworkMode.ALLOWLIST else "allow it: --allow-network; or ")
-        + "run such tasks without a network: --network none",
+        f"task {folder.name} asks for network_mode = '{asked}'",
+        hint="allow it: --allow-network; or run such tasks without a network: --network none",
     )
+
+
+def list_allowed_hosts(folder: TaskFolder) -> tuple[str, ...]:
+    """Return the `allowed_hosts` of the agent, which are the environment's unless it names its own."""
+    own = folder.toml.agent.allowed_hosts
+    return (folder.toml.environment.allowed_hosts if own is None else own) or ()
+
+
+def describe_network(folder: TaskFolder, network: NetworkMode) -> str:
+    """Return a sentence for the agent about the network of its machine."""
+    if network is NetworkMode.PUBLIC:
+        return "The machine has a network."
+    if network is NetworkMode.NONE:
+        return "There is no network."
+    listed = ", ".join(list_allowed_hosts(folder)) or "no host"
+    return f"The variables http_proxy and https_proxy name a proxy that reaches {listed}; no other network."
 
 
 async def find_image(
@@ -251,13 +274,13 @@ def choose_limits(limits: Limits, table: EnvironmentTable, folder: TaskFolder) -
         ) from error
 
 
-def describe_differences(folder: TaskFolder, image: BuiltImage, *, is_public: bool) -> dict[str, Any]:
+def describe_differences(folder: TaskFolder, image: BuiltImage, network: NetworkMode) -> dict[str, Any]:
     """Return the differences of a machine from the published one, which the metrics of an attempt show."""
     facts: dict[str, Any] = {"image": image.id}
     if image.replaced:
         facts["replaced_images"] = dict(image.replaced)
     asked = folder.toml.agent.network_mode or folder.toml.environment.network
-    if asked is not NetworkMode.NONE and not is_public:
+    if asked is not NetworkMode.NONE and network is NetworkMode.NONE:
         facts["without_network"] = str(asked)
     return facts
 
@@ -276,11 +299,10 @@ async def wait_until_healthy(machine: Machine, check: Healthcheck) -> None:
         await asyncio.sleep(check.start_interval_sec if is_starting else check.interval_sec)
 
 
-def describe_bash(machine: Machine, shell: str, *, is_public: bool) -> Tool:
+def describe_bash(machine: Machine, shell: str, network: str) -> Tool:
     """Return the tool of a machine's shell."""
     name = shell.rpartition("/")[2]
     user = machine.user or "root"
-    network = "The machine has a network." if is_public else "There is no network."
     return Tool(
         "bash",
         f"Run a command in a {name} session, as {user}, in the folder {machine.cwd}. The session persists: "

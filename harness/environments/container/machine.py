@@ -142,6 +142,8 @@ class Machine:
         self.user = user
         self.cwd = cwd
         self.env = {"PATH": DEFAULT_PATH, **facts.environment, **env}
+        # Further variables of commands, which name the way out of this machine. No other machine has them.
+        self.proxies: Mapping[str, str] = {}
 
     async def exec(
         self,
@@ -171,7 +173,7 @@ class Machine:
             [SH, "-c", command] if isinstance(command, str) else command,
             user=self.user if user is None else user,
             cwd=self.cwd if cwd is None else cwd,
-            env={**self.env, **(env or {})},
+            env={**self.env, **self.proxies, **(env or {})},
             timeout=timeout,
             stdin=stdin,
             keep_bytes=keep_bytes,
@@ -236,7 +238,9 @@ class Machine:
 
         The sandbox's own calls act from now on as the machine's user, in its folder and with its variables.
         """
-        return await self.sandbox.open_image_shell(user=self.user, cwd=self.cwd, env=self.env)
+        return await self.sandbox.open_image_shell(
+            user=self.user, cwd=self.cwd, env={**self.env, **self.proxies}
+        )
 
     async def read_files(self, paths: Sequence[str], *, limit: int) -> dict[str, bytes]:
         """Return the contents of regular files by path, without following links. Missing paths are left out.

@@ -19,10 +19,10 @@ from harness.benchmarks.data.task_sets import FoundFolder, find_task_folders
 from harness.benchmarks.data.terminal_bench import convert_cached, is_terminal_bench_folder
 from harness.benchmarks.options import NO_EFFECT, OptionEffect, Options, validate_options
 from harness.core.errors import DataError, HarnessError
-from harness.core.inputs.yaml_text import read_yaml
 from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
 from harness.environments.container.calibration import NUMBERED, SEAL_NUMBER
+from harness.environments.container.compose import read_services
 from harness.environments.container.environment import ContainerEnvironment, solve
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 from harness.environments.container.task_folder import SOLUTION, SOLVE_SCRIPT, TaskFolder, read_task_folder
@@ -116,6 +116,7 @@ class _Reader:
         for each in found:
             try:
                 folder = _read(each)
+                read_services(folder, self._options.harbor.pass_env)
                 reason = why_unsupported(folder)
             except HarnessError as error:
                 if len(found) == 1:
@@ -203,21 +204,7 @@ def _text(value: Any) -> str | None:
 
 def why_unsupported(folder: TaskFolder) -> str | None:
     """Return why a task that was read cannot run, or None if it can."""
-    if folder.compose is not None:
-        services = (
-            ", ".join(_list_services(Path(folder.path, folder.compose))) or "no service that can be read"
-        )
-        return f"{folder.compose} starts {services}, and compose files cannot run yet"
     if folder.steps:
         names = ", ".join(step.name for step in folder.steps)
         return f"it has the steps {names}, and tasks with several steps cannot run yet"
     return None
-
-
-def _list_services(path: Path) -> list[str]:
-    try:
-        values = read_yaml(path)
-    except HarnessError:
-        return []
-    services = values.get("services") if isinstance(values, Mapping) else None
-    return sorted(map(str, services)) if isinstance(services, Mapping) else []

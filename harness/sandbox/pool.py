@@ -61,7 +61,15 @@ class SandboxSettings:
     terminals: bool = False
     relay: bool = False
     foreign: ForeignImage | None = None
+    # Memory that the pool counts for this sandbox beside its limit. The first of several that a block opens
+    # counts that of all, so that no block holds some and waits for others. The others count theirs off.
+    beside_mb: int = 0
     kind: type[Sandbox] = Sandbox
+
+    @property
+    def memory_mb(self) -> int:
+        """The memory in MiB that the pool counts for the sandbox."""
+        return self.limits.memory_mb + self.beside_mb
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +292,7 @@ class SandboxPool:
         self, settings: SandboxSettings, seconds: float, key: Hashable | None, *, nested: bool, held: int
     ) -> _Live:
         """Return the sandbox for a lease, which has a place at the gate then, unless it is nested."""
-        memory_mb = settings.limits.memory_mb
+        memory_mb = settings.memory_mb
         # A lease that came earlier and waits for such a sandbox gets it first.
         is_behind = self._next is not None and self._next.wants(settings, key) and not nested
         live = None if is_behind else self._find_idle(settings, seconds, key)
@@ -341,7 +349,7 @@ class SandboxPool:
         closing = asyncio.Event()
         owner = asyncio.create_task(self._own(settings, lasts + MARGIN_SECONDS, opened, closing))
         self._owners.add(owner)
-        owner.add_done_callback(functools.partial(self._forget, memory_mb=settings.limits.memory_mb))
+        owner.add_done_callback(functools.partial(self._forget, memory_mb=settings.memory_mb))
         self._starts.append(began)
         try:
             await asyncio.wait((opened, owner), return_when=asyncio.FIRST_COMPLETED)
@@ -423,7 +431,7 @@ class SandboxPool:
 
         If a fitting sandbox becomes idle first, return that and take no memory.
         """
-        memory_mb = settings.limits.memory_mb
+        memory_mb = settings.memory_mb
         async with self._line:
             self._next = _Waiting(settings, key, time.monotonic())
             try:

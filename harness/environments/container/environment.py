@@ -5,33 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from harness.core.errors import DataError, SandboxError, UsageError, describe_requirement
+from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container.allowed_hosts import read_allowed_hosts
+from harness.environments.container.compose import read_services
+from harness.environments.container.images import choose_limits, find_main_image, find_services
 from harness.environments.container.machine import (
     ContainerSandbox,
     Machine,
     describe_failure,
     open_machine,
 )
-from harness.environments.container.proxy import open_proxy, proxy_variables
+from harness.environments.container.proxy import give_proxy
 from harness.environments.container.seal import Level
+from harness.environments.container.services import Group, Services, open_group
 from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import (
-    DOCKERFILE,
-    ENVIRONMENT,
     SOLUTION,
     SOLVE_SCRIPT,
     TaskFolder,
@@ -39,12 +38,11 @@ from harness.environments.container.task_folder import (
     read_task_folder,
     resolve_env,
 )
-from harness.environments.container.task_toml import CollectHook, EnvironmentTable, Healthcheck, NetworkMode
+from harness.environments.container.task_toml import MAIN, CollectHook, Healthcheck, NetworkMode
 from harness.environments.os.environment import KEEP_BYTES, format_result
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
-from harness.sandbox.limits import Limits
+from harness.sandbox.backends.base import BuiltImage
 
 COMMAND_SECONDS = 120
 MOST_COMMAND_SECONDS = 3600
@@ -78,9 +76,10 @@ class ContainerEnvironment(SandboxEnvironment):
 
     def __init__(
         self,
-        machine: Machine,
+        group: Group,
         context: EnvironmentContext,
         *,
+        services: Services | None,
         folder: TaskFolder,
         setup: TaskFolderSetup,
         image: BuiltImage,
@@ -89,6 +88,7 @@ class ContainerEnvironment(SandboxEnvironment):
         shell: str,
         tests_seconds: float | None,
     ) -> None:
+        machine = group.main
         super().__init__(
             machine.sandbox,
             {bash: functools.partial(_run_bash, machine.sandbox)},
@@ -97,6 +97,9 @@ class ContainerEnvironment(SandboxEnvironment):
             terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
         )
         self.machine = machine
+        # The machines of the services beside it, and how they start again for the tests.
+        self.beside = group.services
+        self.services = services
         self.folder = folder
         self.setup = setup
         self.image = image
@@ -112,6 +115,11 @@ class ContainerEnvironment(SandboxEnvironment):
         self.failed_hook: str | None = None
         self._has_collected = False
 
+    def note_acting(self) -> None:
+        # An agent may end a service too.
+        for machine in (self.machine, *self.beside.values()):
+            machine.sandbox.agent_acted = True
+
     async def end_processes(self) -> None:
         """Run the collect hooks of the task beside the agent's processes, then end all processes.
 
@@ -125,7 +133,11 @@ class ContainerEnvironment(SandboxEnvironment):
             await super().end_processes()
 
     async def _collect(self, hook: CollectHook) -> None:
-        result = await self.machine.exec(hook.command, user=_name_user(hook.user), timeout=hook.timeout_sec)
+        machine = self.machine if hook.service == MAIN else self.beside.get(hook.service)
+        if machine is None:
+            self.failed_hook = f"{hook.command}: there is no service '{hook.service}'"
+            return
+        result = await machine.exec(hook.command, user=_name_user(hook.user), timeout=hook.timeout_sec)
         if result.exit_code != 0 or result.limit is not None:
             self.failed_hook = str(describe_failure(hook.command, result))
 
@@ -143,27 +155,41 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
     rules = context.machine_rules or MachineRules()
     table = folder.toml.environment
     network = choose_network(folder, rules)
-    image = await find_image(context, folder, table, Path(folder.path, ENVIRONMENT))
+    hosts = read_allowed_hosts(list_allowed_hosts(folder)) if network is NetworkMode.ALLOWLIST else None
+    compose = await asyncio.to_thread(read_services, folder, setup.pass_env)
+    image = await find_main_image(context, folder, compose)
     facts = describe_differences(folder, image, network)
+    main = functools.partial(
+        open_machine,
+        context.pool,
+        image.id,
+        seconds=context.seconds,
+        settings=context.workspace or context.settings,
+        limits=choose_limits(context.settings.limits, table, folder),
+        user=_name_user(folder.toml.agent.user),
+        cwd=table.workdir,
+        env={
+            **({} if compose is None else compose.main.environment),
+            **resolve_env(table.env, setup.pass_env, place="environment.env"),
+        },
+    )
     async with contextlib.AsyncExitStack() as stack:
-        machine = await stack.enter_async_context(
-            open_machine(
-                context.pool,
-                image.id,
-                seconds=context.seconds,
-                settings=context.workspace or context.settings,
-                limits=choose_limits(context.settings.limits, table, folder),
-                user=_name_user(folder.toml.agent.user),
-                cwd=table.workdir,
-                env=resolve_env(table.env, setup.pass_env, place="environment.env"),
-                network=network is NetworkMode.PUBLIC,
+        services = None
+        if compose is None:
+            group = Group(await stack.enter_async_context(main(network=network is NetworkMode.PUBLIC)))
+            if hosts is not None:
+                await give_proxy(stack, group.main, hosts)
+        else:
+            services = await find_services(
+                *(context, folder, compose, main.keywords["limits"]),
+                is_public=network is NetworkMode.PUBLIC,
+                hosts=hosts,
             )
-        )
-        if network is NetworkMode.ALLOWLIST:
-            hosts = read_allowed_hosts(list_allowed_hosts(folder))
-            machine.proxies = proxy_variables(
-                await stack.enter_async_context(open_proxy(machine.sandbox, hosts))
+            opening = open_group(
+                *(context.pool, services, main), settings=context.settings, seconds=context.seconds
             )
+            group = await stack.enter_async_context(opening)
+        machine = group.main
         try:
             async with context.pool.gate:
                 await machine.make_folders(LOGS, mode=0o777)
@@ -174,12 +200,13 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
             # The other tasks of the run go on.
             raise SandboxError(f"task {folder.name} cannot run: {error}", acted_in=False) from error
         yield ContainerEnvironment(
-            *(machine, context),
+            *(group, context),
+            services=services,
             folder=folder,
             setup=setup,
             image=image,
             facts=facts,
-            bash=describe_bash(machine, shell, describe_network(folder, network)),
+            bash=describe_bash(machine, shell, describe_network(folder, network, group.services)),
             shell=shell,
             tests_seconds=task.tests_seconds,
         )
@@ -190,10 +217,6 @@ def read_folder(setup: TaskFolderSetup) -> TaskFolder:
     folder = read_task_folder(setup.folder)
     if folder.digest != setup.digest:
         raise DataError("has changed since the run has read it", path=setup.folder, hint="start a new run")
-    if folder.compose is not None:
-        raise DataError(
-            "needs several machines, which cannot run yet", path=Path(folder.path, folder.compose)
-        )
     return folder
 
 
@@ -222,56 +245,18 @@ def list_allowed_hosts(folder: TaskFolder) -> tuple[str, ...]:
     return (folder.toml.environment.allowed_hosts if own is None else own) or ()
 
 
-def describe_network(folder: TaskFolder, network: NetworkMode) -> str:
-    """Return a sentence for the agent about the network of its machine."""
+def describe_network(folder: TaskFolder, network: NetworkMode, beside: Iterable[str] = ()) -> str:
+    """Return sentences for the agent about the network of its machine, and the services `beside` it."""
+    reached = "".join(f"The machine reaches {name} by this name. " for name in beside)
     if network is NetworkMode.PUBLIC:
-        return "The machine has a network."
+        return f"{reached}The machine has a network."
     if network is NetworkMode.NONE:
-        return "There is no network."
+        return f"{reached}There is no other network." if reached else "There is no network."
     listed = ", ".join(list_allowed_hosts(folder)) or "no host"
-    return f"The variables http_proxy and https_proxy name a proxy that reaches {listed}; no other network."
-
-
-async def find_image(
-    context: EnvironmentContext, folder: TaskFolder, table: EnvironmentTable, build: Path
-) -> BuiltImage:
-    """Return the image of a machine: the one that its table names, else one built from the folder `build`.
-
-    Raises UsageError, DataError, and SandboxError for a build that fails.
-    """
-    backend = context.pool.backend
-    if not isinstance(backend, RunsForeignImages):
-        raise UsageError("the backend of this run cannot start images of task folders", hint="use Docker")
-    rules = (context.machine_rules or MachineRules()).build
-    with contextlib.ExitStack() as stack:
-        if table.docker_image is not None:
-            build = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            (build / DOCKERFILE).write_text(f"FROM {table.docker_image}\n", encoding="utf-8")
-            rules = replace(rules, ca_file=None)
-        async with context.pool.gate:
-            return await asyncio.to_thread(
-                functools.partial(
-                    *(backend.build_image, build, rules),
-                    name=folder.name,
-                    seconds=table.build_timeout_sec,
-                    notify=lambda line: _LOGGER.info("%s: %s", folder.name, line),
-                )
-            )
-
-
-def choose_limits(limits: Limits, table: EnvironmentTable, folder: TaskFolder) -> Limits:
-    """Return the limits of a machine: the task's own, and `limits` where it names none. Raises DataError."""
-    own = {"memory_mb": table.memory_mb, "cpus": table.cpus, "disk_mb": table.storage_mb}
-    own = {name: value for name, value in own.items() if value is not None}
-    try:
-        return Limits.model_validate(
-            {**limits.model_dump(), "file_mb": own.get("disk_mb", limits.file_mb), **own}
-        )
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise DataError(
-            f"{problem['loc'][0]} {describe_requirement(problem)}", path=Path(folder.path, "task.toml")
-        ) from error
+    return (
+        f"{reached}The variables http_proxy and https_proxy name a proxy that reaches {listed}. "
+        "There is no other network."
+    )
 
 
 def describe_differences(folder: TaskFolder, image: BuiltImage, network: NetworkMode) -> dict[str, Any]:

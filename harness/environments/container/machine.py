@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
 from harness.environments.os.machine_files import CopyPlan, copy_files
 from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
-from harness.sandbox.backends.base import ForeignImage, ImageFacts, RunsForeignImages
+from harness.sandbox.backends.base import ForeignImage, ImageFacts, NetworkPlace, RunsForeignImages
 from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
@@ -144,6 +144,16 @@ class Machine:
         self.env = {"PATH": DEFAULT_PATH, **facts.environment, **env}
         # Further variables of commands, which name the way out of this machine. No other machine has them.
         self.proxies: Mapping[str, str] = {}
+
+    async def start_main(self) -> None:
+        """Start the main process of the image, if it has an ENTRYPOINT. Raises SandboxError."""
+        if self.facts.entrypoint:
+            await self.sandbox.start_main(
+                self.facts.entrypoint,
+                user=self.facts.user,
+                cwd=self.facts.folder,
+                env={**self.env, **self.proxies},
+            )
 
     async def exec(
         self,
@@ -276,8 +286,10 @@ async def open_machine(
     user: str | None = None,
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
-    network: bool = False,
+    network: bool | NetworkPlace = False,
     nested: bool = False,
+    beside_mb: int = 0,
+    starts_main: bool = True,
 ) -> AsyncIterator[Machine]:
     """Start a machine from an image and yield it; destroy it at the end of the block.
 
@@ -292,8 +304,10 @@ async def open_machine(
         user: Runs the commands. Default: the image's user.
         cwd: The folder of commands. Default: the image's.
         env: Variables beside the image's.
-        network: Whether programs reach the network of the engine.
+        network: Whether programs reach the network of the engine, or the machine's place in another one.
         nested: As for `SandboxPool.lease`, for a grading that holds a machine already.
+        beside_mb: As in `SandboxSettings`, for several machines of one attempt.
+        starts_main: Whether the main process runs.
 
     Raises ImageMissingError, UsageError if the backend runs no such images, and SandboxError.
     """
@@ -307,6 +321,7 @@ async def open_machine(
         terminals=True,
         relay=True,
         foreign=ForeignImage(facts.id, network=network),
+        beside_mb=beside_mb,
         kind=ContainerSandbox,
     )
     async with pool.lease(wanted, seconds=seconds, nested=nested) as sandbox:
@@ -319,8 +334,8 @@ async def open_machine(
             cwd=facts.folder if cwd is None else cwd,
             env=env or {},
         )
-        if facts.entrypoint:
-            await sandbox.start_main(facts.entrypoint, user=facts.user, cwd=facts.folder, env=machine.env)
+        if starts_main:
+            await machine.start_main()
         yield machine
 
 

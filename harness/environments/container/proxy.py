@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from harness.core.errors import SandboxError
 from harness.core.logger import get_logger
 from harness.core.text import escape_text
 from harness.environments.container.allowed_hosts import AllowedHosts, HostRefused
+from harness.environments.container.machine import Machine
 from harness.sandbox.sandbox import Sandbox
 
 HTTP_PORT, HTTPS_PORT = 80, 443
@@ -39,11 +40,17 @@ _REPLACED = frozenset(
 _LOGGER = get_logger(__name__)
 
 
-def proxy_variables(port: int) -> dict[str, str]:
-    """Return the variables of programs that use the proxy at a port of their machine."""
-    url, local = f"http://127.0.0.1:{port}", "localhost,127.0.0.1,::1"
+async def give_proxy(
+    stack: contextlib.AsyncExitStack, machine: Machine, hosts: AllowedHosts, beside: Iterable[str] = ()
+) -> None:
+    """Open the proxy for a machine until the end of `stack`, and name it in the variables of its commands.
+
+    Programs reach the hosts `beside` the machine directly. Raises SandboxError.
+    """
+    port = await stack.enter_async_context(open_proxy(machine.sandbox, hosts))
+    url, local = f"http://127.0.0.1:{port}", ",".join(("localhost", "127.0.0.1", "::1", *beside))
     given = {"http_proxy": url, "https_proxy": url, "all_proxy": url, "no_proxy": local}
-    return given | {name.upper(): value for name, value in given.items()}
+    machine.proxies = given | {name.upper(): value for name, value in given.items()}
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from harness.core.errors import SandboxError
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.backends.base import (
     BackendFacts,
     BuildRules,
@@ -23,7 +23,7 @@ from harness.sandbox.backends.base import (
     SandboxSpec,
     StartedContainer,
 )
-from harness.sandbox.backends.docker import engine
+from harness.sandbox.backends.docker import attempt_network, engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
 from harness.sandbox.backends.docker.engine import engine_errors
 from harness.sandbox.backends.docker.fate import explain_silence, find_fate
@@ -109,8 +109,8 @@ def connect() -> DockerBackend:
 
 
 class DockerBackend:
-    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend`, `MovesImages`
-    and `RunsForeignImages`.
+    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend`, `MakesNetworks`,
+    `MovesImages` and `RunsForeignImages`.
 
     Threads may share it.
     """
@@ -195,6 +195,18 @@ class DockerBackend:
     def inspect_image(self, reference: str) -> ImageFacts | None:
         details = engine.image_details(self.client, reference)
         return None if details is None else read_image_facts(details)
+
+    def make_network(self, name: str, labels: Mapping[str, str], *, is_public: bool) -> None:
+        if self._is_podman:
+            # It gives the network an address of its machine, whatever the options are.
+            raise UsageError("Podman has no networks without its own machine", hint="use Docker Engine")
+        attempt_network.make_network(self.client, name, labels, is_public=is_public)
+
+    def destroy_network(self, name: str) -> None:
+        attempt_network.destroy_network(self.client, name)
+
+    def find_networks(self, labels: Mapping[str, str | None]) -> Mapping[str, Mapping[str, str]]:
+        return attempt_network.find_networks(self.client, labels)
 
     # Imported here, because the builds of images are a part of the set-up of a machine.
 

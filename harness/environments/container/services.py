@@ -42,8 +42,8 @@ RESTART_SECONDS = 1.0
 MARGIN_SECONDS = 60.0
 # Files of tests that may name a service.
 _MAX_TEST_BYTES = 1 << 20
-# A service in a text of tests: the host of an URL or another text in quotes, and not a part of a path.
-_NAMED = r"""(?:://|@|["'\s=]){name}(?=[:/"'\s,;)\]]|$)"""
+# A service in a text of tests: the host of an URL, an argument, a text in quotes, or a host with its port.
+_NAMED = r"""(?:(?:://|@|["'=]|-h |--host )(?:{names})(?=[:/"'\s,;)\]]|$))|(?<![\w./-])(?:{names})[:\s]\d"""
 
 _LOGGER = get_logger(__name__)
 
@@ -244,7 +244,7 @@ def _pack_file(path: Path, name: str) -> bytes:
 def tests_name_service(compose: Compose, tests: Path) -> bool:
     """Return whether a text in a folder of tests names a service, so that the tests may need it."""
     names = {each for name in compose.services if name != MAIN for each in compose.names(name)}
-    pattern = re.compile(_NAMED.format(name=f"(?:{'|'.join(map(re.escape, sorted(names)))})"), re.MULTILINE)
+    pattern = re.compile(_NAMED.format(names="|".join(map(re.escape, sorted(names)))), re.MULTILINE)
     for path in sorted(tests.rglob("*")):
         is_read = names and path.is_file() and path.stat().st_size <= _MAX_TEST_BYTES
         if is_read and pattern.search(path.read_text("utf-8", "replace")):

@@ -24,11 +24,15 @@ from harness.core.types import Task, Verdict
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container import (
     changes,
+    compose,
     environment,
     grader,
     grading_tools,
+    images,
+    machine,
     reward,
     seal,
+    services,
     verifier,
     verifier_machine,
 )
@@ -40,15 +44,18 @@ if TYPE_CHECKING:
     from harness.environments.container.task_folder import TaskFolder
 
 # The levels that are tried, from the strictest on, in groups that are judged on one machine. A separate
-# verifier gets artifacts alone. No machine of this backend can be `attached`.
+# verifier gets artifacts alone.
 SEPARATE: tuple[Level, ...] = ("artifacts",)
-TRIED: tuple[tuple[Level, ...], ...] = (("work", "tools", "all"), ("live",))
+TRIED: tuple[tuple[Level, ...], ...] = (("work", "tools", "all"), ("attached",), ("live",))
 # The metric that a run sums up, which is a number: from 1, the place in this list.
 SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
 NUMBERED = (*LEVELS, UNPROVEN)
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
-_DECIDING = (changes, environment, grader, grading_tools, reward, seal, verifier, verifier_machine)
+_DECIDING = (
+    *(changes, compose, environment, grader, grading_tools, images, machine, reward, seal, services),
+    *(verifier, verifier_machine),
+)
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 

@@ -99,6 +99,7 @@ class ContainerEnvironment(SandboxEnvironment):
         self.machine = machine
         # The machines of the services beside it, and how they start again for the tests.
         self.beside = group.services
+        self.place = group.place
         self.services = services
         self.folder = folder
         self.setup = setup
@@ -123,14 +124,20 @@ class ContainerEnvironment(SandboxEnvironment):
     async def end_processes(self) -> None:
         """Run the collect hooks of the task beside the agent's processes, then end all processes.
 
-        At the level `live` they go on, because the tests look at them. Every report calls that unsealed.
+        At the level `live` they go on, because the tests look at them. Every report calls that unsealed. At
+        the level `attached` the tests look at services, which are the agent's if the task declares none.
         """
         if not self._has_collected:
             self._has_collected = True
             for hook in self.folder.toml.verifier.collect:
                 await self._collect(hook)
-        if self.seal_level != "live":
+        if not self.keeps_processes:
             await super().end_processes()
+
+    @property
+    def keeps_processes(self) -> bool:
+        """Whether the agent's processes live on while the tests run."""
+        return self.seal_level == "live" or (self.seal_level == "attached" and self.services is None)
 
     async def _collect(self, hook: CollectHook) -> None:
         machine = self.machine if hook.service == MAIN else self.beside.get(hook.service)

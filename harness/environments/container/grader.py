@@ -51,8 +51,8 @@ async def run_at_level(
 ) -> tuple[TestsRun, Carried]:
     """Return the run of a task's tests on what an agent left, under a seal level.
 
-    Every process of the agent must be dead. Raises UnreadableFiles if its files cannot be carried, and
-    SandboxError.
+    Every process of the agent must be dead, unless the level keeps them. Raises UnreadableFiles if its files
+    cannot be carried, and SandboxError.
     """
     acted_in, tests = opened.machine, chosen.tests
     if level == "live":
@@ -60,10 +60,16 @@ async def run_at_level(
     scene = make_scene(folder, acted_in, tests)
     artifacts = folder.toml.artifacts
     listing = list_artifacts(acted_in, artifacts) if level == "artifacts" else list_changes(acted_in)
-    async with _make_ahead(listing) as listed, open_verifier_machine(opened, chosen) as machine:
+    async with contextlib.AsyncExitStack() as resting, contextlib.AsyncExitStack() as stack:
+        if opened.keeps_processes:
+            await resting.enter_async_context(acted_in.stopped())
+        listed = await stack.enter_async_context(_make_ahead(listing))
+        opening = open_verifier_machine(opened, chosen, attached=level == "attached")
+        machine = await stack.enter_async_context(opening)
         carried = await carry_changes(
             await listed, acted_in, machine, level, scene, has_tools=chosen.has_tools
         )
+        await resting.aclose()
         return await run_tests(machine, tests), carried
 
 

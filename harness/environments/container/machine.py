@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import posixpath
+import signal
 import stat
 import tarfile
 import time
@@ -22,8 +23,15 @@ from typing import TYPE_CHECKING, Any, cast
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
 from harness.environments.os.machine_files import CopyPlan, copy_files
 from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
-from harness.sandbox.backends.base import ForeignImage, ImageFacts, NetworkPlace, RunsForeignImages
+from harness.sandbox.backends.base import (
+    ForeignImage,
+    ImageFacts,
+    JoinedContainer,
+    NetworkPlace,
+    RunsForeignImages,
+)
 from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.layout import FOREIGN_PYTHON
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.results import ExecResult, read_exec_result
@@ -267,6 +275,26 @@ class Machine:
             path: await self.sandbox.read_ranges([(path, 0, entry.size)]) for path, entry in found.items()
         }
 
+    @contextlib.asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """Stop all processes of the machine but the guest for the duration of the block, so that files rest.
+
+        Raises SandboxError.
+        """
+        await self._signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            await self._signal(signal.SIGCONT)
+
+    async def _signal(self, number: signal.Signals) -> None:
+        # The guest's own interpreter, because the image's programs are the agent's.
+        program = f"import os\ntry: os.kill(-1, {number.value})\nexcept ProcessLookupError: pass"
+        argv = [FOREIGN_PYTHON, "-I", "-S", "-c", program]
+        result = await self.exec(argv, user="0:0", cwd="/", timeout=CALL_SECONDS)
+        if result.exit_code != 0:
+            raise describe_failure("the signal to the processes of a machine", result)
+
     async def kill_processes(self) -> None:
         """End all processes of the machine but the guest. Its files can still be read.
 
@@ -286,7 +314,7 @@ async def open_machine(
     user: str | None = None,
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
-    network: bool | NetworkPlace = False,
+    network: bool | NetworkPlace | JoinedContainer = False,
     nested: bool = False,
     beside_mb: int = 0,
     starts_main: bool = True,
@@ -304,7 +332,7 @@ async def open_machine(
         user: Runs the commands. Default: the image's user.
         cwd: The folder of commands. Default: the image's.
         env: Variables beside the image's.
-        network: Whether programs reach the network of the engine, or the machine's place in another one.
+        network: Whether programs reach the network of the engine; else the machine's place in another one.
         nested: As for `SandboxPool.lease`, for a grading that holds a machine already.
         beside_mb: As in `SandboxSettings`, for several machines of one attempt.
         starts_main: Whether the main process runs.

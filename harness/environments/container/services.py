@@ -78,6 +78,8 @@ class Group:
 
     main: Machine
     services: Mapping[str, Machine] = field(default_factory=dict)
+    # The place of the main machine in their network, None if it lives alone.
+    place: NetworkPlace | None = None
 
 
 @contextlib.asynccontextmanager
@@ -148,7 +150,7 @@ async def open_group(
             if service.healthcheck is not None and service.healthcheck.command is not None:
                 await _wait_until_healthy(name, machines[name], service.healthcheck, processes.get(name))
         main = machines.pop(MAIN)
-        yield Group(main, machines)
+        yield Group(main, machines, NetworkPlace(network, compose.names(MAIN)))
 
 
 @contextlib.asynccontextmanager

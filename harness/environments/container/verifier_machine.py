@@ -17,7 +17,7 @@ from harness.environments.container.machine import Machine, inspect_image, open_
 from harness.environments.container.services import open_group, tests_name_service
 from harness.environments.container.task_folder import ENVIRONMENT, TESTS, TaskFolder, resolve_env
 from harness.environments.container.verifier import Tests
-from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
+from harness.sandbox.backends.base import BuiltImage, JoinedContainer, RunsForeignImages
 from harness.sandbox.limits import Limits
 
 if TYPE_CHECKING:
@@ -105,11 +105,12 @@ async def _find_user(backend: RunsForeignImages, image: BuiltImage) -> str:
 
 @contextlib.asynccontextmanager
 async def open_verifier_machine(
-    opened: ContainerEnvironment, chosen: VerifierMachine
+    opened: ContainerEnvironment, chosen: VerifierMachine, *, attached: bool = False
 ) -> AsyncIterator[Machine]:
     """Start the machine of the tests from its pristine image, without a network, and yield it.
 
-    Its services, if the tests reach any, are new too, and no agent has reached them.
+    Its services, if the tests reach any, are new too, and no agent has reached them. An `attached` machine
+    reaches the services as the agent left them: those of the task, or else those in the agent's machine.
     """
     seconds, settings = chosen.tests.seconds + MARGIN_SECONDS, opened.context.settings
     main = functools.partial(
@@ -122,6 +123,11 @@ async def open_verifier_machine(
         cwd=chosen.cwd,
         env=chosen.env,
     )
+    if attached:
+        place = opened.place or JoinedContainer(opened.machine.sandbox.container_id)
+        async with main(network=place, nested=True) as machine:
+            yield machine
+        return
     if opened.services is None or not chosen.has_services:
         async with main(nested=True) as machine:
             yield machine

@@ -29,13 +29,20 @@ class NetworkPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinedContainer:
+    """A container whose network namespace another one joins, with all that listens there."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignImage:
     """The image of a container that is not one of harness. The guest brings all that it needs."""
 
     # The id of the image. Its files, users, environment and working folder stay as they are.
     id: str
-    # Whether programs reach the network of the engine, or their place in a network of the attempt.
-    network: bool | NetworkPlace = False
+    # Whether programs reach the network of the engine; else their place in another network.
+    network: bool | NetworkPlace | JoinedContainer = False
 
 
 @dataclass(frozen=True, slots=True)

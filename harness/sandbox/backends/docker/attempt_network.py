@@ -1,8 +1,13 @@
 """Networks of the engine in which the machines of one attempt meet.
 
 A network that is not public has no address of the engine's machine, so its containers reach neither that
-machine nor the networks behind it. The engine would answer their questions for names outside by its own name
-servers. So such a container has a name server where nothing listens.
+machine nor the networks behind it. Two ways would be left:
+
+- The machine's kernel takes datagrams to everyone (255.255.255.255, 224.0.0.1) from each bridge. It drops
+  them if it checks their source (`rp_filter`), because no address of the network has a route. No option of
+  the engine sets that, so a container in the network namespace of the engine's machine does, and ends.
+- The engine answers questions for names outside by its own name servers. So a container gets a name server
+  where nothing listens.
 """
 
 from __future__ import annotations
@@ -13,7 +18,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
+from harness.sandbox.backends.docker.container import remove
 from harness.sandbox.backends.docker.engine import engine_errors, is_gone
+from harness.sandbox.backends.docker.images import require_image
+from harness.sandbox.layout import FOREIGN_GUEST_COMMAND
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -27,6 +35,25 @@ _OVERLAPS = "overlaps"
 # The port of a name server is closed on the loopback of a container.
 _NO_NAME_SERVER = "127.0.0.1"
 _IS_PUBLIC = "harness.public"
+# The image that every machine of a task's image has its guest from.
+_IMAGE = "container"
+_CHECK_SECONDS = 60
+# Asks the kernel by netlink (RTM_SETLINK) for a strict check of the sources of all packets from a bridge. Its
+# exit code is the kernel's answer.
+_CHECK_SOURCES = """
+import _socket, struct, sys
+
+def attribute(kind, data):
+    return struct.pack("=HH", 4 + len(data), kind) + data
+
+nested, ipv4, conf, rp_filter = 1 << 15, _socket.AF_INET, 1, 8
+value = attribute(rp_filter, struct.pack("=I", 1))
+wanted = attribute(26 | nested, attribute(ipv4 | nested, attribute(conf | nested, value)))
+body = struct.pack("=BxHiII", 0, 0, _socket.if_nametoindex(sys.argv[1]), 0, 0) + wanted
+link = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, 0)
+link.send(struct.pack("=IHHII", 16 + len(body), 19, 1 | 4, 1, 0) + body)
+sys.exit(-struct.unpack_from("=i", link.recv(4096), 16)[0])
+"""
 
 
 def make_network(client: APIClient, name: str, labels: Mapping[str, str], *, is_public: bool) -> None:
@@ -34,8 +61,10 @@ def make_network(client: APIClient, name: str, labels: Mapping[str, str], *, is_
     from docker.errors import APIError
     from docker.types import IPAMConfig, IPAMPool
 
-    # Without an address of its bridge, no packet of a container is for the engine's machine.
-    options = {} if is_public else {"com.docker.network.bridge.inhibit_ipv4": "true"}
+    bridge = f"hn-{secrets.token_hex(6)}"
+    options = {"com.docker.network.bridge.name": bridge}
+    if not is_public:
+        options["com.docker.network.bridge.inhibit_ipv4"] = "true"
     with engine_errors("make a network for the machines of an attempt"):
         for _ in range(_TRIES):
             pool = IPAMPool(subnet=_draw_subnet())
@@ -52,8 +81,42 @@ def make_network(client: APIClient, name: str, labels: Mapping[str, str], *, is_
                 if _OVERLAPS not in str(error.explanation):
                     raise
                 continue
+            if not is_public:
+                _check_sources(client, name, bridge, labels)
             return
     raise SandboxError(f"the engine has networks at all of {_TRIES} addresses in {_RANGE}", outside=True)
+
+
+def _check_sources(client: APIClient, name: str, bridge: str, labels: Mapping[str, str]) -> None:
+    """Have the kernel of the engine's machine drop what comes from a bridge. Raises SandboxError if not."""
+    helper = f"{name}-check"
+    try:
+        client.create_container(
+            require_image(client, _IMAGE),
+            name=helper,
+            entrypoint=[*FOREIGN_GUEST_COMMAND[:-1], _CHECK_SOURCES, bridge],
+            labels=dict(labels),
+            host_config=client.create_host_config(
+                network_mode="host",
+                # Remapped users have no rights in the namespaces of the engine's machine.
+                userns_mode="host",
+                cap_drop=["ALL"],
+                cap_add=["NET_ADMIN"],
+                security_opt=["no-new-privileges:true"],
+                read_only=True,
+                pids_limit=8,
+                mem_limit="64m",
+            ),
+        )
+        client.start(helper)
+        code = client.wait(helper, timeout=_CHECK_SECONDS)["StatusCode"]
+        if code != 0:
+            shown = client.logs(helper, tail=3).decode(errors="replace")
+            raise SandboxError(
+                f"no network can be closed on this engine: exit code {code} {shown}", outside=True
+            )
+    finally:
+        remove(client, helper)
 
 
 def destroy_network(client: APIClient, name: str) -> None:

@@ -20,6 +20,7 @@ from harness.sandbox.backends.base import (
     FoundContainer,
     FoundImage,
     ImageFacts,
+    JoinedContainer,
     SandboxSpec,
     StartedContainer,
 )
@@ -172,7 +173,8 @@ class DockerBackend:
         is_counted = self._choose_sockets(spec) in ("internet", "all")
         config = container_config(self.client, spec, sockets="all")
         config = make_foreign_config(self.client, spec, config, self._find_volumes(spec.image))
-        if not is_counted:
+        # The settings of a namespace that it joins are made already.
+        if not is_counted and not isinstance(spec.foreign and spec.foreign.network, JoinedContainer):
             config["host_config"]["Sysctls"] = SMALL_BUFFERS
         started = start_container(self.client, spec, config)
         return started if is_counted else replace(started, most_sockets=MOST_SOCKETS)

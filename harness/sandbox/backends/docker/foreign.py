@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
 from harness.core.lock import exclusive
-from harness.sandbox.backends.base import ImageFacts, NetworkPlace, SandboxSpec
+from harness.sandbox.backends.base import ImageFacts, JoinedContainer, NetworkPlace, SandboxSpec
 from harness.sandbox.backends.docker.attempt_network import choose_name_servers
 from harness.sandbox.backends.docker.container import remove
 from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_going, is_gone
@@ -52,6 +52,8 @@ def make_foreign_config(
         endpoint = client.create_endpoint_config(aliases=list(place.names))
         further["networking_config"] = {"EndpointsConfig": {place.network: endpoint}}
         further["hostname"] = place.names[0]
+    elif isinstance(place, JoinedContainer):
+        mode, further["hostname"] = f"container:{place.id}", None
     host_config = client.create_host_config(
         mounts=mounts,
         tmpfs={SHARED_MEMORY_FOLDER: f"{disk},noexec", ATTEMPT_FOLDER: f"{disk},exec"},

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contexts import find_own_address
@@ -111,7 +113,8 @@ except OSError:
 
 @pytest.fixture
 async def pool(client: APIClient) -> AsyncIterator[SandboxPool]:
-    async with SandboxPool(DockerBackend(client), run_id="a-run-of-services", nested_sandboxes=1) as opened:
+    run_id = f"services-{secrets.token_hex(4)}"
+    async with SandboxPool(DockerBackend(client), run_id=run_id, nested_sandboxes=1) as opened:
         yield opened
 
 
@@ -120,7 +123,7 @@ def make_task(tmp_path: Path, client: APIClient) -> Callable[..., Path]:
     """Return a function that writes a task with services, with texts of its compose file replaced."""
     image = build_image(client)
 
-    def make(replaced: Mapping[str, str] | None = None, **options: str) -> Path:
+    def make(replaced: Mapping[str, str] | None = None, **options: Any) -> Path:
         folder = write_task(tmp_path / "task", image, **options)
         text = COMPOSE.replace("IMAGE", image)
         for old, new in (replaced or {}).items():
@@ -173,8 +176,10 @@ async def test_an_agent_reaches_services_by_name_and_nothing_else(
         with pytest.raises(BlockingIOError):
             heard.recv(100)
     # Nothing of the two attempts is left.
-    assert reaper.find_run_containers(pool.backend or DockerBackend(client), "a-run-of-services") == []
-    assert DockerBackend(client).find_networks({reaper.RUN: "a-run-of-services"}) == {}
+    backend = DockerBackend(client)
+    assert pool.run_id is not None
+    assert reaper.find_run_containers(backend, pool.run_id) == []
+    assert backend.find_networks({reaper.RUN: pool.run_id}) == {}
 
 
 async def test_a_service_has_the_limits_of_a_sandbox_and_its_end_is_no_fault(
@@ -204,7 +209,7 @@ async def test_a_service_has_the_limits_of_a_sandbox_and_its_end_is_no_fault(
 
 
 async def test_services_that_cannot_start_are_a_fault_with_their_output(
-    make_task: Callable[..., Path], pool: SandboxPool
+    make_task: Callable[..., Path], pool: SandboxPool, client: APIClient
 ) -> None:
     for replaced, message in (
         ({"exit 0": "exit 3"}, r"the service prepare failed with exit code 3:\nprepared"),
@@ -218,6 +223,7 @@ async def test_services_that_cannot_start_are_a_fault_with_their_output(
             async with open_container(*describe(pool, make_task(replaced))):
                 pass
         assert raised.value.acted_in is False
+    assert DockerBackend(client).find_networks({reaper.RUN: pool.run_id}) == {}
 
 
 async def test_tests_that_name_a_service_get_new_ones_and_others_get_none(
@@ -240,6 +246,25 @@ def test_service():
         async with acted(pool, task, f"{FETCH} http://api:8000/notes && echo 42 > answer.txt") as environment:
             verdict = await judge(pool, environment, "work")
             assert verdict.resolved, (name, verdict)
+
+
+async def test_attached_tests_find_services_as_the_agent_left_them(
+    make_task: Callable[..., Path], pool: SandboxPool
+) -> None:
+    text = """
+import urllib.request
+def test_notes():
+    assert urllib.request.urlopen("http://api:8000/x", timeout=5).read().decode().endswith(" 1")
+"""
+    async with open_container(*describe(pool, make_task(tests={"test_outputs.py": text}))) as environment:
+        environment.seal_level = "attached"
+        await environment.call("bash", {"command": f"{FETCH} http://api:8000/notes; sleep 1000 &"})
+        await environment.end_acting()
+        # No process of the agent is left, although its services live on.
+        left = await environment.machine.exec("ls -d /proc/[0-9]* | wc -l", timeout=20)
+        assert int(str(left.stdout)) <= 4
+        assert (await judge(pool, environment, "attached")).resolved
+        assert not (await judge(pool, environment, "work")).resolved
 
 
 async def test_machines_with_an_allowlist_reach_their_hosts_and_each_other(

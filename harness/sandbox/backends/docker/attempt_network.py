@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from harness.sandbox.backends.docker.container import remove
 from harness.sandbox.backends.docker.engine import engine_errors, is_gone
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.layout import FOREIGN_GUEST_COMMAND
+from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -34,6 +36,8 @@ _TRIES = 100
 _OVERLAPS = "overlaps"
 # The port of a name server is closed on the loopback of a container.
 _NO_NAME_SERVER = "127.0.0.1"
+_IN_USE = "active endpoints"
+REMOVAL_SECONDS, PAUSE_SECONDS = 30.0, 0.2
 _IS_PUBLIC = "harness.public"
 # The image that every machine of a task's image has its guest from.
 _IMAGE = "container"
@@ -120,15 +124,23 @@ def _check_sources(client: APIClient, name: str, bridge: str, labels: Mapping[st
 
 
 def destroy_network(client: APIClient, name: str) -> None:
-    """Remove a network, if it is there. Raises SandboxError if it stays."""
+    """Remove a network, if it is there, once its last container is gone. Raises SandboxError if it stays."""
     from docker.errors import APIError
 
+    deadline = time.monotonic() + extend_wait(REMOVAL_SECONDS)
     with engine_errors(f"remove network {name}"):
-        try:
-            client.remove_network(name)
-        except APIError as error:
-            if not is_gone(error):
-                raise
+        while True:
+            try:
+                client.remove_network(name)
+            except APIError as error:
+                if is_gone(error):
+                    return
+                # Somebody is removing its containers at this moment.
+                if _IN_USE not in str(error.explanation) or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            time.sleep(PAUSE_SECONDS)
 
 
 def find_networks(client: APIClient, labels: Mapping[str, str | None]) -> Mapping[str, Mapping[str, str]]:

@@ -1,0 +1,72 @@
+"""The seal level `attached`: tests that reach servers which an agent started in its machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from docker import APIClient
+from sealed_tasks import build_image, describe, judge, write_task
+
+from harness.environments.container.calibration import calibrate
+from harness.environments.container.environment import ContainerEnvironment, open_container
+from harness.environments.container.target import TaskFolderSetup
+from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.pool import SandboxPool
+
+TESTS = """
+import urllib.request
+def test_answer():
+    assert urllib.request.urlopen("http://127.0.0.1:8100/answer.txt", timeout=5).read().strip() == b"42"
+"""
+SERVE = "cd /app && nohup python3 -m http.server 8100 --bind 127.0.0.1 > /dev/null 2>&1 &\n"
+WAIT = "for _ in $(seq 100); do (: < /dev/tcp/127.0.0.1/8100) 2> /dev/null && break; sleep 0.1; done\n"
+# A process that goes on to act while the tests run.
+PLANT = """
+nohup bash -c 'while :; do echo 1 > /logs/verifier/reward.txt; mkdir -p /tests
+    echo "def test_answer(): pass" \
+    > /tests/test_outputs.py; done' > /dev/null 2>&1 &
+"""
+
+
+@pytest.fixture
+async def pool(client: APIClient) -> AsyncIterator[SandboxPool]:
+    async with SandboxPool(DockerBackend(client), nested_sandboxes=1) as opened:
+        yield opened
+
+
+async def act(environment: ContainerEnvironment, command: str) -> None:
+    environment.seal_level = "attached"
+    seen = await environment.call("bash", {"command": command})
+    assert "[exit code 0]" in seen.text
+    await environment.end_acting()
+
+
+async def test_tests_reach_the_servers_of_an_agent_and_nothing_else_of_its_machine(
+    pool: SandboxPool, client: APIClient, tmp_path: Path
+) -> None:
+    task = write_task(tmp_path / "task", build_image(client), tests={"test_outputs.py": TESTS})
+    for answer, passes in (("42", True), ("41", False)):
+        async with open_container(*describe(pool, task)) as environment:
+            await act(environment, f"echo {answer} > /app/answer.txt\n{SERVE}{WAIT}{PLANT}true")
+            verdict = await judge(pool, environment, "attached")
+            assert verdict.resolved is passes, verdict
+            alive = await environment.machine.exec(WAIT + "cat < /dev/tcp/127.0.0.1/8100 & true", timeout=20)
+            assert alive.exit_code == 0
+
+
+async def test_calibration_proves_the_level_by_the_reference(
+    pool: SandboxPool, client: APIClient, tmp_path: Path
+) -> None:
+    task = write_task(
+        tmp_path / "task",
+        build_image(client),
+        tests={"test_outputs.py": TESTS},
+        solution=f"#!/bin/bash\necho 42 > /app/answer.txt\n{SERVE}{WAIT}",
+    )
+    given, context = describe(pool, task)
+    assert isinstance(given.setup, TaskFolderSetup)
+    found = await calibrate(given, given.setup, context)
+    assert (found.level, found.reason) == ("attached", "proven by the reference"), found
+    assert [*found.tried] == ["work", "tools", "all", "attached"]

@@ -9,9 +9,7 @@ import pytest
 from docker import APIClient
 from sealed_tasks import build_image, describe, judge, write_task
 
-from harness.environments.container.calibration import calibrate
 from harness.environments.container.environment import ContainerEnvironment, open_container
-from harness.environments.container.target import TaskFolderSetup
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
 
@@ -54,19 +52,3 @@ async def test_tests_reach_the_servers_of_an_agent_and_nothing_else_of_its_machi
             assert verdict.resolved is passes, verdict
             alive = await environment.machine.exec(WAIT + "cat < /dev/tcp/127.0.0.1/8100 & true", timeout=20)
             assert alive.exit_code == 0
-
-
-async def test_calibration_proves_the_level_by_the_reference(
-    pool: SandboxPool, client: APIClient, tmp_path: Path
-) -> None:
-    task = write_task(
-        tmp_path / "task",
-        build_image(client),
-        tests={"test_outputs.py": TESTS},
-        solution=f"#!/bin/bash\necho 42 > /app/answer.txt\n{SERVE}{WAIT}",
-    )
-    given, context = describe(pool, task)
-    assert isinstance(given.setup, TaskFolderSetup)
-    found = await calibrate(given, given.setup, context)
-    assert (found.level, found.reason) == ("attached", "proven by the reference"), found
-    assert [*found.tried] == ["work", "tools", "all", "attached"]

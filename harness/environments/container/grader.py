@@ -29,6 +29,7 @@ from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
 if TYPE_CHECKING:
     from harness.environments.container.environment import ContainerEnvironment
 
+NETWORK_FILES = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 # The signs of tampering.
 UNREADABLE_FILES = "unreadable_files"
 TESTS_NOT_REPORTED = "tests_not_reported"
@@ -59,17 +60,19 @@ async def run_at_level(
         return await run_tests(acted_in, tests), Carried()
     scene = make_scene(folder, acted_in, tests)
     artifacts = folder.toml.artifacts
+    if level == "attached":
+        async with open_verifier_machine(opened, chosen, attached=True) as machine:
+            # Machines with one network have the same files for it, which the engine has just written again.
+            async with acted_in.stopped() if opened.keeps_processes else contextlib.nullcontext():
+                changed = await list_changes(acted_in)
+                listed = [entry for entry in changed if entry.path not in NETWORK_FILES]
+                carried = await carry_changes(
+                    listed, acted_in, machine, level, scene, has_tools=chosen.has_tools
+                )
+            return await run_tests(machine, tests), carried
     listing = list_artifacts(acted_in, artifacts) if level == "artifacts" else list_changes(acted_in)
-    async with contextlib.AsyncExitStack() as resting, contextlib.AsyncExitStack() as stack:
-        if opened.keeps_processes:
-            await resting.enter_async_context(acted_in.stopped())
-        listed = await stack.enter_async_context(_make_ahead(listing))
-        opening = open_verifier_machine(opened, chosen, attached=level == "attached")
-        machine = await stack.enter_async_context(opening)
-        carried = await carry_changes(
-            await listed, acted_in, machine, level, scene, has_tools=chosen.has_tools
-        )
-        await resting.aclose()
+    async with _make_ahead(listing) as made, open_verifier_machine(opened, chosen) as machine:
+        carried = await carry_changes(await made, acted_in, machine, level, scene, has_tools=chosen.has_tools)
         return await run_tests(machine, tests), carried
 
 

@@ -53,7 +53,9 @@ def make_foreign_config(
         further["networking_config"] = {"EndpointsConfig": {place.network: endpoint}}
         further["hostname"] = place.names[0]
     elif isinstance(place, JoinedContainer):
+        # The names of the other container hold here too.
         mode, further["hostname"] = f"container:{place.id}", None
+        config = {**config, "host_config": {**config["host_config"], "ExtraHosts": None}}
     host_config = client.create_host_config(
         mounts=mounts,
         tmpfs={SHARED_MEMORY_FOLDER: f"{disk},noexec", ATTEMPT_FOLDER: f"{disk},exec"},

@@ -55,6 +55,7 @@ async def test_only_listed_hosts_at_public_or_listed_addresses_are_admitted(answ
         ["a.example", "b.example", "*.c.example", "six.example", "wide.example", "here.example", "9.9.9.9"]
     )
     named = read_allowed_hosts(["b.example", "here.example", "10.1.0.0/16", "127.0.0.0/8", LINK_LOCAL])
+    every = read_allowed_hosts(["0.0.0.0/0", "::/0", "a.example", "b.example"])
     wrong = []
     for hosts, host, wanted in (
         (rules, "a.example", [PUBLIC]),
@@ -79,6 +80,14 @@ async def test_only_listed_hosts_at_public_or_listed_addresses_are_admitted(answ
         (named, "127.0.0.1", None),
         (named, "0.0.0.0", None),
         (named, "::1", None),
+        (every, PUBLIC, [PUBLIC]),
+        (every, "a.example", [PUBLIC]),
+        (every, "b.example", None),
+        (every, PRIVATE, None),
+        (every, LINK_LOCAL, None),
+        (every, "::ffff:10.1.2.3", None),
+        (every, "fec0::1", None),
+        (every, "2002:a01:203::1", None),
     ):
         try:
             found: list[str] | None = await hosts.find_addresses(host, 443)

@@ -38,15 +38,12 @@ class AllowedHosts:
         plain = name.lower().rstrip(".")
         return plain in self.names or plain.endswith(self.suffixes)
 
-    def admits_address(self, address: Address) -> bool:
-        """Return whether the list has an address, or a network around it."""
-        return any(address in network for network in self.networks)
-
     async def find_addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses that a connection to a host may go to, the best first.
 
-        Addresses that are not public, and those of this machine, count only if the list has them. Loopback
-        addresses never count, because they would mean this machine. Raises HostRefused.
+        Addresses that are not public, and those of this machine, count only if the list has them, or a
+        private network around them. Loopback addresses never count, because they would mean this machine.
+        Raises HostRefused.
         """
         try:
             address = ipaddress.ip_address(host)
@@ -69,9 +66,12 @@ class AllowedHosts:
         meant = _unwrap(address)
         if meant.is_loopback or meant.is_unspecified or meant.is_multicast:
             return False
-        if self.admits_address(address) or self.admits_address(meant):
-            return True
-        return has_name and meant.is_global and address.is_global and str(meant) not in _list_own_addresses()
+        is_open = _is_public(meant) and _is_public(address) and str(meant) not in _list_own_addresses()
+        around = [network for network in self.networks if address in network or meant in network]
+        if is_open:
+            return has_name or bool(around)
+        # A network such as 0.0.0.0/0 does not name the private ones in it.
+        return any(network.is_private or network.num_addresses == 1 for network in around)
 
 
 def read_allowed_hosts(entries: Iterable[str]) -> AllowedHosts:
@@ -86,6 +86,12 @@ def read_allowed_hosts(entries: Iterable[str]) -> AllowedHosts:
             else:
                 names.add(entry)
     return AllowedHosts(frozenset(names), tuple(suffixes), tuple(networks))
+
+
+def _is_public(address: Address) -> bool:
+    is_old = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    is_translated = any(address in network for network in _TRANSLATED)
+    return address.is_global and not is_old and (is_translated or not address.is_reserved)
 
 
 def _unwrap(address: Address) -> Address:

@@ -192,6 +192,9 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
                 is_public=network is NetworkMode.PUBLIC,
                 hosts=hosts,
             )
+            replaced = [pair for each in services.images.values() for pair in each.replaced]
+            if replaced:
+                facts["replaced_images"] = {**facts.get("replaced_images", {}), **dict(replaced)}
             opening = open_group(
                 *(context.pool, services, main), settings=context.settings, seconds=context.seconds
             )

@@ -103,10 +103,10 @@ async def find_services(
 
     Raises as `find_image` does.
     """
-    images, limits = dict[str, str](), {MAIN: main}
+    images, limits = dict[str, BuiltImage](), {MAIN: main}
     for name, service in compose.services.items():
         if name != MAIN:
-            images[name] = (await find_service_image(context, folder, service, name)).id
+            images[name] = await find_service_image(context, folder, service, name)
             limits[name] = _make_limits(context.settings.limits, service.limits, folder)
     place = Path(folder.path, ENVIRONMENT)
     return Services(compose, images, limits, place, is_public=is_public, hosts=hosts)

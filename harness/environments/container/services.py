@@ -30,7 +30,7 @@ from harness.environments.container.machine import Machine, describe_failure, op
 from harness.environments.container.proxy import give_proxy
 from harness.environments.container.task_toml import MAIN
 from harness.sandbox import reaper
-from harness.sandbox.backends.base import MakesNetworks, NetworkPlace
+from harness.sandbox.backends.base import BuiltImage, MakesNetworks, NetworkPlace
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.results import ExecResult
@@ -61,8 +61,8 @@ class Services:
     """The services of a task, before they start."""
 
     compose: Compose
-    # The id of each one's image, without main's.
-    images: Mapping[str, str]
+    # Each one's image, without main's.
+    images: Mapping[str, BuiltImage]
     # The limits of each one's machine, main's too.
     limits: Mapping[str, Limits]
     # The folder that paths in the compose file are relative to.
@@ -124,7 +124,7 @@ async def open_group(
                     opening = open_main(network=place, nested=is_nested, beside_mb=beside, starts_main=False)
                 else:
                     opening = open_machine(
-                        *(pool, services.images[name]),
+                        *(pool, services.images[name].id),
                         seconds=seconds,
                         settings=settings,
                         limits=services.limits[name],

@@ -217,6 +217,7 @@ async def test_services_that_cannot_start_are_a_fault_with_their_output(
     make_task: Callable[..., Path], pool: SandboxPool, client: APIClient
 ) -> None:
     for replaced, message in (
+        ({"command: python3 /srv/server.py": "user: nobody-knows"}, "cannot start: .*nobody-knows"),
         ({"exit 0": "exit 3"}, r"the service prepare failed with exit code 3:\nprepared"),
         ({"python3 /srv/server.py": "sh -c 'echo broken; exit 4'"}, r"service api .*exit code 4:\nbroken"),
         (

@@ -29,6 +29,7 @@ from harness.environments.container.compose import Compose, Health, Mount, Servi
 from harness.environments.container.machine import Machine, describe_failure, open_machine
 from harness.environments.container.proxy import give_proxy
 from harness.environments.container.task_toml import MAIN
+from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import BuiltImage, MakesNetworks, NetworkPlace
 from harness.sandbox.limits import Limits
@@ -97,60 +98,95 @@ async def open_group(
     The end of the block destroys all of them and their network. Raises UsageError, and SandboxError for a
     service that ends or stays unhealthy.
     """
-    compose, machines = services.compose, dict[str, Machine]()
-    processes: dict[str, asyncio.Task[ExecResult]] = {}
-    rest = sum(limits.memory_mb for limits in services.limits.values())
+    is_public = services.is_public and not services.compose.is_internal
     async with contextlib.AsyncExitStack() as stack:
-        network = await stack.enter_async_context(
-            _hold_network(pool, is_public=services.is_public and not compose.is_internal, seconds=seconds)
-        )
+        network = await stack.enter_async_context(_hold_network(pool, is_public=is_public, seconds=seconds))
+        starting = _Starting(pool, services, open_main, settings, seconds, network, nested=nested)
+        try:
+            machines = await starting.start_all(stack)
+        except (UsageError, UnreadableFiles) as error:
+            # The other tasks of the run go on.
+            raise SandboxError(f"the services of the task cannot start: {error}", acted_in=False) from error
+        main = machines.pop(MAIN)
+        yield Group(main, machines, NetworkPlace(network, services.compose.names(MAIN)))
+
+
+@dataclass(slots=True)
+class _Starting:
+    """The start of the machines of an attempt, one after the other."""
+
+    pool: SandboxPool
+    services: Services
+    open_main: OpenMain
+    settings: SandboxSettings
+    seconds: float
+    network: str
+    nested: bool
+    machines: dict[str, Machine] = field(default_factory=dict)
+    processes: dict[str, asyncio.Task[ExecResult]] = field(default_factory=dict)
+    healthy: set[str] = field(default_factory=set)
+
+    async def start_all(self, stack: contextlib.AsyncExitStack) -> dict[str, Machine]:
+        """Start all machines, which live until the end of `stack`, and return them by name."""
+        compose = self.services.compose
         names = [each for name in compose.order() for each in compose.names(name)]
         for name in compose.order():
             service = compose.services.get(name, Service())
             for other, dependency in service.depends_on.items():
-                process = processes.get(other)
-                if dependency.condition == "service_completed_successfully" and process is not None:
-                    await _wait_until_done(other, process)
+                if dependency.condition == "service_completed_successfully":
+                    await _wait_until_done(other, self.processes[other])
                 elif dependency.condition == "service_healthy":
-                    health = compose.services[other].healthcheck or Health()
-                    await _wait_until_healthy(other, machines[other], health, process)
-            place, own = NetworkPlace(network, compose.names(name)), services.limits[name].memory_mb
-            # The first one takes the memory of all. The others wait for nothing but a place at the gate.
-            beside = 0 if nested else -own if machines else rest - own
-            is_nested = nested or bool(machines)
-            gate = pool.gate if machines and not nested else contextlib.nullcontext()
-            async with gate:
-                if name == MAIN:
-                    opening = open_main(network=place, nested=is_nested, beside_mb=beside, starts_main=False)
-                else:
-                    opening = open_machine(
-                        *(pool, services.images[name].id),
-                        seconds=seconds,
-                        settings=settings,
-                        limits=services.limits[name],
-                        user=service.user,
-                        cwd=service.working_dir,
-                        env=service.environment,
-                        network=place,
-                        nested=is_nested,
-                        beside_mb=beside,
-                        starts_main=False,
-                    )
-                machine = machines[name] = await stack.enter_async_context(opening)
-            await _mount(machine, service.volumes, service.tmpfs, services.folder)
-            if services.hosts is not None:
-                await give_proxy(stack, machine, services.hosts, names)
+                    await self._wait_until_healthy(other)
+            machine = self.machines[name] = await self._open(stack, name, service)
+            await _mount(machine, service.volumes, service.tmpfs, self.services.folder)
+            if self.services.hosts is not None:
+                await give_proxy(stack, machine, self.services.hosts, names)
             if name == MAIN:
                 await machine.start_main()
             else:
-                process = asyncio.create_task(_run(name, service, machine, seconds))
-                processes[name] = process
+                process = asyncio.create_task(_run(name, service, machine, self.seconds))
+                self.processes[name] = process
                 stack.push_async_callback(_end, process)
-        for name, service in compose.services.items():
-            if service.healthcheck is not None and service.healthcheck.command is not None:
-                await _wait_until_healthy(name, machines[name], service.healthcheck, processes.get(name))
-        main = machines.pop(MAIN)
-        yield Group(main, machines, NetworkPlace(network, compose.names(MAIN)))
+        for name in compose.services:
+            await self._wait_until_healthy(name)
+        for name, process in self.processes.items():
+            if process.done() and process.result().exit_code != 0:
+                raise describe_failure(f"the service {name}", process.result())
+        return self.machines
+
+    async def _open(self, stack: contextlib.AsyncExitStack, name: str, service: Service) -> Machine:
+        place = NetworkPlace(self.network, self.services.compose.names(name))
+        limits = self.services.limits
+        own, whole = limits[name].memory_mb, sum(each.memory_mb for each in limits.values())
+        # The first one takes the memory of all. The others wait for nothing but a place at the gate.
+        is_first = not self.machines
+        beside = 0 if self.nested else whole - own if is_first else -own
+        nested = self.nested or not is_first
+        async with contextlib.nullcontext() if self.nested or is_first else self.pool.gate:
+            if name == MAIN:
+                opening = self.open_main(network=place, nested=nested, beside_mb=beside, starts_main=False)
+            else:
+                opening = open_machine(
+                    *(self.pool, self.services.images[name].id),
+                    seconds=self.seconds,
+                    settings=self.settings,
+                    limits=limits[name],
+                    user=service.user,
+                    cwd=service.working_dir,
+                    env=service.environment,
+                    network=place,
+                    nested=nested,
+                    beside_mb=beside,
+                    starts_main=False,
+                )
+            return await stack.enter_async_context(opening)
+
+    async def _wait_until_healthy(self, name: str) -> None:
+        """Wait until the check of a service succeeds, if it has one, and once for all that depend on it."""
+        health = self.services.compose.services[name].healthcheck
+        if health is not None and health.command is not None and name not in self.healthy:
+            await _wait_until_healthy(name, self.machines[name], health, self.processes.get(name))
+            self.healthy.add(name)
 
 
 @contextlib.asynccontextmanager

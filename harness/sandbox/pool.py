@@ -300,7 +300,7 @@ class SandboxPool:
             await self._close_idle_above_budget(memory_mb)
             self._count_in(memory_mb)
         elif live is None and held:
-            while not self._fits(settings, held=held):
+            while not self._fits(settings.limits.memory_mb, held=held):
                 await self._free_memory()
             self._count_in(memory_mb)
         elif live is None:
@@ -435,7 +435,7 @@ class SandboxPool:
         async with self._line:
             self._next = _Waiting(settings, key, time.monotonic())
             try:
-                while not self._fits(settings):
+                while not self._fits(settings.limits.memory_mb, beside_mb=settings.beside_mb):
                     if (live := self._find_idle(settings, seconds, key)) is not None:
                         return live
                     await self._free_memory()
@@ -464,15 +464,14 @@ class SandboxPool:
             self._close(oldest)
             await asyncio.wait((oldest.owner,))
 
-    def _fits(self, settings: SandboxSettings, *, held: int = 0) -> bool:
+    def _fits(self, memory_mb: int, *, beside_mb: int = 0, held: int = 0) -> bool:
         """Return whether a sandbox fits next to those that live and those that gradings may open.
 
         It always fits if no more sandboxes live than the `held` ones, which the caller does not give back.
         """
         kept = self._nesting_places * self._nested_sandboxes
         return self._count <= held or self._is_within_budget(
-            self._count + kept + 1,
-            self._used_mb + settings.memory_mb + kept * settings.limits.memory_mb,
+            self._count + kept + 1, self._used_mb + (kept + 1) * memory_mb + beside_mb
         )
 
     def _is_within_budget(self, count: int, memory_mb: int) -> bool:

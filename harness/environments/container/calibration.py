@@ -33,6 +33,7 @@ from harness.environments.container import (
     verifier_machine,
 )
 from harness.environments.container.environment import ContainerEnvironment, open_container, read_folder
+from harness.environments.container.proxied import run as proxied
 from harness.environments.container.seal import LEVELS, Level
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 
@@ -45,10 +46,12 @@ SEPARATE: tuple[Level, ...] = ("artifacts",)
 TRIED: tuple[tuple[Level, ...], ...] = (("work", "tools", "all"), ("live",))
 # The metric that a run sums up, which is a number: from 1, the place in this list.
 SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
-NUMBERED = (*LEVELS, UNPROVEN)
+NUMBERED = (*(level for level in LEVELS if level != "proxied"), UNPROVEN, "proxied")
+# The metric of a task whose tests run code of the agent in their own process.
+SAME_PROCESS = "same_process"
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
-_DECIDING = (changes, environment, grader, grading_tools, reward, seal, verifier, verifier_machine)
+_DECIDING = (changes, environment, grader, grading_tools, proxied, reward, seal, verifier, verifier_machine)
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 
@@ -67,6 +70,8 @@ class Calibration:
     is_conclusive: bool = True
     # Whether the tests report each of their parts when the reference passes, so that others must do so too.
     has_reports: bool = True
+    # Whether the tests run code of the agent in their own process, or may do so.
+    same_process: bool = False
 
     def describe(self) -> dict[str, Any]:
         """Return the facts for the metrics of an attempt."""
@@ -76,6 +81,8 @@ class Calibration:
             "seal_reason": self.reason,
             SEAL_NUMBER: NUMBERED.index(named) + 1,
         }
+        if self.same_process:
+            facts[SAME_PROCESS] = 1
         return {**facts, "seal_tried": dict(self.tried)} if self.tried else facts
 
 
@@ -141,19 +148,31 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
     """
     context = replace(context, transcript=_NoTranscript(), turns=None)
     tried: dict[str, str] = {}
-    is_separate = read_folder(setup).toml.verifier_mode() == "separate"
+    same_process = False
+    folder = read_folder(setup)
+    is_separate = folder.toml.verifier_mode() == "separate"
+    may_be_proxied = not is_separate and proxied.can_be_proxied(verifier.read_tests(folder, setup.pass_env))
     for levels in (SEPARATE,) if is_separate else TRIED:
         async with _open(task, context, levels) as solved:
             await environment.solve(solved)
-            level = await _find_level(solved, levels, tried)
+            await solved.end_acting()
+            level: Level | None = None
+            if may_be_proxied:
+                may_be_proxied = False
+                level, same_process = await _try_proxied(solved, tried)
+            level = level or await _find_level(solved, levels, tried)
         if level is None:
             continue
         async with _open(task, context, levels) as untouched:
             untouched.checks_reports = solved.checks_reports
+            await untouched.end_acting()
             if await _find_level(untouched, (level,), {}) is not None:
                 return Calibration(None, f"an agent that does nothing passes at level {level}", tried)
-        return Calibration(level, "proven by the reference", tried, has_reports=solved.checks_reports)
-    reason = f"the reference passes at no level: {next(iter(tried.values()))}"
+        reason = "proven by the reference"
+        has_reports = solved.checks_reports
+        return Calibration(level, reason, tried, has_reports=has_reports, same_process=same_process)
+    last = next(text for each, text in tried.items() if each != "proxied")
+    reason = f"the reference passes at no level: {last}"
     return Calibration(None, reason, tried, is_conclusive=all(map(_has_reward, tried.values())))
 
 
@@ -166,13 +185,23 @@ async def _open(
         yield opened
 
 
+async def _try_proxied(opened: ContainerEnvironment, tried: dict[str, str]) -> tuple[Level | None, bool]:
+    """Return the level `proxied` if the tests run code of the agent and the reference passes there.
+
+    Then return whether they run it in their own process. A task whose tests run none of it needs no proxies.
+    """
+    verdict = await _grade(opened, _target(opened), "proxied")
+    if not verdict.metrics.get(proxied.AGENT_CODE):
+        return None, False
+    tried["proxied"] = _describe(verdict)
+    return ("proxied", False) if verdict.resolved else (None, True)
+
+
 async def _find_level(
     opened: ContainerEnvironment, levels: tuple[Level, ...], tried: dict[str, str]
 ) -> Level | None:
-    """End the acting, and return the first of these levels at which what was left passes. Note all tries."""
-    await opened.end_acting()
-    setup = opened.setup
-    target = TaskFolderTarget(setup.folder, setup.digest, setup.pass_env)
+    """Return the first of these levels at which what was left passes. Note all tries."""
+    target = _target(opened)
     for level in levels:
         verdict = await _grade(opened, target, level)
         if verdict.tampering == grader.TESTS_NOT_REPORTED:
@@ -182,6 +211,11 @@ async def _find_level(
         if verdict.resolved:
             return level
     return None
+
+
+def _target(opened: ContainerEnvironment) -> TaskFolderTarget:
+    setup = opened.setup
+    return TaskFolderTarget(setup.folder, setup.digest, setup.pass_env)
 
 
 async def _grade(opened: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
@@ -206,7 +240,8 @@ class _NoTranscript:
 
 def _digest(folder: TaskFolder, setup: TaskFolderSetup, rules: MachineRules) -> str:
     code = "".join(
-        hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest() for module in _DECIDING
+        hashlib.sha256(content).hexdigest()
+        for content in (proxied.pack(), *(Path(str(module.__file__)).read_bytes() for module in _DECIDING))
     )
     named = (
         folder.digest,

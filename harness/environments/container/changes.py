@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.environments.container.machine import Machine
+from harness.environments.container.proxied.separation import AGENT_GID, FILES_UID
 from harness.environments.container.seal import (
     ARTIFACTS,
     LOGS,
@@ -115,6 +116,8 @@ async def carry_changes(
         del made[USERS]
         dropped = {**dropped, "login shell": 1}
     made |= _missing_parents(made, listed, image)
+    if level == "proxied":
+        made = {path: set_apart(entry) for path, entry in made.items()}
     plan = CopyPlan(
         tuple(made[path] for path in sorted(made)),
         absent=tuple(change.path for change in carried if change.kind == "absent"),
@@ -126,6 +129,15 @@ async def carry_changes(
     counted = {**dropped, "link to the grader": len(removed)} if removed else dropped
     size = sum(entry.size for entry in plan.entries)
     return Carried(len(plan.entries) + len(plan.absent) - len(removed), size, counted)
+
+
+def set_apart(entry: FileEntry) -> FileEntry:
+    """Return a file of the agent with the owner and the mode that keep it from the tests' processes."""
+    if entry.kind == "folder":
+        # The tests make files beside the agent's, and the agent's code must not move them.
+        return replace(entry, uid=0, gid=0, mode=entry.mode & 0o1777 | 0o755)
+    group = (entry.mode & 0o500) >> 3 | 0o040
+    return replace(entry, uid=FILES_UID, gid=AGENT_GID, mode=group)
 
 
 async def _describe(sandbox: RootSandbox, paths: Sequence[str]) -> dict[str, FileEntry]:

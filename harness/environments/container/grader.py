@@ -12,6 +12,7 @@ from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.container.changes import Carried, carry_changes, list_artifacts, list_changes
 from harness.environments.container.machine import Machine
+from harness.environments.container.proxied.run import run_proxied
 from harness.environments.container.reward import PASS_AT, REWARD
 from harness.environments.container.seal import Level, Scene
 from harness.environments.container.target import TaskFolderTarget
@@ -64,7 +65,8 @@ async def run_at_level(
         carried = await carry_changes(
             await listed, acted_in, machine, level, scene, has_tools=chosen.has_tools
         )
-        return await run_tests(machine, tests), carried
+        run = run_proxied if level == "proxied" else run_tests
+        return await run(machine, tests), carried
 
 
 @contextlib.asynccontextmanager
@@ -127,6 +129,7 @@ def make_verdict(run: TestsRun, carried: Carried, level: Level, pass_at: float =
         "seal": level,
         "carried_files": carried.files,
         "tests_seconds": round(run.seconds, 3),
+        **run.facts,
     }
     if carried.dropped:
         metrics["dropped_files"] = dict(carried.dropped)

@@ -28,10 +28,11 @@ from harness.environments.os.machine_files import (
     mentioned_names,
 )
 
-Level = Literal["artifacts", "work", "tools", "all", "attached", "live"]
+Level = Literal["artifacts", "work", "tools", "all", "attached", "live", "proxied"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-# The levels that decide about files, from the strictest on. `attached` takes the files of `tools`.
+# The levels that decide about files, from the strictest on.
 _STRICTNESS: tuple[Level, ...] = ("artifacts", "work", "tools", "all")
+_FILES_OF: Mapping[Level, Level] = {"attached": "tools", "proxied": "work"}
 
 TESTS, SOLUTION, LOGS, ARTIFACTS = "/tests", "/solution", "/logs", "/logs/artifacts"
 # The grader makes these itself, or the kernel does. No file of an agent is ever put there.
@@ -392,7 +393,7 @@ def find_reason(change: Change, level: Level, scene: Scene) -> str | None:
             return None
         rules: Sequence[Rule] = RULES[:2]
     else:
-        strictness = _STRICTNESS.index("tools" if level == "attached" else level)
+        strictness = _STRICTNESS.index(_FILES_OF.get(level, level))
         rules = [rule for rule in RULES if _STRICTNESS.index(rule.up_to) >= strictness]
     return next((rule.reason for rule in rules if rule.applies(change, scene)), None)
 

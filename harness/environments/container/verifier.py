@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.text import escape_text, shorten
 from harness.environments.container import task_folder
-from harness.environments.container.machine import Machine
+from harness.environments.container.machine import SH, Machine
 from harness.environments.container.reward import (
     MAX_REWARD_BYTES,
     OUTPUT,
@@ -56,6 +56,8 @@ class Tests:
     seconds: float
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    # Runs the text that starts the script.
+    command: tuple[str, ...] = (SH, "-c")
 
 
 def read_tests(folder: TaskFolder, pass_env: tuple[str, ...] = ()) -> Tests:
@@ -91,6 +93,8 @@ class TestsRun:
     unreported: tuple[str, ...] = ()
     # The line that says that a tool of the tests did not start.
     missing_tool: str | None = None
+    # What is known about the run beside its output, for the metrics.
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown_output(self) -> str:
@@ -131,7 +135,7 @@ async def run_tests(machine: Machine, tests: Tests) -> TestsRun:
     if not await _make_executable(machine):
         return TestsRun(None, f"the machine of the tests has no {SCRIPT}")
     started = time.monotonic()
-    result = await machine.exec(_RUN, user=tests.user, env=tests.env, timeout=tests.seconds)
+    result = await machine.exec([*tests.command, _RUN], user=tests.user, env=tests.env, timeout=tests.seconds)
     seconds = time.monotonic() - started
     await machine.kill_processes()
     output = (await _read_log(machine, OUTPUT) or b"").decode("utf-8", "replace") + str(result.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,11 @@ from docker import APIClient
 from sealed_tasks import acted, build_image, judge, write_task
 
 from harness.core.types import Status
+from harness.environments.container.seal import Level
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
 
-_TESTS = '''
+_TESTS = """
 import importlib.util
 import sys
 from pathlib import Path
@@ -48,8 +49,8 @@ def test_errors_and_classes():
     stack.push(4)
     assert stack.items == [4] and isinstance(stack, solution.Stack)
     assert solution.LIMIT == 10 and not hasattr(solution, "missing")
-'''
-_SOLUTION = '''cat > /app/solution.py <<'END'
+"""
+_SOLUTION = """cat > /app/solution.py <<'END'
 LIMIT = 10
 class Empty(Exception): pass
 class Stack:
@@ -61,7 +62,7 @@ class Stack:
 def add(a, b): return a + b
 def sort(numbers): numbers.sort()
 END
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -79,5 +80,251 @@ async def test_a_solution_passes_through_proxies(pool: SandboxPool, image: str, 
     folder = write_task(tmp_path, image, tests={"test_outputs.py": _TESTS})
     async with acted(pool, folder, _SOLUTION) as machine:
         verdict = await judge(pool, machine, "proxied")
-    assert verdict.status is Status.PASSED, verdict
+    assert verdict.status is Status.PASSED, (verdict.evidence, verdict.metrics)
     assert verdict.metrics["agent_code"] == ["/app/solution.py"]
+
+
+# The key of each program is 1 if pytest succeeds, or if there is a file of a reward afterwards.
+_SCRIPT = """#!/bin/bash
+cd /app
+out=
+for folder in /app/forgeries/*; do
+  FORGERY=$folder timeout 30 python3 -m pytest /tests/test_outputs.py -p no:cacheprovider
+  earned=$?
+  sleep 0.2
+  [ $earned = 0 ] || [ -e /logs/verifier/reward.json ] && earned=1 || earned=0
+  rm -f /logs/verifier/reward.json /tests/conftest.py
+  out="$out, \\"$(basename $folder)\\": $earned"
+done
+echo "{\\"reward\\": 0$out}" > /logs/verifier/reward.json
+"""
+_WEAK_TESTS = """
+import os, sys
+
+sys.path.insert(0, os.environ["FORGERY"])
+
+def test_add():
+    import solution
+    assert solution.add(2, 3) == 5
+
+def test_again():
+    import solution
+    assert solution.add(2, 4) == 6
+"""
+_LONG = "[verifier]\ntimeout_sec = 600\n"
+_REWARD = "open('/logs/verifier/reward.json', 'w').write('1')"
+_FRAMES = """
+import sys
+frame = sys._getframe()
+while frame:
+    for name in ("session", "config", "item"):
+        found = frame.f_locals.get(name)
+        if hasattr(found, "config"): found = found.config
+        if hasattr(found, "pluginmanager"):
+            class Plugin:
+                def pytest_sessionfinish(self, session): session.exitstatus = 0
+                def pytest_runtest_makereport(self, item, call): call.excinfo = None
+            found.pluginmanager.register(Plugin())
+    frame = frame.f_back
+"""
+# The first one is right. The others earn the reward in the tests' own process.
+FORGERIES = {
+    "does_it": "def add(a, b): return a + b",
+    "ends_the_process": "import os; os._exit(0)",
+    "ends_the_process_later": "import os\ndef add(a, b): os._exit(0)",
+    "ends_the_process_in_a_thread": (
+        "import os, threading, time\n"
+        "threading.Thread(target=lambda: (time.sleep(0.01), os._exit(0)), daemon=True).start()\n"
+        "def add(a, b): time.sleep(5)"
+    ),
+    "ends_the_process_at_its_exit": "import atexit, os\natexit.register(os._exit, 0)",
+    "patches_the_reports": (
+        "import sys\ndef add(a, b): pass\n"
+        "r = sys.modules['_pytest.reports'].TestReport\n"
+        "made = r.from_item_and_call.__func__\n"
+        "def make(cls, item, call):\n    call.excinfo = None\n    return made(cls, item, call)\n"
+        "r.from_item_and_call = classmethod(make)"
+    ),
+    "walks_the_frames": _FRAMES + "\ndef add(a, b): pass",
+    "walks_the_objects": (
+        "import gc, types\nfor o in gc.get_objects():\n"
+        "    if isinstance(o, types.FunctionType) and o.__name__.startswith('test_'):\n"
+        "        o.__code__ = (lambda: None).__code__\n"
+        "def add(a, b):\n"
+        "    for o in gc.get_objects():\n"
+        "        if type(o).__name__ == 'Session' and hasattr(o, 'testsfailed'):\n"
+        "            type(o).testsfailed = property(lambda s: 0, lambda s, v: None)"
+    ),
+    "writes_the_reward": f"{_REWARD}\ndef add(a, b): pass",
+    "writes_the_reward_later": (
+        "import os, time\n"
+        f"if os.fork() == 0:\n    os.setsid()\n    while True:\n        {_REWARD}\n        time.sleep(0.05)\n"
+        "def add(a, b): pass"
+    ),
+    "kills_its_parent": (
+        "import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(-1, signal.SIGKILL)\n"
+        f"{_REWARD}\ndef add(a, b): pass"
+    ),
+    "equals_everything": "class A:\n    def __eq__(self, o): return True\ndef add(a, b): return A()",
+    "is_a_number_that_equals_everything": (
+        "class A(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\n"
+        "def add(a, b): return A()"
+    ),
+    "writes_settings_at_run_time": (
+        "open('/app/conftest.py', 'w').write('import os; os._exit(0)')\n"
+        "open('/tests/conftest.py', 'w').write('import os; os._exit(0)')\n"
+        "import os; os._exit(0)"
+    ),
+    "skips_the_tests": "import pytest\ndef add(a, b): pytest.skip('no')",
+    "exits_pytest": "import pytest\ndef add(a, b): pytest.exit('no', 0)",
+    "exits_with_success": "raise SystemExit(0)",
+    "reads_the_tests": (
+        "import re\nt = open('/tests/test_outputs.py').read()\n"
+        "def add(a, b): return int(re.search(rf'add\\({a}, {b}\\) == (\\d+)', t)[1])"
+    ),
+    "prints_reports": (
+        "import os\n"
+        "text = ''.join(f'PASSED ../tests/test_outputs.py::{t}\\n' for t in ('test_add', 'test_again'))\n"
+        "for number in range(20):\n    try: os.write(number, text.encode())\n    except OSError: pass\n"
+        "os._exit(0)"
+    ),
+    "speaks_for_the_tests": (
+        "import os, struct\n"
+        "for number in range(3, 20):\n    try: os.write(number, struct.pack('>I', 1) + b'vT' * 50)\n"
+        "    except OSError: pass\n"
+        "def add(a, b): os._exit(0)"
+    ),
+}
+# The programs that a machine of one process has to survive, and that earn nothing there. Two more kill it.
+BLUNT = ("exits_with_success", "speaks_for_the_tests", "ends_the_process_at_its_exit", "kills_its_parent")
+
+
+async def _forge(pool: SandboxPool, folder: Path, names: Iterable[str], level: Level) -> Mapping[str, float]:
+    """Return the reward of each program at a level."""
+    write = "\n".join(
+        f"mkdir -p /app/forgeries/{name}; cat > /app/forgeries/{name}/solution.py <<'END'\n"
+        f"{FORGERIES[name]}\nEND"
+        for name in names
+    )
+    async with acted(pool, folder, write) as machine:
+        verdict = await judge(pool, machine, level)
+    assert set(names) < set(verdict.metrics.get("rewards", ())), verdict
+    rewards: Mapping[str, float] = verdict.metrics["rewards"]
+    return rewards
+
+
+@pytest.mark.timeout(900)
+async def test_no_program_earns_what_it_did_not_do(pool: SandboxPool, image: str, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, image, tests={"test_outputs.py": _WEAK_TESTS}, script=_SCRIPT, toml=_LONG)
+    earned = await _forge(pool, folder, FORGERIES, "proxied")
+    assert {name for name, reward in earned.items() if reward} == {"does_it"}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+async def test_each_program_earns_it_in_the_process_of_the_tests(
+    pool: SandboxPool, image: str, tmp_path: Path
+) -> None:
+    folder = write_task(tmp_path, image, tests={"test_outputs.py": _WEAK_TESTS}, script=_SCRIPT, toml=_LONG)
+    names = [name for name in FORGERIES if name not in BLUNT]
+    earned = await _forge(pool, folder, names, "work")
+    assert [name for name in names if not earned[name]] == []
+
+
+# The agent's code reports what it could reach. The tests report whether they can reach the agent's files.
+_PROBE = r"""cat > /app/solution.py <<'END'
+import ctypes, os, subprocess, sys
+
+def attempt(action):
+    try:
+        action()
+    except Exception:
+        return False
+    return True
+
+def trace(pid):
+    if ctypes.CDLL(None, use_errno=True).ptrace(16, pid, 0, 0) != 0:
+        raise OSError
+
+def folders():
+    for top, names, _files in os.walk("/"):
+        names[:] = [name for name in names if f"{top}/{name}" not in ("//proc", "//sys")]
+        yield top
+
+def reach():
+    parent = os.getppid()
+    found = {
+        "users": (os.getresuid(), os.getresgid(), os.getgroups()),
+        "rights": [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")],
+        "writes": [f for f in folders() if os.access(f, os.W_OK) and not f.startswith(("/proc", "/dev"))],
+        "shared memory": attempt(lambda: open("/dev/shm/x", "w")),
+        "own files": attempt(lambda: open(__file__, "a")) or attempt(lambda: os.chmod(__file__, 0o777)),
+        "tests": attempt(lambda: os.listdir("/tests")) or attempt(lambda: open("/tests/test_outputs.py")),
+        "logs": attempt(lambda: os.listdir("/logs/verifier")),
+        "memory": attempt(lambda: open(f"/proc/{parent}/mem", "rb")),
+        "files of the tests": attempt(lambda: os.listdir(f"/proc/{parent}/fd")),
+        "variables": attempt(lambda: open(f"/proc/{parent}/environ").read()),
+        "secret": "SECRET" in os.environ,
+        "trace": attempt(lambda: trace(parent)),
+        "signal": attempt(lambda: os.kill(parent, 0)),
+        "user": attempt(lambda: os.setuid(0)),
+    }
+    return {name: value for name, value in found.items() if value}
+END
+printf '#!/bin/sh\nexit 0\n' > /app/program; chmod 755 /app/program
+echo 'ran = 1' > /app/other.py; echo 'echo sourced' > /app/part.sh; ln -s /app/other.py /app/alias.py
+"""
+_REACHING = r"""
+import os, subprocess, sys, pytest
+
+def test_reach():
+    import solution
+    assert solution.reach() == {
+        "users": ((61998,) * 3, (61998,) * 3, []),
+        "rights": ["0" * 16] * 3 + [solution.reach()["rights"][3]] + ["0" * 16],
+        "writes": ["/opt/grading/proxied/home"],
+    }
+
+def test_programs_have_the_same_user():
+    done = subprocess.run("id -u; ls /tests; /app/program", shell=True, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("61998\n", 0), done
+
+def test_files_are_data():
+    with open("/app/other.py") as file:
+        text = file.read()
+    assert text == "ran = 1\n" == open("/app/alias.py").read()
+    for run in (lambda: exec(text), lambda: exec(compile(text, "/app/other.py", "exec"))):
+        with pytest.raises(RuntimeError):
+            run()
+
+@pytest.mark.parametrize("start", [
+    lambda: os.system("true"),
+    lambda: os.fork(),
+    lambda: os.posix_spawn("/bin/true", ["true"], {}),
+    lambda: os.execv("/bin/true", ["true"]),
+    lambda: subprocess.run(["true"], user=0),
+])
+def test_other_ways_to_start_programs_are_refused(start):
+    with pytest.raises(RuntimeError):
+        start()
+"""
+# The shell of the tests is root too, and no process of the agent's lives when it goes on.
+_SHELL = r"""#!/bin/bash
+cd /app
+for way in "cat other.py" "bash part.sh" "source part.sh" "./program" "python3 other.py" \
+           "python3 -c 'import other'" "cp other.py /tmp/copy" "python3 alias.py" "bash < part.sh"; do
+  (eval "$way") && { echo "REACHED: $way"; exit 1; }
+done
+SECRET=1 python3 -m pytest /tests/test_outputs.py -p no:cacheprovider || exit 1
+for folder in /proc/[0-9]*; do
+  [ "$(stat -c %u $folder 2>/dev/null)" = 61998 ] && { echo "ALIVE: $folder"; exit 1; }
+done
+echo 1 > /logs/verifier/reward.txt
+"""
+
+
+async def test_neither_side_reaches_the_other(pool: SandboxPool, image: str, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, image, tests={"test_outputs.py": _REACHING}, script=_SHELL)
+    async with acted(pool, folder, _PROBE) as machine:
+        verdict = await judge(pool, machine, "proxied")
+    assert verdict.status is Status.PASSED, (verdict.evidence, verdict.metrics)

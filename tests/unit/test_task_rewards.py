@@ -89,7 +89,8 @@ def folder(tmp_path: Path) -> Path:
 def test_the_tests_of_a_script_are_those_of_its_files(folder: Path) -> None:
     names = [test.name for test in list_tests(folder, SCRIPT)]
     assert names == ["test_one", "test_two", "test_three", "TestFour::test_five"]
-    assert not list_tests(folder, "pytest /tests/test_outputs.py")
+    assert len(list_tests(folder, "pytest /tests")) == 5
+    assert not list_tests(folder, "python -m pytest /tests -k one")
     assert not list_tests(folder, "bash /tests/test_outputs.py -rA")
 
 
@@ -101,6 +102,11 @@ def test_a_test_that_no_report_mentions_is_found(folder: Path) -> None:
     assert len(find_unreported(tests, "")) == len(tests)
     assert find_unreported(tests, "", [b"[", b"{}", b'{"results": {"tests": [{"name": "test_one"}]}}'])
     assert find_unreported(tests, OUTPUT.replace("test_one", "test_on")) == ["test_outputs.py::test_one"]
+    verbose = "\n".join(f"test_outputs.py::{test.name} PASSED [ 1%]" for test in tests)
+    assert find_unreported(tests, f"{verbose}\n=== 4 passed in 0.01s ===") == []
+    assert len(find_unreported(tests, verbose)) == len(tests)
+    started = verbose.replace("test_two PASSED", "test_two ")
+    assert find_unreported(tests, f"{started}\n4 passed in 0.01s") == ["test_outputs.py::test_two"]
     # A report of names that are no texts counts for nothing, and hides nothing.
     assert "test_outputs.py::TestFour::test_five" in find_unreported(tests, "", [ctrf])
 

@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,9 @@ SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
 NUMBERED = (*(level for level in LEVELS if level != "proxied"), UNPROVEN, "proxied")
 # The metric of a task whose tests run code of the agent in their own process.
 SAME_PROCESS = "same_process"
+# The metric of a task whose tests compare objects of the agent's own classes, which decide that themselves.
+WEAK_TESTS = "weak_tests"
+_COMPARISONS = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__")
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
 _DECIDING = (changes, environment, grader, grading_tools, proxied, reward, seal, verifier, verifier_machine)
@@ -69,9 +72,12 @@ class Calibration:
     # could not be fetched may be there the next time.
     is_conclusive: bool = True
     # Whether the tests report each of their parts when the reference passes, so that others must do so too.
-    has_reports: bool = True
+    # None if no reference has shown it.
+    has_reports: bool | None = None
     # Whether the tests run code of the agent in their own process, or may do so.
     same_process: bool = False
+    # The names by which the tests used objects of the reference at the level `proxied`.
+    object_names: Sequence[str] | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return the facts for the metrics of an attempt."""
@@ -83,6 +89,8 @@ class Calibration:
         }
         if self.same_process:
             facts[SAME_PROCESS] = 1
+        if set(_COMPARISONS).intersection(self.object_names or ()):
+            facts[WEAK_TESTS] = 1
         return {**facts, "seal_tried": dict(self.tried)} if self.tried else facts
 
 
@@ -96,6 +104,7 @@ async def open_sealed(task: Task, context: EnvironmentContext) -> AsyncIterator[
     async with open_container(task, context) as opened:
         opened.seal_level = calibration.level
         opened.checks_reports = calibration.has_reports
+        opened.object_names = None if calibration.object_names is None else tuple(calibration.object_names)
         opened.facts = {**opened.facts, **calibration.describe()}
         yield opened
 
@@ -148,7 +157,7 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
     """
     context = replace(context, transcript=_NoTranscript(), turns=None)
     tried: dict[str, str] = {}
-    same_process = False
+    ran: dict[str, Any] = {}
     folder = read_folder(setup)
     is_separate = folder.toml.verifier_mode() == "separate"
     may_be_proxied = not is_separate and proxied.can_be_proxied(verifier.read_tests(folder, setup.pass_env))
@@ -159,7 +168,7 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
             level: Level | None = None
             if may_be_proxied:
                 may_be_proxied = False
-                level, same_process = await _try_proxied(solved, tried)
+                level, ran = await _try_proxied(solved, tried)
             level = level or await _find_level(solved, levels, tried)
         if level is None:
             continue
@@ -169,8 +178,7 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
             if await _find_level(untouched, (level,), {}) is not None:
                 return Calibration(None, f"an agent that does nothing passes at level {level}", tried)
         reason = "proven by the reference"
-        has_reports = solved.checks_reports
-        return Calibration(level, reason, tried, has_reports=has_reports, same_process=same_process)
+        return Calibration(level, reason, tried, has_reports=solved.checks_reports, **ran)
     last = next(text for each, text in tried.items() if each != "proxied")
     reason = f"the reference passes at no level: {last}"
     return Calibration(None, reason, tried, is_conclusive=all(map(_has_reward, tried.values())))
@@ -182,19 +190,24 @@ async def _open(
 ) -> AsyncIterator[ContainerEnvironment]:
     async with open_container(task, context) as opened:
         opened.seal_level = levels[0]
+        opened.checks_reports = True
         yield opened
 
 
-async def _try_proxied(opened: ContainerEnvironment, tried: dict[str, str]) -> tuple[Level | None, bool]:
+async def _try_proxied(
+    opened: ContainerEnvironment, tried: dict[str, str]
+) -> tuple[Level | None, dict[str, Any]]:
     """Return the level `proxied` if the tests run code of the agent and the reference passes there.
 
-    Then return whether they run it in their own process. A task whose tests run none of it needs no proxies.
+    Then return the facts about that for the calibration. Tests that run none of it need no proxies.
     """
     verdict = await _grade(opened, _target(opened), "proxied")
     if not verdict.metrics.get(proxied.AGENT_CODE):
-        return None, False
+        return None, {}
     tried["proxied"] = _describe(verdict)
-    return ("proxied", False) if verdict.resolved else (None, True)
+    if not verdict.resolved:
+        return None, {"same_process": True}
+    return "proxied", {"object_names": verdict.metrics.get(proxied.OBJECT_NAMES, [])}
 
 
 async def _find_level(
@@ -202,9 +215,11 @@ async def _find_level(
 ) -> Level | None:
     """Return the first of these levels at which what was left passes. Note all tries."""
     target = _target(opened)
+    adds_reports = verifier.read_tests(opened.folder, target.pass_env).adds_reports
     for level in levels:
         verdict = await _grade(opened, target, level)
-        if verdict.tampering == grader.TESTS_NOT_REPORTED:
+        is_changed = opened.checks_reports is True and adds_reports and not verdict.resolved
+        if verdict.tampering == grader.TESTS_NOT_REPORTED or is_changed:
             opened.checks_reports = False
             verdict = await _grade(opened, target, level)
         tried[level] = _describe(verdict)

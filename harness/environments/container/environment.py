@@ -104,8 +104,11 @@ class ContainerEnvironment(SandboxEnvironment):
         self.tests_seconds = tests_seconds
         # The seal level of the grading, None if none is proven.
         self.seal_level: Level | None = "work"
-        # Whether a reward counts only if the tests report each of their parts.
-        self.checks_reports = True
+        # Whether a reward counts only if the tests report each of their parts. None: if their script asks
+        # for reports.
+        self.checks_reports: bool | None = None
+        # The names that objects of the agent have at the level `proxied`, None for every name.
+        self.object_names: tuple[str, ...] | None = None
         # The collect hook that failed, with its end.
         self.failed_hook: str | None = None
         self._has_collected = False

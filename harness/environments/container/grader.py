@@ -101,8 +101,14 @@ async def grade_sealed(environment: ContainerEnvironment, target: TaskFolderTarg
     """Return the verdict on the machine that an agent left, at a seal level. Raises SandboxError."""
     folder = environment.folder
     tests = read_tests(folder, target.pass_env)
-    hidden = tests.hidden if environment.checks_reports else ()
-    tests = replace(tests, seconds=environment.tests_seconds or tests.seconds, hidden=hidden)
+    checks = environment.checks_reports
+    hidden = tests.hidden if checks or (checks is None and not tests.adds_reports) else ()
+    tests = replace(
+        tests,
+        seconds=environment.tests_seconds or tests.seconds,
+        hidden=hidden,
+        object_names=environment.object_names,
+    )
     try:
         chosen = await choose_verifier_machine(environment, folder, tests)
         if chosen.is_separate and environment.failed_hook is not None:

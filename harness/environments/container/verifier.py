@@ -18,11 +18,13 @@ from harness.environments.container.machine import SH, Machine
 from harness.environments.container.reward import (
     MAX_REWARD_BYTES,
     OUTPUT,
+    REPORT_VARIABLES,
     REWARD_JSON,
     REWARD_TEXT,
     HiddenTest,
     InvalidReward,
     Reward,
+    asks_for_reports,
     find_missing_tool,
     find_unreported,
     list_tests,
@@ -56,6 +58,10 @@ class Tests:
     seconds: float
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    # Whether the script asks pytest for no report, so that we do.
+    adds_reports: bool = False
+    # The names that objects of an agent have at the level `proxied`, None for every name.
+    object_names: tuple[str, ...] | None = None
     # Runs the text that starts the script.
     command: tuple[str, ...] = (SH, "-c")
 
@@ -73,6 +79,7 @@ def read_tests(folder: TaskFolder, pass_env: tuple[str, ...] = ()) -> Tests:
         names=names,
         script=script,
         hidden=list_tests(place, script),
+        adds_reports=not asks_for_reports(script),
         seconds=table.timeout_sec,
         user=None if table.user is None else str(table.user),
         env=task_folder.resolve_env(table.env, pass_env, place="[verifier.env]"),
@@ -135,7 +142,8 @@ async def run_tests(machine: Machine, tests: Tests) -> TestsRun:
     if not await _make_executable(machine):
         return TestsRun(None, f"the machine of the tests has no {SCRIPT}")
     started = time.monotonic()
-    result = await machine.exec([*tests.command, _RUN], user=tests.user, env=tests.env, timeout=tests.seconds)
+    env = {**REPORT_VARIABLES, **tests.env} if tests.adds_reports and tests.hidden else tests.env
+    result = await machine.exec([*tests.command, _RUN], user=tests.user, env=env, timeout=tests.seconds)
     seconds = time.monotonic() - started
     await machine.kill_processes()
     output = (await _read_log(machine, OUTPUT) or b"").decode("utf-8", "replace") + str(result.stderr)

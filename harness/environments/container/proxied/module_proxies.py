@@ -1,8 +1,9 @@
 """Give the tests proxies for the modules of an agent, which run in a process of another user.
 
-The stand-ins are the ones by which asserts reach a candidate. Tests may use every attribute of an object
-here, because a task folder has no program whose classes could say which ones are meant. A comparison with
-plain data is never the agent's to make: its object is then unequal.
+The stand-ins are the ones by which asserts reach a candidate. An object of the agent has the attributes and
+the special methods that the tests used when the reference passed, and no others. So an object that claims to
+be near every number is of no use where the reference returns numbers. A comparison with plain data is never
+the agent's to make: its object is then unequal.
 """
 
 from __future__ import annotations
@@ -53,8 +54,15 @@ if not hasattr(builtins, "BaseExceptionGroup"):
     exceptions.BaseExceptionGroup = type("NoGroup", (BaseException,), {})  # type: ignore[attr-defined]
 
 
-class _EveryName(frozenset[str]):
+class UsedNames(frozenset[str]):
+    """All names. It notes the ones that the tests use."""
+
+    def __init__(self, _names: object = ()) -> None:
+        self.used: set[str] = set()
+
     def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            self.used.add(name)
         return True
 
 
@@ -84,10 +92,10 @@ class _Link(conversation.Live):
 class ModulePeer(peer.Candidate):
     """The tests' end of the conversation with the agent's process."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, names: frozenset[str]) -> None:
         self._waits = _Link(descriptor)
         super().__init__(self._waits, {})
-        self.attributes = _EveryName()
+        self.attributes = names
         self._lock = threading.RLock()
 
     def load_module(self, module: types.ModuleType, path: str, search: list[str]) -> None:
@@ -99,10 +107,8 @@ class ModulePeer(peer.Candidate):
         )
         if not isinstance(found, remote.RemoteInstance):
             raise ImportError("the agent's process returned no module", name=module.__name__, path=path)
-        _names, public, text = self.operate("names", found)
-        module.__dict__.update(
-            __remote__=(self, found), __all__=[name for name in public if type(name) is str], __doc__=text
-        )
+        # `import *` finds nothing, because the agent could give the tests a name of their own by it.
+        module.__dict__.update(__remote__=(self, found), __all__=[])
         module.__class__ = ProxyModule
 
     def attribute(self, owner: object, name: str) -> Any:
@@ -161,20 +167,21 @@ class ProxyModule(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         remote_peer, module = self.__dict__["__remote__"]
-        names = remote_peer.operate("names", module)[0]
+        names = remote_peer.operate("dir", module)
         return sorted({*self.__dict__, *(name for name in names if type(name) is str)})
 
 
 class AgentProcess:
     """The process of the agent's code, which starts when the tests load its first module."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: frozenset[str] | None) -> None:
+        self.names = UsedNames() if names is None else names
         self.peer: ModulePeer | None = None
 
     def load(self, module: types.ModuleType, path: str) -> None:
         """Make a module the proxy of a file of the agent."""
         if self.peer is None:
-            self.peer = ModulePeer(_start())
+            self.peer = ModulePeer(_start(), self.names)
         search = [folder for folder in sys.path if folder != separation.FOLDER]
         self.peer.load_module(module, path, search)
 

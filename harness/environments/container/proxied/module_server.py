@@ -42,7 +42,7 @@ class ModuleServer(candidate.Program):
         self._own = _OwnModules()
         plain.PROGRAM_MODULES = self._own  # type: ignore[assignment]  # only asked for names
         self._loaded: set[str] = set()
-        operations.OPERATIONS["names"] = _names_of
+        operations.OPERATIONS["dir"] = dir
 
     def _answer(self, letter: bytes, payload: bytes) -> tuple[bytes, bytes]:
         if letter != channel.LOAD:
@@ -82,15 +82,6 @@ class ModuleServer(candidate.Program):
             description = exception_classes.describe_class(value, self._number_of)
         found = plain.as_function(value) if callable(value) else value, description
         return self._encode(found, marks=description is None)
-
-
-def _names_of(module: types.ModuleType) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    """Return all names in a module, the names that `import *` takes, and its docstring."""
-    names = tuple(name for name in dir(module) if isinstance(name, str))
-    public = getattr(module, "__all__", None)
-    if public is None:
-        public = [name for name in names if not name.startswith("_")]
-    return names, tuple(map(str, public)), module.__doc__ if isinstance(module.__doc__, str) else None
 
 
 def main(descriptor: int) -> None:

@@ -43,7 +43,8 @@ class Session:
     """The facts of one run of pytest, which the host reads when every process is dead."""
 
     def __init__(self) -> None:
-        self.agent = module_proxies.AgentProcess()
+        names = os.environ.pop(separation.OBJECT_NAMES, None)
+        self.agent = module_proxies.AgentProcess(None if names is None else frozenset(names.split()))
         self.collected: list[str] = []
         self.reported: set[str] = set()
         self.is_finished = False
@@ -61,7 +62,7 @@ class Session:
 
     def report(self) -> None:
         """Write the facts to a file that the agent's code cannot reach."""
-        proxy = self.agent.peer
+        proxy, names = self.agent.peer, self.agent.names
         facts = {
             "collected": self.collected,
             "unreported": [name for name in self.collected if name not in self.reported],
@@ -70,7 +71,7 @@ class Session:
             "started": self.started,
             "refused": self.refused,
             "kinds": [] if proxy is None else proxy.kinds(),
-            "lost": None if proxy is None else proxy.lost,
+            "names": sorted(names.used) if isinstance(names, module_proxies.UsedNames) else [],
         }
         draft = f"{separation.REPORTS}/{os.getpid()}"
         with _Originals.open(f"{draft}.draft", "w", encoding="utf-8") as file:

@@ -34,6 +34,8 @@ _NEEDS_PYTEST = re.compile(r"\bpytest\b")
 MAX_REPORTS, MAX_REPORT_BYTES = 100, 16 << 20
 # The metric with the modules and programs of the agent that the tests ran, or that were refused to them.
 AGENT_CODE = "agent_code"
+# The metric with the names by which the tests used objects of the reference.
+OBJECT_NAMES = "object_names"
 NOT_WATCHED = "the plugin of the level 'proxied' was not active in pytest, or did not see its end"
 
 
@@ -76,6 +78,8 @@ async def run_proxied(machine: Machine, tests: Tests) -> TestsRun:
         if variables.get(name):
             given[name] += separator + variables[name]
     restored = "\n".join(f"{name}={variables[name]}" if name in variables else name for name in given)
+    if tests.object_names is not None:
+        given[separation.OBJECT_NAMES] = " ".join(tests.object_names)
     apart = replace(
         tests,
         command=(*FOREIGN_GUEST_COMMAND[:-2], program, SH, "-c"),
@@ -90,7 +94,11 @@ async def run_proxied(machine: Machine, tests: Tests) -> TestsRun:
         return tuple(dict.fromkeys(escape_text(shorten(str(text), 300)) for text in listed))
 
     is_whole = bool(reports) and all(each["finished"] and each["collected"] for each in reports)
-    facts = {AGENT_CODE: all_of("imported", "started", "refused"), "object_kinds": all_of("kinds")}
+    facts = {
+        AGENT_CODE: all_of("imported", "started", "refused"),
+        "object_kinds": all_of("kinds"),
+        OBJECT_NAMES: all_of("names"),
+    }
     if not reports:
         facts[AGENT_CODE] = (NOT_WATCHED,)
     return replace(

@@ -33,7 +33,9 @@ CLOSED = ("/tests", "/logs/verifier", REPORTS)
 GUEST_FOLDER = "/opt/harness"
 # The variable by which the host gives back the values of others: lines `NAME=value`, or `NAME` for none.
 RESTORED = "HARNESS_RESTORED"
-SKIPPED = frozenset(("/proc", "/sys", GUEST_FOLDER))
+# The names that objects of the agent may have, separated by spaces. Without the variable, every name.
+OBJECT_NAMES = "HARNESS_OBJECT_NAMES"
+SKIPPED = frozenset(("/proc", "/sys"))
 # The rights to pass over the modes of files, and the call that gives them up for good.
 DAC_OVERRIDE, DAC_READ_SEARCH, DROP = 1, 2, 24
 

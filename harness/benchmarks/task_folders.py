@@ -22,7 +22,7 @@ from harness.core.errors import DataError, HarnessError
 from harness.core.inputs.yaml_text import read_yaml
 from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
-from harness.environments.container.calibration import NUMBERED, SEAL_NUMBER
+from harness.environments.container.calibration import NUMBERED, SAME_PROCESS, SEAL_NUMBER
 from harness.environments.container.environment import ContainerEnvironment, solve
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 from harness.environments.container.task_folder import SOLUTION, SOLVE_SCRIPT, TaskFolder, read_task_folder
@@ -68,7 +68,7 @@ def folder_definition(path: Path, options: TaskFolderOptions | None = None) -> D
         submit=_submit,
         play=_play,
         scores=_count_levels,
-        score_metrics=(SEAL_NUMBER,),
+        score_metrics=(SEAL_NUMBER, SAME_PROCESS),
         why_quarantined=reader.refused.get,
         options=TaskFolderOptions,
         configure=lambda _definition, values: folder_definition(
@@ -78,9 +78,11 @@ def folder_definition(path: Path, options: TaskFolderOptions | None = None) -> D
 
 
 def _count_levels(_benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mapping[str, Any]:
-    """Return the number of tasks at each seal level."""
+    """Return the number of tasks at each seal level, and of those that run the agent's code in their tests."""
     numbers = Counter(int(result.metrics.get(SEAL_NUMBER, 0)) for result in results.values())
     levels = {level: numbers[place] for place, level in enumerate(NUMBERED, 1) if numbers[place]}
+    if same := sum(bool(result.metrics.get(SAME_PROCESS)) for result in results.values()):
+        levels[SAME_PROCESS] = same
     return {"sealed": levels} if levels else {}
 
 

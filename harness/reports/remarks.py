@@ -19,7 +19,7 @@ MOST_TOOLS = 8
 
 
 # The seal levels of task folders that are called otherwise.
-_LEVELS = {"live": "unsealed"}
+_LEVELS = {"live": "unsealed", "same_process": "of them same_process"}
 
 
 def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from case_checks import check_together
 from docker import APIClient
-from sealed_tasks import acted, build_image, judge, write_task
+from sealed_tasks import SCRIPT, acted, build_image, describe, judge, write_task
 
-from harness.core.types import Status
+from harness.core.types import Status, Verdict
+from harness.environments.container.calibration import find_calibration
 from harness.environments.container.seal import Level
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
@@ -195,28 +197,27 @@ FORGERIES = {
         "def add(a, b): os._exit(0)"
     ),
 }
-# The programs that a machine of one process has to survive, and that earn nothing there. Two more kill it.
+# These earn nothing in the tests' own process either, or kill the shell that would see it.
 BLUNT = ("exits_with_success", "speaks_for_the_tests", "ends_the_process_at_its_exit", "kills_its_parent")
 
 
-async def _forge(pool: SandboxPool, folder: Path, names: Iterable[str], level: Level) -> Mapping[str, float]:
-    """Return the reward of each program at a level."""
+async def _forge(pool: SandboxPool, folder: Path, names: Iterable[str], level: Level) -> Verdict:
+    """Return the verdict on several programs, whose rewards have their names."""
     write = "\n".join(
         f"mkdir -p /app/forgeries/{name}; cat > /app/forgeries/{name}/solution.py <<'END'\n"
         f"{FORGERIES[name]}\nEND"
         for name in names
     )
     async with acted(pool, folder, write) as machine:
-        verdict = await judge(pool, machine, level)
-    assert set(names) < set(verdict.metrics.get("rewards", ())), verdict
-    rewards: Mapping[str, float] = verdict.metrics["rewards"]
-    return rewards
+        return await judge(pool, machine, level)
 
 
 @pytest.mark.timeout(900)
 async def test_no_program_earns_what_it_did_not_do(pool: SandboxPool, image: str, tmp_path: Path) -> None:
     folder = write_task(tmp_path, image, tests={"test_outputs.py": _WEAK_TESTS}, script=_SCRIPT, toml=_LONG)
-    earned = await _forge(pool, folder, FORGERIES, "proxied")
+    verdict = await _forge(pool, folder, FORGERIES, "proxied")
+    earned: Mapping[str, float] = verdict.metrics.get("rewards", {})
+    assert set(FORGERIES) < set(earned), verdict
     assert {name for name, reward in earned.items() if reward} == {"does_it"}
 
 
@@ -226,9 +227,13 @@ async def test_each_program_earns_it_in_the_process_of_the_tests(
     pool: SandboxPool, image: str, tmp_path: Path
 ) -> None:
     folder = write_task(tmp_path, image, tests={"test_outputs.py": _WEAK_TESTS}, script=_SCRIPT, toml=_LONG)
-    names = [name for name in FORGERIES if name not in BLUNT]
-    earned = await _forge(pool, folder, names, "work")
-    assert [name for name in names if not earned[name]] == []
+
+    async def forge(name: str) -> None:
+        verdict = await _forge(pool, folder, [name], "work")
+        earned = {**verdict.metrics, **verdict.metrics.get("rewards", {})}
+        assert earned.get(name, earned.get("reward")) == 1, f"the forgery is blunt: {verdict}"
+
+    await check_together([name for name in FORGERIES if name not in BLUNT], forge, at_once=2)
 
 
 # The agent's code reports what it could reach. The tests report whether they can reach the agent's files.
@@ -328,3 +333,72 @@ async def test_neither_side_reaches_the_other(pool: SandboxPool, image: str, tmp
     async with acted(pool, folder, _PROBE) as machine:
         verdict = await judge(pool, machine, "proxied")
     assert verdict.status is Status.PASSED, (verdict.evidence, verdict.metrics)
+
+
+_CALIBRATED = """
+import subprocess, sys
+
+sys.path.insert(0, "/app")
+
+def test_answer(capsys, tmp_path):
+{body}
+"""
+_LEFT = r"""#!/bin/sh
+printf 'class Box:\n def __eq__(s, o): return True\ndef f(x):\n print(x)\n return x + 1\n' > /app/m.py
+printf 'import m\nprint(m.f(1))\n' > /app/run.py
+echo 42 > /app/answer.txt
+"""
+# The body of the test, the script of the tests before pytest, and the level, with its labels.
+LEVELS = {
+    "plain calls": ("import m; assert m.f(1) == 2", "", "proxied", {}),
+    "a program": (
+        "assert subprocess.check_output([sys.executable, '/app/run.py']) == b'1\\n2\\n'",
+        "",
+        "proxied",
+        {},
+    ),
+    "objects that are compared": ("import m; assert m.Box() == m.Box()", "", "proxied", {"weak_tests": 1}),
+    "a file": ("assert open('/app/answer.txt').read() == '42\\n'", "", "work", {}),
+    "prints of a function": (
+        "import m; m.f(1); assert capsys.readouterr().out == '1\\n'",
+        "",
+        "work",
+        {"same_process": 1},
+    ),
+    "subclasses": (
+        "import m\n    class Mine(m.Box): pass\n    assert Mine()",
+        "",
+        "work",
+        {"same_process": 1},
+    ),
+    "a program that writes": (
+        "subprocess.check_call('python3 /app/run.py > /app/out.txt', shell=True)",
+        "",
+        "work",
+        {"same_process": 1},
+    ),
+    "a text that is executed": ("exec(open('/app/m.py').read())", "", "work", {"same_process": 1}),
+    "a script that runs it": ("pass", "python3 /app/run.py || exit 1", "work", {"same_process": 1}),
+}
+
+
+@pytest.mark.timeout(900)
+async def test_the_reference_proves_the_level_and_the_label(
+    pool: SandboxPool, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    async def find(name: str) -> None:
+        body, before, level, labels = LEVELS[name]
+        folder = write_task(
+            tmp_path / name,
+            image,
+            script=SCRIPT.replace("git -C", f"{before}\ngit -C"),
+            tests={"test_outputs.py": _CALIBRATED.format(body=f"    {body}")},
+            solution=_LEFT,
+        )
+        found = (await find_calibration(*describe(pool, folder))).describe()
+        wanted = {"seal": level, "same_process": None, "weak_tests": None, **labels}
+        assert {key: found.get(key) for key in wanted} == wanted, found
+
+    await check_together(LEVELS, find, at_once=2)

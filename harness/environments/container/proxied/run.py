@@ -88,9 +88,11 @@ async def run_proxied(machine: Machine, tests: Tests) -> TestsRun:
     )
     run = await run_tests(machine, apart)
     reports = await _read_reports(machine)
+    named = await machine.read_files([separation.NAMED_BY_SCRIPTS], limit=MAX_REPORT_BYTES)
+    programs = {"started": json.loads(named.get(separation.NAMED_BY_SCRIPTS, b"[]"))}
 
     def all_of(*keys: str) -> tuple[str, ...]:
-        listed = (text for report in reports for key in keys for text in report[key])
+        listed = (text for report in (programs, *reports) for key in keys for text in report.get(key, ()))
         return tuple(dict.fromkeys(escape_text(shorten(str(text), 300)) for text in listed))
 
     is_whole = bool(reports) and all(each["finished"] and each["collected"] for each in reports)

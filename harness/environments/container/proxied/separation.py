@@ -12,7 +12,9 @@ as a module of pytest's.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -35,6 +37,11 @@ GUEST_FOLDER = "/opt/harness"
 RESTORED = "HARNESS_RESTORED"
 # The names that objects of the agent may have, separated by spaces. Without the variable, every name.
 OBJECT_NAMES = "HARNESS_OBJECT_NAMES"
+# The programs of the agent that the scripts of the tests name.
+NAMED_BY_SCRIPTS = f"{REPORTS}/scripts"
+SCRIPTS = "/tests"
+# Files that an interpreter runs, whatever their modes are.
+PROGRAMS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".pl", ".rb", ".R", ".mk", "Makefile")
 SKIPPED = frozenset(("/proc", "/sys"))
 # The rights to pass over the modes of files, and the call that gives them up for good.
 DAC_OVERRIDE, DAC_READ_SEARCH, DROP = 1, 2, 24
@@ -52,7 +59,9 @@ def prepare(argv: list[str]) -> NoReturn:
         if os.path.isdir(path):
             os.chown(path, 0, 0)
             os.chmod(path, 0o700)
-    shut_open_places("/")
+    programs = shut_open_places("/")
+    with open(NAMED_BY_SCRIPTS, "w", encoding="utf-8") as file:
+        json.dump(sorted(programs & _words_of_scripts()), file)
     sys.path.insert(0, GUEST_FOLDER)
     from harness.sandbox.guest.confinement import library_function
 
@@ -62,12 +71,13 @@ def prepare(argv: list[str]) -> NoReturn:
     os.execv(argv[0], argv)
 
 
-def shut_open_places(top: str) -> None:
+def shut_open_places(top: str) -> set[str]:
     """Take the rights over whatever everybody may write to from the agent's group, below a folder.
 
-    A group's rights come before everybody's. Devices stay as they are.
+    A group's rights come before everybody's. Devices stay as they are. Return the names of the programs that
+    the agent left.
     """
-    folders = [top]
+    folders, programs = [top], set()
     while folders:
         try:
             entries = list(os.scandir(folders.pop()))
@@ -82,6 +92,20 @@ def shut_open_places(top: str) -> None:
                 os.chmod(entry.path, stat.S_IMODE(facts.st_mode) & ~0o2070)
             if stat.S_ISDIR(facts.st_mode):
                 folders.append(entry.path)
+            elif facts.st_uid == FILES_UID and (facts.st_mode & 0o010 or entry.name.endswith(PROGRAMS)):
+                programs.add(entry.name)
+    return programs
+
+
+def _words_of_scripts() -> set[str]:
+    """Return the words in the scripts of the tests that may be names of files."""
+    words: set[str] = set()
+    for folder, _names, files in os.walk(SCRIPTS):
+        for name in files:
+            if name.endswith(".sh"):
+                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                    words.update(re.findall(r"[\w.+-]+", file.read()))
+    return words
 
 
 def belongs_to_agent(path: object) -> bool:

@@ -317,7 +317,8 @@ def test_other_ways_to_start_programs_are_refused(start):
 _SHELL = r"""#!/bin/bash
 cd /app
 for way in "cat other.py" "bash part.sh" "source part.sh" "./program" "python3 other.py" \
-           "python3 -c 'import other'" "cp other.py /tmp/copy" "python3 alias.py" "bash < part.sh"; do
+           "python3 -c 'import other'" "cp other.py /tmp/copy" "python3 alias.py" "bash < part.sh" \
+           "chmod 777 program" "chown root program" "chmod +x program" "ln program new"; do
   (eval "$way") && { echo "REACHED: $way"; exit 1; }
 done
 SECRET=1 python3 -m pytest /tests/test_outputs.py -p no:cacheprovider || exit 1
@@ -378,6 +379,7 @@ LEVELS = {
         {"same_process": 1},
     ),
     "a text that is executed": ("exec(open('/app/m.py').read())", "", "work", {"same_process": 1}),
+    "a mode": ("import os; assert os.access('/app/m.py', os.R_OK)", "", "work", {"same_process": 1}),
     "a script that runs it": ("pass", "python3 /app/run.py || exit 1", "work", {"same_process": 1}),
 }
 

@@ -199,14 +199,16 @@ async def _try_proxied(
 ) -> tuple[Level | None, dict[str, Any]]:
     """Return the level `proxied` if the tests run code of the agent and the reference passes there.
 
-    Then return the facts about that for the calibration. Tests that run none of it need no proxies.
+    Then return the facts about that for the calibration. Tests that run none of it need no proxies. If the
+    reference fails, nothing shows that they run none.
     """
     verdict = await _grade(opened, _target(opened), "proxied")
+    if not verdict.resolved:
+        tried["proxied"] = _describe(verdict)
+        return None, {"same_process": True}
     if not verdict.metrics.get(proxied.AGENT_CODE):
         return None, {}
     tried["proxied"] = _describe(verdict)
-    if not verdict.resolved:
-        return None, {"same_process": True}
     return "proxied", {"object_names": verdict.metrics.get(proxied.OBJECT_NAMES, [])}
 
 

@@ -88,11 +88,9 @@ async def run_proxied(machine: Machine, tests: Tests) -> TestsRun:
     )
     run = await run_tests(machine, apart)
     reports = await _read_reports(machine)
-    named = await machine.read_files([separation.NAMED_BY_SCRIPTS], limit=MAX_REPORT_BYTES)
-    programs = {"started": json.loads(named.get(separation.NAMED_BY_SCRIPTS, b"[]"))}
 
     def all_of(*keys: str) -> tuple[str, ...]:
-        listed = (text for report in (programs, *reports) for key in keys for text in report.get(key, ()))
+        listed = (text for report in reports for key in keys for text in report[key])
         return tuple(dict.fromkeys(escape_text(shorten(str(text), 300)) for text in listed))
 
     is_whole = bool(reports) and all(each["finished"] and each["collected"] for each in reports)
@@ -101,8 +99,6 @@ async def run_proxied(machine: Machine, tests: Tests) -> TestsRun:
         "object_kinds": all_of("kinds"),
         OBJECT_NAMES: all_of("names"),
     }
-    if not reports:
-        facts[AGENT_CODE] = (NOT_WATCHED,)
     return replace(
         run,
         unreported=all_of("unreported") if is_whole else (NOT_WATCHED,),

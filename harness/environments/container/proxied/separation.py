@@ -1,9 +1,9 @@
 """Keep the tests of a task and the code of an agent apart by the users and the rights of the kernel.
 
-The tests stay root, but without the right to pass over the modes of files. The files of the agent belong to a
-user without processes, and only the agent's group may read and execute them. So no process of the tests can
-load, execute or source one, whatever program it is. The agent's code has a user of its own, in that group. It
-can write to its home alone, and sees neither the tests nor their logs.
+The tests stay root, but without the rights to pass over the modes of files and to change them. The files of
+the agent belong to a user without processes, and only the agent's group may read and execute them. So no
+process of the tests can load, execute or source one, whatever program it is. The agent's code has a user of
+its own, in that group. It can write to its home alone, and sees neither the tests nor their logs.
 
 This file runs in the machine of the tests: as a program of the guest's interpreter, before anything else, and
 as a module of pytest's.
@@ -12,9 +12,8 @@ as a module of pytest's.
 from __future__ import annotations
 
 import contextlib
-import json
+import itertools
 import os
-import re
 import signal
 import stat
 import sys
@@ -37,14 +36,10 @@ GUEST_FOLDER = "/opt/harness"
 RESTORED = "HARNESS_RESTORED"
 # The names that objects of the agent may have, separated by spaces. Without the variable, every name.
 OBJECT_NAMES = "HARNESS_OBJECT_NAMES"
-# The programs of the agent that the scripts of the tests name.
-NAMED_BY_SCRIPTS = f"{REPORTS}/scripts"
-SCRIPTS = "/tests"
-# Files that an interpreter runs, whatever their modes are.
-PROGRAMS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".pl", ".rb", ".R", ".mk", "Makefile")
 SKIPPED = frozenset(("/proc", "/sys"))
-# The rights to pass over the modes of files, and the call that gives them up for good.
-DAC_OVERRIDE, DAC_READ_SEARCH, DROP = 1, 2, 24
+# The rights of root that the tests keep: KILL, SETGID, SETUID and NET_BIND_SERVICE. SETPCAP goes last.
+KEPT, SETPCAP = (5, 6, 7, 10), 8
+READ_RIGHT, DROP_RIGHT = 23, 24
 
 
 def prepare(argv: list[str]) -> NoReturn:
@@ -59,25 +54,24 @@ def prepare(argv: list[str]) -> NoReturn:
         if os.path.isdir(path):
             os.chown(path, 0, 0)
             os.chmod(path, 0o700)
-    programs = shut_open_places("/")
-    with open(NAMED_BY_SCRIPTS, "w", encoding="utf-8") as file:
-        json.dump(sorted(programs & _words_of_scripts()), file)
+    shut_open_places("/")
     sys.path.insert(0, GUEST_FOLDER)
     from harness.sandbox.guest.confinement import library_function
 
     control = library_function("prctl")
-    if any(control(DROP, right, 0, 0, 0) != 0 for right in (DAC_OVERRIDE, DAC_READ_SEARCH)):
+    known = itertools.takewhile(lambda right: control(READ_RIGHT, right, 0, 0, 0) >= 0, itertools.count())
+    dropped = [*(right for right in known if right not in (*KEPT, SETPCAP)), SETPCAP]
+    if any(control(DROP_RIGHT, right, 0, 0, 0) != 0 for right in dropped):
         raise SystemExit("the tests' rights cannot be given up")
     os.execv(argv[0], argv)
 
 
-def shut_open_places(top: str) -> set[str]:
+def shut_open_places(top: str) -> None:
     """Take the rights over whatever everybody may write to from the agent's group, below a folder.
 
-    A group's rights come before everybody's. Devices stay as they are. Return the names of the programs that
-    the agent left.
+    A group's rights come before everybody's. Devices stay as they are.
     """
-    folders, programs = [top], set()
+    folders = [top]
     while folders:
         try:
             entries = list(os.scandir(folders.pop()))
@@ -92,20 +86,6 @@ def shut_open_places(top: str) -> set[str]:
                 os.chmod(entry.path, stat.S_IMODE(facts.st_mode) & ~0o2070)
             if stat.S_ISDIR(facts.st_mode):
                 folders.append(entry.path)
-            elif facts.st_uid == FILES_UID and (facts.st_mode & 0o010 or entry.name.endswith(PROGRAMS)):
-                programs.add(entry.name)
-    return programs
-
-
-def _words_of_scripts() -> set[str]:
-    """Return the words in the scripts of the tests that may be names of files."""
-    words: set[str] = set()
-    for folder, _names, files in os.walk(SCRIPTS):
-        for name in files:
-            if name.endswith(".sh"):
-                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                    words.update(re.findall(r"[\w.+-]+", file.read()))
-    return words
 
 
 def belongs_to_agent(path: object) -> bool:

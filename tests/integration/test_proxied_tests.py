@@ -236,6 +236,34 @@ async def test_each_program_earns_it_in_the_process_of_the_tests(
     await check_together([name for name in FORGERIES if name not in BLUNT], forge, at_once=2)
 
 
+_NEAR = """
+import sys
+
+sys.path.insert(0, "/app")
+
+def test_add():
+    import solution
+    assert abs(solution.add(2, 3) - 5) < 0.1
+"""
+_IS_NEAR = """cat > /app/solution.py <<'END'
+class Near:
+    def __sub__(self, other): return 0
+def add(a, b): return Near()
+END
+"""
+
+
+async def test_objects_have_only_the_names_that_the_references_had(
+    pool: SandboxPool, image: str, tmp_path: Path
+) -> None:
+    folder = write_task(tmp_path, image, tests={"test_outputs.py": _NEAR})
+    async with acted(pool, folder, _IS_NEAR) as machine:
+        # As plain Python does, where nothing is known.
+        assert (await judge(pool, machine, "proxied")).status is Status.PASSED
+        machine.object_names = ()
+        assert (await judge(pool, machine, "proxied")).status is Status.FAILED
+
+
 # The agent's code reports what it could reach. The tests report whether they can reach the agent's files.
 _PROBE = r"""cat > /app/solution.py <<'END'
 import ctypes, os, subprocess, sys

@@ -74,12 +74,13 @@ def read_tests(folder: TaskFolder, pass_env: tuple[str, ...] = ()) -> Tests:
     # test.sh may call other scripts.
     scripts = [place / name for name in names if name.endswith(".sh")]
     script = "\n".join(path.read_text("utf-8", "replace") for path in scripts if path.is_file())
+    hidden = list_tests(place, script)
     return Tests(
         folder=place,
         names=names,
         script=script,
-        hidden=list_tests(place, script),
-        adds_reports=not asks_for_reports(script),
+        hidden=hidden,
+        adds_reports=bool(hidden) and not asks_for_reports(script),
         seconds=table.timeout_sec,
         user=None if table.user is None else str(table.user),
         env=task_folder.resolve_env(table.env, pass_env, place="[verifier.env]"),

@@ -78,7 +78,7 @@ def folder_definition(path: Path, options: TaskFolderOptions | None = None) -> D
 
 
 def _count_levels(_benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mapping[str, Any]:
-    """Return the number of tasks at each seal level, and of those that run the agent's code in their tests."""
+    """Return the number of tasks at each seal level, and of tasks with the label `same_process`."""
     numbers = Counter(int(result.metrics.get(SEAL_NUMBER, 0)) for result in results.values())
     levels = {level: numbers[place] for place, level in enumerate(NUMBERED, 1) if numbers[place]}
     if same := sum(bool(result.metrics.get(SAME_PROCESS)) for result in results.values()):

@@ -236,13 +236,13 @@ class SandboxKeys(Keys):
         Literal["artifacts", "proxied", "work", "tools", "all", "live"] | None,
         Setting(on_resume="fixed", difference="unfair", read_by="task image", is_replayed=True),
         Option(
-            "Which changes of an agent the tests of a task folder see, and how: artifacts, proxied, work, tools, "
-            "all or live. Default: what the task's reference proves.",
+            "Which changes of an agent the tests of a task folder see, and how: artifacts, proxied, work, "
+            "tools, all or live. Default: what the task's reference proves.",
             "LEVEL",
         ),
     ] = None
-    """The seal level of every task, instead of the first at which its reference passes: `artifacts`, `proxied`,
-    `work`, `tools`, `all` or `live`."""
+    """The seal level of every task, instead of the first at which its reference passes: `artifacts`,
+    `proxied`, `work`, `tools`, `all` or `live`."""
     executor: Annotated[
         ExecutorName,
         Setting(on_resume="free", difference="shown"),

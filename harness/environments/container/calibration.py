@@ -205,7 +205,8 @@ async def _try_proxied(
     verdict = await _grade(opened, _target(opened), "proxied")
     if not verdict.resolved:
         tried["proxied"] = _describe(verdict)
-        return None, {"same_process": True}
+        # Tests that were too slow say little, and are tried again the next time.
+        return None, {"same_process": True, "is_conclusive": verdict.limit is None}
     if not verdict.metrics.get(proxied.AGENT_CODE):
         return None, {}
     tried["proxied"] = _describe(verdict)

@@ -168,7 +168,7 @@ def _replace_popen(session: Session) -> None:
             session.note(session.refused, "a program with a user of its own")
             raise Refused("a program of the tests has a user of its own")
         for word in _words(given.get("args")):
-            place = os.path.join(given.get("cwd") or ".", word)
+            place = os.path.join(os.fsdecode(given.get("cwd") or "."), word)
             if separation.belongs_to_agent(place):
                 session.note(session.started, place)
         for stream in ("stdin", "stdout", "stderr"):

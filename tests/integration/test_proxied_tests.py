@@ -412,9 +412,17 @@ LEVELS = {
 }
 
 
+_SOME = ("a program", "a file", "prints of a function")
+
+
+@pytest.mark.parametrize("names", [_SOME, pytest.param(tuple(LEVELS), marks=pytest.mark.thorough)])
 @pytest.mark.timeout(900)
 async def test_the_reference_proves_the_level_and_the_label(
-    pool: SandboxPool, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: SandboxPool,
+    image: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -431,4 +439,4 @@ async def test_the_reference_proves_the_level_and_the_label(
         wanted = {"seal": level, "same_process": None, "weak_tests": None, **labels}
         assert {key: found.get(key) for key in wanted} == wanted, found
 
-    await check_together(LEVELS, find, at_once=2)
+    await check_together(names, find, at_once=2)

@@ -351,7 +351,7 @@ for way in "cat other.py" "bash part.sh" "source part.sh" "./program" "python3 o
 done
 SECRET=1 python3 -m pytest /tests/test_outputs.py -p no:cacheprovider || exit 1
 for folder in /proc/[0-9]*; do
-  [ "$(stat -c %u $folder 2>/dev/null)" = 61998 ] && { echo "ALIVE: $folder"; exit 1; }
+  grep -q '^Uid:.*61998' $folder/status 2>/dev/null && ! grep -q '^State:.Z' $folder/status && exit 1
 done
 echo 1 > /logs/verifier/reward.txt
 """

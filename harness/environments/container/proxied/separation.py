@@ -17,6 +17,7 @@ import os
 import signal
 import stat
 import sys
+import time
 import warnings
 
 TYPE_CHECKING = False
@@ -36,6 +37,8 @@ GUEST_FOLDER = "/opt/harness"
 RESTORED = "HARNESS_RESTORED"
 # The names that objects of the agent may have, separated by spaces. Without the variable, every name.
 OBJECT_NAMES = "HARNESS_OBJECT_NAMES"
+# A killed process needs a processor to die.
+DYING_SECONDS = 60.0
 SKIPPED = frozenset(("/proc", "/sys"))
 # The rights of root that the tests keep: KILL, SETGID, SETUID and NET_BIND_SERVICE. SETPCAP goes last.
 KEPT, SETPCAP = (5, 6, 7, 10), 8
@@ -128,9 +131,9 @@ def as_agent() -> Iterator[None]:
 
 
 def end_agent() -> None:
-    """Kill every process of the agent's code. One call of the kernel reaches all of them.
+    """Kill all processes of the agent's code, by one call of the kernel, and wait until they are dead.
 
-    The process that kills is no user's whose signals could stop it before.
+    The agent's code cannot signal the process that kills. Raises RuntimeError if one of them still lives.
     """
     with warnings.catch_warnings():
         # Python warns of threads, and this child calls the kernel alone.
@@ -144,6 +147,24 @@ def end_agent() -> None:
         finally:
             os._exit(0)
     os.waitpid(child, 0)
+    deadline = time.monotonic() + DYING_SECONDS
+    while _is_agent_alive():
+        if time.monotonic() > deadline:
+            raise RuntimeError("a process of the agent's code did not die")
+        time.sleep(0.005)
+
+
+def _is_agent_alive() -> bool:
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/status", encoding="utf-8", errors="replace") as file:
+                facts = dict(line.split(":", 1) for line in file if ":" in line)
+        except OSError:
+            continue  # It has ended.
+        is_dead = facts.get("State", "Z").split()[0] in ("Z", "X")
+        if not is_dead and str(AGENT_UID) in facts.get("Uid", "").split():
+            return True
+    return False
 
 
 if __name__ == "__main__":

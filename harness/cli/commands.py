@@ -147,7 +147,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "samples import log.jsonl --from lm-eval -o samples.jsonl",
         "samples import samples/ --from evalplus",
     ),
-    "audit": ("audit mbpp", "audit humaneval --all-tasks", "audit mbpp -n 5 -o audit.json"),
+    "audit": (
+        "audit mbpp",
+        "audit humaneval --all-tasks",
+        "audit path/to/tasks -o audit.json -o audit.md",
+    ),
     "exec": (
         "exec -- python3 -c 'print(6 * 7)'",
         "exec --timeout 10 --memory-mb 256 program.py",

@@ -402,6 +402,7 @@ OTHERS = {
     "reports/imports/inspect.py": "a log that the user names",
     "reports/viewer/browser.py": "a new private file",
     "audit/attack.py": "an attack that is a part of harness",
+    "audit/forging/targets.py": "the texts of a task folder",
 }
 
 

@@ -1,0 +1,128 @@
+"""Find what the tests of a task folder may run, import, call and compare."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.core.inputs.files import read_input
+from harness.environments.container.task_folder import (
+    SOLUTION,
+    TESTS,
+    TaskFolder,
+    list_included_files,
+)
+from harness.environments.os.root_sandbox import FileEntry
+
+# Files of these kinds are programs, or objects that are code when they are loaded.
+SUFFIXES = (
+    *("py", "ipynb", "sh", "bash", "js", "cjs", "mjs", "ts", "rb", "pl", "php", "lua", "R", "jl", "gp"),
+    *("awk", "c", "cc", "cpp", "go", "rs", "java", "mk", "sql", "yaml", "yml", "pkl", "pickle"),
+    *("joblib", "pt"),
+)
+MOST, MAX_TEXT_BYTES = 60, 1 << 20
+_PATH = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@-]+)+")
+_PROGRAM = re.compile(rf"(?<![\w/.])(?:[\w+-]+/)*(?:[\w+-][\w.+-]*\.(?:{'|'.join(SUFFIXES)})|Makefile)(?!\w)")
+_COMMAND = re.compile(r"(?:^|[|;&(]|\bthen\b|\bdo\b)\s*([a-z][\w.+-]*)", re.MULTILINE)
+# Nothing of an agent is ever there, or a trap of its own replaces it.
+_NOT_WORK = re.compile(r"/(?:tests|logs|solution|proc|sys|dev|bin|sbin|lib\w*|usr|etc|opt/harness)(?:/|$)")
+# Data, which no program runs.
+_DATA = re.compile(r"\.(?:\w{1,5})$")
+_ANSWERS = ("expected", "answer", "golden", "reference", "solution", "truth")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What a forging agent knows of a task."""
+
+    # The files of an agent that the tests may run, import or load: absolute, or from the working folder on.
+    programs: tuple[str, ...] = ()
+    # The modules that the tests import, and the commands that their scripts call.
+    imports: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    # Files that an agent hands in, and files of the tests that may hold what is expected there.
+    links: tuple[tuple[str, str], ...] = ()
+
+
+def list_programs(entries: Iterable[FileEntry]) -> list[str]:
+    """Return the programs among the files that a reference has changed, and serialised objects."""
+    return [
+        each.path
+        for each in entries
+        if each.kind == "file"
+        and each.path.isprintable()
+        and not _NOT_WORK.match(each.path)
+        and (each.mode & 0o111 or _suffix(each.path) in SUFFIXES)
+        and "__pycache__" not in each.path
+    ][:MOST]
+
+
+def find_targets(folder: TaskFolder, changed: Sequence[str] = ()) -> Targets:
+    """Return what a forging agent aims at. `changed` are programs that the reference has written."""
+    names = list_included_files(folder.path, TESTS)
+    parts = ((name, _read(Path(folder.path) / TESTS / name)) for name in names)
+    tests = {name: text for name, text in parts if text is not None}
+    texts = [folder.instruction, *(step.instruction for step in folder.steps), *tests.values()]
+    if folder.has_solution:
+        own_names = list_included_files(folder.path, SOLUTION)
+        texts += filter(None, (_read(Path(folder.path) / SOLUTION / name) for name in own_names))
+    whole = "\n".join(texts)
+    paths = [path.rstrip(".-:") for path in _PATH.findall(whole) if not _NOT_WORK.match(path)]
+    own = {posixpath.basename(name) for name in tests}
+    above = {parent for path in paths for parent in _list_parents(path)}
+    programs = [
+        path for path in paths if path not in above and (_suffix(path) in SUFFIXES or not _DATA.search(path))
+    ]
+    programs += [name for name in _PROGRAM.findall(whole) if posixpath.basename(name) not in own]
+    scripts = "\n".join(text for name, text in tests.items() if name.endswith(".sh"))
+    return Targets(
+        programs=tuple(dict.fromkeys((*changed, *programs)))[:MOST],
+        imports=tuple(sorted({name for text in tests.values() for name in _list_imports(text)}))[:MOST],
+        commands=tuple(dict.fromkeys(_COMMAND.findall(scripts)))[:MOST],
+        links=tuple(_list_links(paths, names))[:MOST],
+    )
+
+
+def _read(path: Path) -> str | None:
+    if not path.is_file() or path.stat().st_size > MAX_TEXT_BYTES:
+        return None
+    try:
+        return read_input(path).decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _list_parents(path: str) -> Iterator[str]:
+    while (path := posixpath.dirname(path)) != "/":
+        yield path
+
+
+def _suffix(path: str) -> str:
+    return posixpath.splitext(path)[1][1:]
+
+
+def _list_imports(text: str) -> Iterator[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _list_links(paths: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield files that an agent may hand in, and files of the tests that may hold the same."""
+    for path in dict.fromkeys(paths):
+        if not _DATA.search(path):
+            continue
+        same = [name for name in names if posixpath.basename(name) == posixpath.basename(path)]
+        like = [name for name in names if _suffix(name) == _suffix(path) and any(a in name for a in _ANSWERS)]
+        if same or like:
+            yield path, f"/{TESTS}/{(same or like)[0]}"

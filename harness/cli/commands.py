@@ -36,6 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "data": ("data", "Fetch, list, show and export the data of benchmarks."),
         "samples": ("samples", "Export and import samples."),
         "calibrate": ("calibrate", "Find the seal level of each task of a folder."),
+        "lint": ("lint", "Check a set of task folders before it is published."),
         "audit": ("audit", "Attack a grader, which must pass only the reference solutions."),
     },
     "Sandboxes": {
@@ -83,6 +84,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "calibrate tasks",
         "calibrate tasks -n 5 -q",
         "calibrate tasks --base-image ubuntu:24.04=packages",
+    ),
+    "lint": (
+        "lint path/to/tasks",
+        "lint path/to/tasks --static",
+        "lint path/to/tasks --repeat 10 -o lint.md",
     ),
     "config": (
         "config validate config.yaml",

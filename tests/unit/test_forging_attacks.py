@@ -55,7 +55,7 @@ def test_targets_are_what_the_tests_and_the_instruction_name(tmp_path: Path) -> 
     folder = write_task(tmp_path, "scratch", script=script, tests=tests, instruction=text)
     found = find_targets(read_task_folder(folder), ["/app/more"])
     assert set(found.programs) == {"/app/more", "/app/prog", "solution.py", "tools/run.sh"}
-    assert found.imports == ("importlib", "json", "solution")
+    assert found.imports == ("importlib", "json")
     assert {"cd", "git", "grep", "pytest"} <= set(found.commands)
     assert found.links == (("/app/out/result.json", "/tests/expected.json"),)
 

@@ -41,7 +41,7 @@ class Targets:
 
     # The files of an agent that the tests may run, import or load: absolute, or from the working folder on.
     programs: tuple[str, ...] = ()
-    # The modules that the tests import, and the commands that their scripts call.
+    # The modules of others that the tests import, and the commands that their scripts call.
     imports: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     # Files that an agent hands in, and files of the tests that may hold what is expected there.
@@ -79,9 +79,12 @@ def find_targets(folder: TaskFolder, changed: Sequence[str] = ()) -> Targets:
     ]
     programs += [name for name in _PROGRAM.findall(whole) if posixpath.basename(name) not in own]
     scripts = "\n".join(text for name, text in tests.items() if name.endswith(".sh"))
+    # A module that the task asks for is not one of the image's.
+    asked = {posixpath.splitext(posixpath.basename(path))[0] for path in (*changed, *programs)}
+    imports = {name for text in tests.values() for name in _list_imports(text)} - asked
     return Targets(
         programs=tuple(dict.fromkeys((*changed, *programs)))[:MOST],
-        imports=tuple(sorted({name for text in tests.values() for name in _list_imports(text)}))[:MOST],
+        imports=tuple(sorted(imports))[:MOST],
         commands=tuple(dict.fromkeys(_COMMAND.findall(scripts)))[:MOST],
         links=tuple(_list_links(paths, names))[:MOST],
     )

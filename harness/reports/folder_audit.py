@@ -27,12 +27,21 @@ def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:
     console = open_console(stream)
     with console.capture() as capture:
         letters = _LETTERS[: len(attacks)]
-        table = grid("task", "level", "reference", letters)
+        table = grid("task", "level", "reference", letters, "label")
         for task in findings:
             marks = "".join(_mark(task, attack) for attack in attacks)
             is_bad = bool(task.forged.get(OWN)) or task.reference not in ("passed", None)
             table.add_row(
-                *map(cell, (task.task_id, task.level or "unproven", task.reference or "none", marks)),
+                *map(
+                    cell,
+                    (
+                        task.task_id,
+                        task.level or "unproven",
+                        task.reference or "none",
+                        marks,
+                        task.label or "",
+                    ),
+                ),
                 style="bold red" if is_bad else "",
             )
         print_section(console, table)
@@ -67,12 +76,12 @@ def _list_lines(audit: Audit) -> Iterator[str]:
     yield f"### {quote_markdown(audit.benchmark)}: which tasks can be forged"
     yield from ("", f"**{summarise(findings, audit.levels)}**", "")
     letters = " | ".join(_LETTERS[: len(attacks)])
-    yield f"| task | level | reference | {letters} |"
-    yield f"| :-- | :-- | :-- |{' :-: |' * len(attacks)}"
+    yield f"| task | level | label | reference | {letters} |"
+    yield f"| :-- | :-- | :-- | :-- |{' :-: |' * len(attacks)}"
     for task in findings:
         marks = " | ".join(_mark(task, attack) for attack in attacks)
         name, level = quote_markdown(task.task_id), task.level or "unproven"
-        yield f"| {name} | {level} | {task.reference or 'none'} | {marks} |"
+        yield f"| {name} | {level} | {task.label or ''} | {task.reference or 'none'} | {marks} |"
     yield from ("", f"`{_SEALED}` forged at the task's level, `{_ELSEWHERE}` at another one only.", "")
     columns = [name_level(level) for level in audit.levels]
     yield f"| | attack | {' | '.join(columns)} | change of the task that stops it |"

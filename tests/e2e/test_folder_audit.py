@@ -50,8 +50,7 @@ def test_an_audit_names_the_tasks_that_can_be_forged_and_the_remedy(harness: Har
     assert "programs-that-forge" in imports["forged"]["own"]
     assert reads["forged"]["own"] == [], reads
     assert "daemon-that-writes-the-reward" in reads["forged"]["live"]
-    assert imports["runs_agents_code"]
-    assert not reads["runs_agents_code"]
+    assert (imports["label"], reads["label"]) == ("same_process", None)
     count = "of 2 tasks, 2 can be forged as they are usually graded, 1 under our seal"
     assert count in " ".join(ended.stdout.split())
     assert count in page.read_text()

@@ -96,12 +96,12 @@ def test_findings_tell_what_is_forged_at_the_own_level_from_what_others_let_pass
         attempt(Step(module.name, Kind.FORGING, module, level="live"), Status.GRADER_ERROR, "b"),
     ]
     a, b = collect_findings(made)
-    assert (a.level, a.reference, a.empty, a.runs_agents_code) == ("tools", "passed", "failed", False)
+    assert (a.level, a.reference, a.empty, a.label) == ("tools", "passed", "failed", None)
     assert a.forged == {"own": [], "live": [daemon]}
-    assert (b.forged, b.runs_agents_code) == ({"own": [module], "live": []}, True)
+    assert (b.forged, b.label) == ({"own": [module], "live": []}, "same_process")
     assert [each.forged for each in made if each.step.attack] == [False, False, True, False]
     assert summarise([a, b], (None, "live")).startswith(
-        "of 2 tasks, 1 can be forged as they are usually graded, 1 under our seal (1 because"
+        "of 2 tasks, 1 can be forged as they are usually graded, 1 under our seal (1 labelled"
     )
     described = describe_folders(made, (None, "live"))
     assert described["forged_tasks"] == {"own": 1, "live": 1}

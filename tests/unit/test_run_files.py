@@ -403,6 +403,8 @@ OTHERS = {
     "reports/viewer/browser.py": "a new private file",
     "audit/attack.py": "an attack that is a part of harness",
     "audit/forging/targets.py": "the texts of a task folder",
+    "audit/lint/machine.py": "the tests and the solution of a task folder",
+    "audit/lint/static.py": "the files of a task folder",
 }
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from harness.audit.results import AuditedAttempt
 
 
+# The label of tasks whose tests let the agent's code act in their own machine.
+SAME_PROCESS = "same_process"
+
+
 @dataclass(slots=True)
 class FolderFindings:
     """The findings on one task folder."""
@@ -31,9 +35,13 @@ class FolderFindings:
     tried: dict[str, int] = field(default_factory=dict)
 
     @property
-    def runs_agents_code(self) -> bool:
-        """Whether the tests run or import a program of the agent, which then acts in their machine."""
-        return any(attack.runs_in_tests for attack in self.forged.get(OWN, ()))
+    def label(self) -> str | None:
+        """Return `same_process` if only programs of the agent forge the task, which its tests run or import.
+
+        A second machine cannot help then, because the tests start the forgery themselves.
+        """
+        forged = self.forged.get(OWN)
+        return SAME_PROCESS if forged and all(attack.runs_in_tests for attack in forged) else None
 
 
 def name_level(level: Level | None) -> str:
@@ -75,11 +83,11 @@ def summarise(findings: Sequence[FolderFindings], levels: Sequence[Level | None]
         number = count_forged(findings, name_level(level))
         how = {None: "under our seal", AS_USUAL: "as they are usually graded"}.get(level, f"at level {level}")
         parts.append(f"{number:,} {'' if parts else 'can be forged '}{how}")
-    run = sum(task.runs_agents_code for task in findings)
+    labelled = sum(task.label is not None for task in findings)
     noun = "task" if len(findings) == 1 else "tasks"
     sentence = f"of {len(findings):,} {noun}, {', '.join(parts)}"
-    if run:
-        sentence += f" ({run:,} because their tests run the agent's own code in the machine of the tests)"
+    if labelled:
+        sentence += f" ({labelled:,} labelled {SAME_PROCESS}: the tests run the agent's own code)"
     return sentence
 
 
@@ -96,7 +104,7 @@ def describe_folders(attempts: Iterable[AuditedAttempt], levels: Sequence[Level 
                 "level": task.level,
                 "reference": task.reference,
                 "empty": task.empty,
-                "runs_agents_code": task.runs_agents_code,
+                "label": task.label,
                 "tried": task.tried,
                 "forged": {level: [each.name for each in each_] for level, each_ in task.forged.items()},
             }

@@ -18,6 +18,9 @@ from harness.environments.container.seal import Level
 from harness.runs.manifest import SCHEMA_VERSION
 from harness.runs.run_files import replace_file
 
+# The ends that nothing in an attempt has caused.
+NO_VERDICT = (Status.INFRA_ERROR, Status.CANCELLED)
+
 
 @dataclass(frozen=True, slots=True)
 class AuditedAttempt:
@@ -96,8 +99,7 @@ class Audit:
 
         An attack on a task folder may break its tests, which earns nothing.
         """
-        none = (Status.INFRA_ERROR, Status.CANCELLED)
-        return [attempt for attempt in self.attempts if attempt.record.status in none]
+        return [attempt for attempt in self.attempts if attempt.record.status in NO_VERDICT]
 
     @property
     def sound(self) -> bool:

@@ -52,7 +52,12 @@ def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:
             remedy = attack.remedy if any(numbers) else ""
             legend.add_row(*map(cell, (letter, attack.name, *map(str, numbers), remedy)))
         print_section(console, legend)
-        for heading, attempts in (("NO VERDICT", audit.unfinished), ("REFERENCE FAILED", audit.failed)):
+        idle = [each for each in audit.forged if each.step.attack is None]
+        for heading, attempts in (
+            ("EMPTY AGENT PASSED", idle),
+            ("REFERENCE FAILED", audit.failed),
+            ("NO VERDICT", audit.unfinished),
+        ):
             if attempts:
                 wrong = grid(heading, "task", "level", "error")
                 for each in attempts:

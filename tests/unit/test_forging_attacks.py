@@ -47,8 +47,8 @@ def test_every_program_that_is_looked_for_has_a_forgery() -> None:
 
 
 def test_targets_are_what_the_tests_and_the_instruction_name(tmp_path: Path) -> None:
-    tests = {"test_outputs.py": TESTS, "expected.json": "{}"}
-    script = "#!/bin/bash\ncd /app && git status | grep clean\npytest /tests/test_outputs.py\n"
+    tests = {"test_outputs.py": TESTS, "expected.json": "{}", "it.js": "const chai = require('chai')"}
+    script = "#!/bin/bash\ncd /app && git status | grep clean\nuv add pytest==8.4.1\nnode /tests/it.js\n"
     text = (
         "Write solution.py and tools/run.sh, build /app/prog, and put the result into /app/out/result.json."
     )
@@ -56,7 +56,8 @@ def test_targets_are_what_the_tests_and_the_instruction_name(tmp_path: Path) -> 
     found = find_targets(read_task_folder(folder), ["/app/more"])
     assert set(found.programs) == {"/app/more", "/app/prog", "solution.py", "tools/run.sh"}
     assert found.imports == ("importlib", "json")
-    assert {"cd", "git", "grep", "pytest"} <= set(found.commands)
+    assert {"cd", "git", "grep", "uv"} <= set(found.commands)
+    assert (found.pinned, found.required) == (("pytest==8.4.1",), ("chai",))
     assert found.links == (("/app/out/result.json", "/tests/expected.json"),)
 
 

@@ -83,6 +83,8 @@ class ForgingAttack:
         facts = {
             "IMPORTS": " ".join(targets.imports),
             "COMMANDS": " ".join(targets.commands),
+            "PINNED": " ".join(targets.pinned),
+            "REQUIRED": " ".join(targets.required),
             "LINKS": "\n".join(f"{place}|{answer}" for place, answer in targets.links),
         }
         lines = [f"{name}={shlex.quote(value)}" for name, value in facts.items()]

@@ -28,6 +28,8 @@ MOST, MAX_TEXT_BYTES = 60, 1 << 20
 _PATH = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@-]+)+")
 _PROGRAM = re.compile(rf"(?<![\w/.])(?:[\w+-]+/)*(?:[\w+-][\w.+-]*\.(?:{'|'.join(SUFFIXES)})|Makefile)(?!\w)")
 _COMMAND = re.compile(r"(?:^|[|;&(]|\bthen\b|\bdo\b)\s*([a-z][\w.+-]*)", re.MULTILINE)
+_PINNED = re.compile(r"\b[A-Za-z][\w-]*==\w[\w.]*")
+_REQUIRED = re.compile(r"""(?:\brequire\(|\bfrom )["']((?:@[\w-]+/)?[A-Za-z][\w-]*)["']""")
 # Nothing of an agent is ever there, or a trap of its own replaces it.
 _NOT_WORK = re.compile(r"/(?:tests|logs|solution|proc|sys|dev|bin|sbin|lib\w*|usr|etc|opt/harness)(?:/|$)")
 # Data, which no program runs.
@@ -44,6 +46,9 @@ class Targets:
     # The modules of others that the tests import, and the commands that their scripts call.
     imports: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    # The packages of Python that the scripts install in one version, and the modules of Node in the tests.
+    pinned: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     # Files that an agent hands in, and files of the tests that may hold what is expected there.
     links: tuple[tuple[str, str], ...] = ()
 
@@ -86,6 +91,8 @@ def find_targets(folder: TaskFolder, changed: Sequence[str] = ()) -> Targets:
         programs=tuple(dict.fromkeys((*changed, *programs)))[:MOST],
         imports=tuple(sorted(imports))[:MOST],
         commands=tuple(dict.fromkeys(_COMMAND.findall(scripts)))[:MOST],
+        pinned=tuple(dict.fromkeys(_PINNED.findall(scripts)))[:MOST],
+        required=tuple(dict.fromkeys(_REQUIRED.findall("\n".join(tests.values()))))[:MOST],
         links=tuple(_list_links(paths, names))[:MOST],
     )
 

@@ -14,8 +14,9 @@ from typing import Any
 from harness.audit.agent import NULL, ORACLE, Step
 from harness.audit.forging.suite import ForgingSuite
 from harness.audit.lint.finding import Finding, Severity
+from harness.audit.results import NO_VERDICT
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.types import AttemptRecord, Status, Submission, Task
+from harness.core.types import AttemptRecord, Submission, Task
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.task_folder import SOLUTION, TESTS, TaskFolder, list_included_files
 from harness.environments.os.root_sandbox import UnreadableFiles
@@ -125,7 +126,7 @@ def judge_attempts(folder: TaskFolder, records: Iterable[AttemptRecord], repeat:
 def _judge_references(
     references: Sequence[AttemptRecord], folder: TaskFolder, find: Any
 ) -> Iterator[Finding]:
-    judged = [each for each in references if each.status not in (Status.INFRA_ERROR, Status.CANCELLED)]
+    judged = [each for each in references if each.status not in NO_VERDICT]
     passed = [each for each in judged if each.resolved]
     failed = next((each for each in judged if not each.resolved), None)
     if failed is not None:

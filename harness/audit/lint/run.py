@@ -8,8 +8,8 @@ from pathlib import Path
 from harness.audit.lint.finding import Finding, Severity
 from harness.audit.lint.machine import judge_attempts, run_checks
 from harness.audit.lint.static import lint_folder
+from harness.audit.results import NO_VERDICT
 from harness.core.errors import UsageError
-from harness.core.types import Status
 from harness.environments.container.target import TaskFolderSetup
 from harness.runs.config import RunConfig
 from harness.runs.filters import TaskFilters
@@ -78,6 +78,6 @@ async def lint_tasks(config: RunConfig, *, repeat: int, observer: RunObserver) -
                 findings += judge_attempts(
                     folder, (each for each in records if each.task_id == task.id), repeat
                 )
-        unfinished = sum(each.status in (Status.INFRA_ERROR, Status.CANCELLED) for each in records)
+        unfinished = sum(each.status in NO_VERDICT for each in records)
     findings.sort(key=lambda each: each.severity is not Severity.ERROR)
     return Linted(tuple(findings), len(tasks), unfinished)

@@ -38,6 +38,8 @@ TESTS, SOLUTION, LOGS, ARTIFACTS = "/tests", "/solution", "/logs", "/logs/artifa
 _OF_GRADER = (TESTS, SOLUTION, LOGS, "/opt/harness", "/opt/grading", "/proc", "/sys", "/dev")
 # Package managers believe these files about what is installed and where more of it comes from.
 _PACKAGE_DATA = ("/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/pacman", "/var/cache")
+# Node looks for modules in the folders above the tests, and so at the top.
+_ABOVE_TESTS = ("/node_modules",)
 # A shell or an interpreter runs these before it does anything else.
 _START_UP = (
     *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/apt", "/etc/gitconfig"),
@@ -56,9 +58,11 @@ _START_UP = (
 _PYTHON_START_UP = re.compile(
     r"(sitecustomize|usercustomize)(\.\w+)*|.+\.pth|.+\._pth|pyvenv\.cfg|python3\d+\.zip"
 )
-# pytest, pip and uv look for these names in the folder where they start and in the folders above it.
-_FOUND_BY_SEARCH = frozenset(
-    ("conftest.py", "pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml", "uv.toml")
+# pytest and installers look for these names in the folder where they start and in the folders above it. A
+# file of locked versions also says where each package comes from.
+_FOUND_BY_SEARCH = re.compile(
+    r"conftest\.py|pytest\.ini|(?:tox|setup)\.(?:ini|cfg)|(?:pytest|pyproject|uv|poetry|pdm|hatch)\.toml"
+    r"|Pipfile|Pipfile\.lock|pylock(?:\.[\w-]+)?\.toml|(?:uv|poetry|pdm)\.lock"
 )
 # pytest imports these if they are there, and most images lack some of them.
 _IMPORTED_IF_FOUND = frozenset(
@@ -320,8 +324,10 @@ def _is_meant(hidden: str, scene: Scene) -> bool:
 
 
 def _is_found_by_search(change: Change, scene: Scene) -> bool:
+    if _below(change.path, _ABOVE_TESTS):
+        return True
     folder, _, name = change.path.rpartition("/")
-    if name not in _FOUND_BY_SEARCH or scene.names(change.path):
+    if not _FOUND_BY_SEARCH.fullmatch(name) or scene.names(change.path):
         return False
     return (folder or "/") in scene.start_folders or not scene.is_work(change.path)
 

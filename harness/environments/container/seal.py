@@ -58,17 +58,36 @@ _START_UP = (
 _PYTHON_START_UP = re.compile(
     r"(sitecustomize|usercustomize)(\.\w+)*|.+\.pth|.+\._pth|pyvenv\.cfg|python3\d+\.zip"
 )
-# pytest and installers look for these names in the folder where they start and in the folders above it. A
-# file of locked versions also says where each package comes from.
+# pytest and installers look for these names where they start, in the folders above, and in the tree that they
+# belong to. A file of locked versions also says where each package comes from.
 _FOUND_BY_SEARCH = re.compile(
     r"conftest\.py|pytest\.ini|(?:tox|setup)\.(?:ini|cfg)|(?:pytest|pyproject|uv|poetry|pdm|hatch)\.toml"
     r"|Pipfile|Pipfile\.lock|pylock(?:\.[\w-]+)?\.toml|(?:uv|poetry|pdm)\.lock"
+    r"|pip\.conf|npmrc|gitconfig|wgetrc|curlrc|(?:py)?distutils\.cfg"
 )
 # pytest imports these if they are there, and most images lack some of them.
 _IMPORTED_IF_FOUND = frozenset(
     (
         *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli"),
         *("argcomplete", "attr", "py", "xdist", "colorama", "setuptools", "pkg_resources", "numpy", "pip"),
+    )
+)
+# Well-known packages import these if they are there. No module of a task has such a name by chance.
+_OPTIONAL_MODULES = frozenset(
+    (
+        *(
+            "simplejson",
+            "chardet",
+            "cchardet",
+            "socks",
+            "brotli",
+            "zstandard",
+            "h2",
+            "_yaml",
+            "IPython",
+            "ipdb",
+        ),
+        *("numexpr", "bottleneck", "mkl", "threadpoolctl", "hypothesis", "coverage", "gevent", "uvloop"),
     )
 )
 _PACKAGES = re.compile(r"(?P<folder>.*/(?:site|dist)-packages)/(?P<name>[^/]+)(?P<rest>/.*)?")
@@ -341,7 +360,7 @@ def _shadows_module(change: Change, scene: Scene) -> bool:
         folder, _, module = folder.rpartition("/")
     elif not name.endswith((".py", ".pyc", ".so")):
         return False
-    if (folder or "/") not in scene.start_folders or module not in scene.modules:
+    if (folder or "/") not in scene.start_folders or module not in scene.modules | _OPTIONAL_MODULES:
         return False
     return not scene.names(change.path)
 

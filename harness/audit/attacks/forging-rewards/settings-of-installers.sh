@@ -12,7 +12,9 @@ tar -czf $F/index/pytest/pytest-99.tar.gz -C $F source 2>/dev/null
 hook="{\"$F/sh $F/forge.sh\";};"
 echo "APT::Update::Pre-Invoke $hook DPkg::Pre-Invoke $hook APT::Update::Post-Invoke $hook" > /etc/apt/apt.conf.d/99forge
 printf '[global]\nindex-url = file://%s/index\nfind-links = %s/index/pytest\n' $F $F > /etc/pip.conf
-cp /etc/pip.conf $H/.config/pip/pip.conf
+for place in $H/.config/pip /usr /usr/local /opt/venv /opt/conda $(python3 -c 'import sys; print(sys.prefix)'); do
+    [ ! -d $place ] || cp /etc/pip.conf $place/pip.conf
+done
 printf 'find-links = ["%s/index/pytest"]\n' $F > $H/.config/uv/uv.toml
 cp $H/.config/uv/uv.toml "$W/uv.toml"
 printf 'url = "file://%s/forge_first"\n' $F > $H/.curlrc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from harness.core.inputs.files import read_input
 from harness.environments.container.task_folder import (
     SOLUTION,
+    STEPS,
     TESTS,
     TaskFolder,
     list_included_files,
@@ -26,7 +28,9 @@ SUFFIXES = (
 )
 MOST, MAX_TEXT_BYTES = 60, 1 << 20
 _PATH = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@-]+)+")
-_PROGRAM = re.compile(rf"(?<![\w/.])(?:[\w+-]+/)*(?:[\w+-][\w.+-]*\.(?:{'|'.join(SUFFIXES)})|Makefile)(?!\w)")
+_PROGRAM = re.compile(
+    rf"(?<![\w/.-])(?:[\w+-]+/)*(?:[\w+-][\w.+-]*\.(?:{'|'.join(SUFFIXES)})|Makefile)(?!\w)"
+)
 _COMMAND = re.compile(r"(?:^|[|;&(]|\bthen\b|\bdo\b)\s*([a-z][\w.+-]*)", re.MULTILINE)
 _PINNED = re.compile(r"\b[A-Za-z][\w-]*==\w[\w.]*")
 _REQUIRED = re.compile(r"""(?:\brequire\(|\bfrom )["']((?:@[\w-]+/)?[A-Za-z][\w-]*)["']""")
@@ -68,13 +72,11 @@ def list_programs(entries: Iterable[FileEntry]) -> list[str]:
 
 def find_targets(folder: TaskFolder, changed: Sequence[str] = ()) -> Targets:
     """Return what a forging agent aims at. `changed` are programs that the reference has written."""
-    names = list_included_files(folder.path, TESTS)
-    parts = ((name, _read(Path(folder.path) / TESTS / name)) for name in names)
-    tests = {name: text for name, text in parts if text is not None}
-    texts = [folder.instruction, *(step.instruction for step in folder.steps), *tests.values()]
-    if folder.has_solution:
-        own_names = list_included_files(folder.path, SOLUTION)
-        texts += filter(None, (_read(Path(folder.path) / SOLUTION / name) for name in own_names))
+    within = ["", *(f"{STEPS}/{step.name}/" for step in folder.steps)]
+    tests = _read_texts(folder, [f"{part}{TESTS}" for part in within])
+    solutions = _read_texts(folder, [f"{part}{SOLUTION}" for part in within])
+    instructions = (step.instruction for step in folder.steps)
+    texts = [folder.instruction, *instructions, *tests.values(), *solutions.values()]
     whole = "\n".join(texts)
     paths = [path.rstrip(".-:") for path in _PATH.findall(whole) if not _NOT_WORK.match(path)]
     own = {posixpath.basename(name) for name in tests}
@@ -93,17 +95,20 @@ def find_targets(folder: TaskFolder, changed: Sequence[str] = ()) -> Targets:
         commands=tuple(dict.fromkeys(_COMMAND.findall(scripts)))[:MOST],
         pinned=tuple(dict.fromkeys(_PINNED.findall(scripts)))[:MOST],
         required=tuple(dict.fromkeys(_REQUIRED.findall("\n".join(tests.values()))))[:MOST],
-        links=tuple(_list_links(paths, names))[:MOST],
+        links=tuple(_list_links(paths, list_included_files(folder.path, TESTS)))[:MOST],
     )
 
 
-def _read(path: Path) -> str | None:
-    if not path.is_file() or path.stat().st_size > MAX_TEXT_BYTES:
-        return None
-    try:
-        return read_input(path).decode()
-    except UnicodeDecodeError:
-        return None
+def _read_texts(folder: TaskFolder, parts: Iterable[str]) -> dict[str, str]:
+    """Return the texts in parts of a task folder, by their paths from the folder on."""
+    texts: dict[str, str] = {}
+    for part in parts:
+        for name in list_included_files(folder.path, part):
+            path = Path(folder.path, part, name)
+            if path.is_file() and path.stat().st_size <= MAX_TEXT_BYTES:
+                with contextlib.suppress(UnicodeDecodeError):
+                    texts[f"{part}/{name}"] = read_input(path).decode()
+    return texts
 
 
 def _list_parents(path: str) -> Iterator[str]:

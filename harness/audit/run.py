@@ -46,7 +46,6 @@ from harness.environments import environment_spec
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.runs.agents import settings_for
-from harness.runs.agents.null import Null
 from harness.runs.config import RunConfig
 from harness.runs.filters import TaskFilters
 from harness.runs.observer import RunObserver
@@ -55,14 +54,17 @@ from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
+from harness.runs.settings import name_option
 from harness.runs.shards import select_shard
 from harness.runs.store import MANIFEST, read_manifest
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
-from harness.runs.unread import list_unread
+from harness.runs.unread import list_unread_isolation
 from harness.sandbox.limits import Limits
 
 # The description of an audit, and its result, in its folder.
 AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
+# The settings that only task folders read.
+_OF_FOLDERS = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
 # Only programs run under these limits, because an environment and its reference need the usual ones. An
 # attack that burns time ends by a limit. Every other attack needs only a small part of them.
 LIMITS = Limits(
@@ -146,7 +148,7 @@ def plan_audit(
     settings = settings_for(benchmark)
     kinds = sorted({task.environment for task in benchmark.tasks})
     specs = [environment_spec(kind) for kind in kinds]
-    for unread in list_unread(config, Null, benchmark.definition, specs, (), needs_image=True):
+    for unread in list_unread_isolation(config, benchmark.definition, specs):
         raise unread
 
     filters = TaskFilters.of_config(config)
@@ -156,6 +158,9 @@ def plan_audit(
         attacked = None
     elif levels and not is_of_folders:
         raise UsageError(f"{benchmark.name} has no seal levels", hint="leave out --level")
+    for key in () if is_of_folders else sorted(config.model_dump(exclude_defaults=True).keys() & _OF_FOLDERS):
+        hint = "leave it out, because only folders of tasks use it"
+        raise UsageError(f"benchmark '{benchmark.name}' does not read {name_option(key)}", hint=hint)
     chosen = sample_every_kind(benchmark, named, attacked, config.seed)
 
     def plan_run(
@@ -242,8 +247,6 @@ def plan_resumed_audit(folder: Path, *, is_trusted: bool = False, notify: Callab
     try:
         about = parse_json(read_run_file(folder, AUDIT))
         config = RunConfig.model_validate(about["config"], strict=False)
-        # The description has every setting, and only those that the user gave count as unread.
-        config = RunConfig.model_validate(config.model_dump(exclude_defaults=True))
         unsigned = {name: value for name, value in about.items() if name != SIGNATURE}
         if not is_trusted and not is_signature(about.get(SIGNATURE), ["audit", unsigned]):
             refuse_effects(folder, list_effects(config))

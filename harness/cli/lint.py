@@ -13,7 +13,7 @@ from harness.cli.settings import read_settings, take_settings
 ERRORS, UNFINISHED = 1, 3
 _SETTINGS = (
     *("benchmark", "data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags"),
-    *("options", "shard", "base_images", "build_ca", "allow_network", "network", "max_concurrent"),
+    *("options", "seed", "shard", "base_images", "build_ca", "allow_network", "network", "max_concurrent"),
     *("max_sandboxes", "timeout_multiplier", "output_dir"),
 )
 

@@ -38,11 +38,13 @@ class RemoteEpisode:
         # The description and the JSON schema of each tool, by name.
         self.tools: Mapping[str, Mapping[str, Any]] = {}
         self.turns: int | None = None
+        self.instructions = ""
 
     async def begin(self, benchmark: str, task_id: str, seed: int) -> None:
         """Begin the attempt. Raises UsageError for an unknown task, and ServiceBusyError without room."""
         start = (await self._ask("reset", {"benchmark": benchmark, "task_id": task_id, "seed": seed}))[0]
         self.prompt, self.turns = str(start["text"]), start["turns"]
+        self.instructions = str(start["instructions"])
         self.tools = {str(tool["name"]): tool for tool in start["tools"]}
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Observation:
@@ -51,6 +53,11 @@ class RemoteEpisode:
         if not self.tools:
             raise UsageError("the task has no tools", hint="answer it with submit")
         return await self._step({"tool": tool, "arguments": dict(arguments)})
+
+    async def reply(self, text: str) -> Observation:
+        """Carry out the action in the reply of a model, as `Episode.reply` does."""
+        self._require_open()
+        return await self._step({"reply": text})
 
     async def submit(self, text: str, *, field: str = "solution") -> Verdict:
         """Submit an answer and return the verdict, as `Episode.submit` does."""

@@ -38,6 +38,8 @@ class EnvironmentSpec:
     grading_seccomp: Literal["default", "strict"] = "default"
     # Whether tasks set the wall limits of agents and tests themselves, so that the range above does not hold.
     tasks_set_timeouts: bool = False
+    # How often a grading runs the tests at most, each time within the limit that the task sets.
+    test_runs: int = 1
     # The limits of a sandbox if the config names none.
     limits: Limits = field(default_factory=Limits)
     # The most sandboxes that the grading of one attempt opens while it holds the sandbox of the agent.
@@ -68,7 +70,7 @@ class EnvironmentSpec:
         A limit that a task sets is for its tests alone. Their machine has a time of its own.
         """
         if task.tests_seconds is not None:
-            return task.tests_seconds + MACHINE_SECONDS
+            return task.tests_seconds * self.test_runs + MACHINE_SECONDS
         return chosen or self.timeout_seconds
 
     @property

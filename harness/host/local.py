@@ -16,12 +16,12 @@ from harness.core.shield import complete
 from harness.core.text import escape_terminal
 from harness.core.types import TEXT_FIELDS, Phase, PlainData, Status, Submission, Task, Verdict
 from harness.environments import environment_spec, grader_of, spec_of
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.grader import SandboxGrader, StateGrader
 from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec
 from harness.host.engine import open_engine, remove_containers
-from harness.host.episode import MOST_SECONDS, Episode, NoTranscript, TaskSource
+from harness.host.episode import Episode, NoTranscript, TaskSource, bound_life
 from harness.host.retries import Fault, Retries, read_wait_seconds
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits, bound_seconds
@@ -186,6 +186,7 @@ class LocalHost:
         task_id: str,
         *,
         seed: int = 0,
+        machine_rules: MachineRules | None = None,
         before_grading: Callable[[], contextlib.AbstractAsyncContextManager[Any]] = contextlib.nullcontext,
     ) -> AsyncIterator[Episode]:
         """Open the environment of a task, and yield an attempt at the task for an agent of the caller.
@@ -194,6 +195,7 @@ class LocalHost:
             benchmark: as for `grade_task`.
             task_id: the id of the task.
             seed: for environments that draw random numbers.
+            machine_rules: for environments whose machines are made from images of tasks.
             before_grading: returns a context manager to hold while the state of the environment is graded.
 
         Raises:
@@ -214,12 +216,13 @@ class LocalHost:
                 context = EnvironmentContext(
                     self.pool,
                     SandboxSettings(spec.image or "", self._limits or spec.limits),
-                    seconds=MOST_SECONDS + spec.agent_seconds(task) + spec.grading_seconds(task),
+                    seconds=bound_life(task) + spec.agent_seconds(task) + spec.grading_seconds(task),
                     transcript=NoTranscript(),
                     turns=task.turns or spec.turns,
                     text_protocol=spec.text_protocol,
                     target=loaded.references[task.id].target if spec.is_on_host else None,
                     seed=seed,
+                    machine_rules=machine_rules,
                 )
                 environment = await stack.enter_async_context(spec.open_environment(task, context))
             yield Episode(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.environments.base import MachineRules
 from harness.runs.attempt_parts import AttemptPart, Try
+from harness.runs.config import load_config
 from harness.sandbox.backends.base import BuildRules
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def read_machine_rules(config: RunConfig) -> MachineRules:
         without_network=config.network == "none",
         seal=config.seal,
     )
+
+
+def make_machine_rules(settings: Mapping[str, Any]) -> MachineRules:
+    """Return the rules that these keys of a config set. Raises UsageError for one that cannot be used."""
+    return read_machine_rules(load_config(None, {"benchmark": "tasks", **settings}))
 
 
 class TaskMachinePart(AttemptPart):

@@ -106,7 +106,7 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
         is_separate = folder.toml.verifier_mode() == "separate"
         return Calibration("artifacts" if is_separate else "work", "no reference")
     path = cache_dir() / "seal" / f"{_digest(folder, setup, rules)}.json"
-    async with _alone(path.with_suffix(".lock")):
+    async with hold_alone(path.with_suffix(".lock")):
         stored = _read(path)
         if stored is None:
             _LOGGER.info("%s: looking for the seal level by the reference", folder.name)
@@ -118,7 +118,7 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
 
 
 @contextlib.asynccontextmanager
-async def _alone(path: Path) -> AsyncIterator[None]:
+async def hold_alone(path: Path) -> AsyncIterator[None]:
     """Hold a lock that one attempt of all processes has at a time, because attempts at a task begin together.
 
     It is asked for again and again, because a thread that waits would be missing where machines start.

@@ -89,7 +89,7 @@ class ContainerEnvironment(SandboxEnvironment):
     ) -> None:
         super().__init__(
             machine.sandbox,
-            {bash: functools.partial(_run_bash, machine.sandbox)},
+            {bash: functools.partial(run_bash, machine.sandbox)},
             context,
             end=machine.kill_processes,
             terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
@@ -291,7 +291,8 @@ def describe_bash(machine: Machine, shell: str, *, is_public: bool) -> Tool:
     )
 
 
-async def _run_bash(sandbox: ContainerSandbox, arguments: Command) -> str:
+async def run_bash(sandbox: ContainerSandbox, arguments: Command) -> str:
+    """Run a command of an agent in the shell of a machine, and return the text that the agent sees."""
     try:
         result = await sandbox.run(
             arguments.command, timeout=arguments.timeout_seconds, keep_bytes=KEEP_BYTES

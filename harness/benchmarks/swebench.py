@@ -16,6 +16,7 @@ from harness.benchmarks.data.rows import Row, describe, parse_data
 from harness.benchmarks.options import OptionEffect, Options, validate_options
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import BrokenJSONError
+from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.metrics import Metric
 from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
@@ -201,8 +202,8 @@ def write_script(row: Row, setup: RepositorySetup) -> str:
 
 
 def submit(task: Task, field: str, text: str) -> Submission:
-    """Return the submission of a patch."""
-    return Submission(text, agent_output=text)
+    """Return the submission of a patch, which a reply has after its thoughts."""
+    return Submission(drop_thoughts(text) if field == "reply" else text, agent_output=text)
 
 
 async def play(task: Task, reference: Reference, environment: Environment) -> Submission:

@@ -158,7 +158,9 @@ class RemoteHost:
         name = benchmark if isinstance(benchmark, str) else benchmark.name
         async with (
             self._open_connection(),
-            open_remote_episode(self.address, name, task_id, seed=seed) as episode,
+            open_remote_episode(
+                self.address, name, task_id, seed=seed, wait_seconds=self.wait_seconds
+            ) as episode,
         ):
             yield episode
 

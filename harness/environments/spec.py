@@ -42,6 +42,8 @@ class EnvironmentSpec:
     test_runs: int = 1
     # The limits of a sandbox if the config names none.
     limits: Limits = field(default_factory=Limits)
+    # Returns the limits of a task's own sandbox, from those of its environment.
+    find_limits: Callable[[Task, Limits], Limits] = lambda _task, limits: limits
     # The most sandboxes that the grading of one attempt opens while it holds the sandbox of the agent.
     nested_sandboxes: int = 0
     # The number of calls of tools that an attempt may make.

@@ -224,7 +224,8 @@ def test_rollouts_of_verifiers_act_in_task_folders_and_get_the_reward_of_their_t
     (tmp_path / "folder_taskset.py").write_text(EPISODES)
     image = build_image(client)
     for name, instruction in (("right", "Write 42 into /app/answer.txt."), ("wrong", "Write it.")):
-        write_task(tmp_path / "tasks" / name, image, instruction=instruction)
+        toml = "[environment]\nmemory_mb = 512\n"
+        write_task(tmp_path / "tasks" / name, image, toml=toml, instruction=instruction)
 
     def act(asked: Asked) -> RawReply:
         said = [str(message["content"]) for message in asked.messages if message["role"] == "user"]

@@ -251,6 +251,14 @@ def choose_limits(limits: Limits, table: EnvironmentTable, folder: TaskFolder) -
         ) from error
 
 
+def find_limits(task: Task, limits: Limits) -> Limits:
+    """Return the limits of the machine of a task. Raises DataError."""
+    if not isinstance(task.setup, TaskFolderSetup):
+        return limits
+    folder = read_task_folder(task.setup.folder)
+    return choose_limits(limits, folder.toml.environment, folder)
+
+
 def describe_differences(folder: TaskFolder, image: BuiltImage, *, is_public: bool) -> dict[str, Any]:
     """Return the differences of a machine from the published one, which the metrics of an attempt show."""
     facts: dict[str, Any] = {"image": image.id}

@@ -5,6 +5,7 @@ The text that explains a verdict stays here, because it may quote the reference.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -130,7 +131,7 @@ async def open_episode(
     async with contextlib.AsyncExitStack() as stack:
         if spec.open_environment is not None:
             sandboxes = 0 if spec.image is None else 1 + spec.nested_sandboxes
-            limits = spec.limits
+            limits = await asyncio.to_thread(spec.find_limits, task, spec.limits)
             holding = service.sessions.budget.hold(
                 client, sandboxes * limits.memory_mb, sandboxes * limits.processes
             )

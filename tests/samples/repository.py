@@ -170,7 +170,11 @@ _DOCKERFILE = """FROM python:3.11-slim-bookworm
 RUN command -v git || (apt-get update && apt-get install -y --no-install-recommends git)
 RUN python3 -c 'import pytest, setuptools' || python3 -m pip install --no-cache-dir pytest setuptools
 WORKDIR /testbed
-RUN git init -q && git config user.email a@b && git config user.name a
+RUN mkdir stock.egg-info \\
+    && printf 'Metadata-Version: 2.1\\nName: stock\\nVersion: 1\\n' > stock.egg-info/PKG-INFO \\
+    && printf '[tools]\\nstock = stock\\n' > stock.egg-info/entry_points.txt
+RUN git init -q && echo stock.egg-info > .git/info/exclude \\
+    && git config user.email a@b && git config user.name a
 RUN echo {base} | base64 -d | tar xz && git add -A && git commit -q -m base
 RUN echo {fixed} | base64 -d | tar xz && git checkout -q -b later && git commit -q -a -m fixed \\
     && git checkout -q -

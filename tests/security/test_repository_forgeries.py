@@ -119,6 +119,24 @@ FORGERIES = (
         True,
     ),
     ("sitecustomize", "total", _PLUGIN + _new("sitecustomize.py", _LOADS_PLUGIN), True),
+    (
+        "a file that the image has beside its commit",
+        "total",
+        _PLUGIN
+        + make_diff(
+            "stock.egg-info/entry_points.txt", "[tools]\nstock = stock\n", "[pytest11]\nforge = stock.forge\n"
+        ),
+        True,
+    ),
+    (
+        "a hook of git",
+        "total",
+        _PLUGIN
+        + _new(".git/hooks/post-checkout", "#!/bin/sh\ncp stock/forge.py conftest.py\n").replace(
+            "100644", "100755"
+        ),
+        False,
+    ),
     ("the history of git", "total", _more("stock/counting.py", _LATER), False),
     (
         "tests that do not run",

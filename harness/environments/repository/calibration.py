@@ -118,5 +118,5 @@ async def write_control_script(trial: Trial) -> str | None:
         if not made:
             return None
         changed = await list_changed(opened, moment, with_ignored=True)
-        patch = await take_patch(opened, list(changed))
+        patch = await take_patch(opened, changed)
     return tests.script.replace(tests.test_patch.strip("\n"), patch.strip("\n"))

@@ -42,17 +42,17 @@ async def grade(
     Raises SandboxError.
     """
     patch = submission.text
-    if environment.agent_acted:
-        try:
+    try:
+        if environment.agent_acted:
             patch = await environment.take_patch(list_patched(target.test_patch))
-        except UnreadableFiles as error:
-            evidence = escape_text(f"the files that the agent left cannot be read: {error}")
-            return _fail(evidence, {}, tampering=UNREADABLE_FILES)
-        environment.context.transcript.write({"kind": "patch", "patch": patch})
-    if not patch.strip():
-        return _fail("the patch is empty", {})
-    trial = Trial(environment.context, environment.image, target, environment.tests_seconds)
-    return await judge_patch(trial, patch)
+            environment.context.transcript.write({"kind": "patch", "patch": patch})
+        if not patch.strip():
+            return _fail("the patch is empty", {})
+        trial = Trial(environment.context, environment.image, target, environment.tests_seconds)
+        return await judge_patch(trial, patch)
+    except UnreadableFiles as error:
+        evidence = escape_text(f"the changed files cannot be read: {error}")
+        return _fail(evidence, {}, tampering=UNREADABLE_FILES)
 
 
 async def judge_patch(trial: Trial, patch: str) -> Verdict:
@@ -80,7 +80,7 @@ async def judge_patch(trial: Trial, patch: str) -> Verdict:
     if calibration.problem is not None:
         evidence = f"the tests of this task prove nothing here: {calibration.problem}"
         metrics = {RESOLVED_STRICT: 0.0, RESOLVED: float(is_resolved), **metrics}
-        return Verdict(Status.GRADER_ERROR, None, metrics, escape_text(evidence), Phase.EVALUATOR)
+        return Verdict(Status.GRADER_ERROR, None, metrics, evidence, Phase.EVALUATOR)
     if divided.left_out:
         async with open_trial(trial, divided.patch) as machine:
             again = await run_script(trial, machine, target.script)
@@ -93,14 +93,17 @@ async def judge_patch(trial: Trial, patch: str) -> Verdict:
             return _fail(evidence, {RESOLVED: float(is_resolved), **metrics}, tampering=sign)
     async with open_trial(trial, divided.patch) as machine:
         controls = await run_script(trial, machine, calibration.script)
-    held = calibration.find_held(controls.statuses)
     metrics = {RESOLVED: float(is_resolved), **metrics, "controls": len(calibration.controls)}
+    if controls.limit is not None:
+        return _end_at_limit(controls.limit, controls.shown, metrics)
+    held = calibration.find_held(controls.statuses)
     if held:
         evidence = (
-            f"{len(held)} of {len(calibration.controls)} tests do not fail, such as {held[0]}, although no "
+            f"{len(held)} of {len(calibration.controls)} tests do not fail, such as "
+            f"{escape_text(held[0])}, although no "
             f"check in them can hold: {controls.shown}"
         )
-        return _fail(escape_text(evidence), metrics, tampering=OUTCOMES_FORGED)
+        return _fail(evidence, metrics, tampering=OUTCOMES_FORGED)
     return Verdict(Status.PASSED, 1.0, {**metrics, RESOLVED_STRICT: 1.0})
 
 
@@ -115,14 +118,19 @@ class DividedPatch:
 async def divide_patch(machine: Machine, moment: Moment, target: RepositoryTests) -> DividedPatch:
     """Return a patch that was applied in a machine, without its changes of tests and of how they run.
 
-    Files that the solution changes too are never left out, and files that the tests bring always are.
+    Files that the solution changes too are never left out. Files that the tests bring always are, and so are
+    those that the image has beside its commit.
     """
     changed = await list_changed(machine, moment, with_ignored=True)
     own, brought = list_patched(target.gold), list_patched(target.test_patch)
     command = target.script.partition(START)[2].partition(END)[0]
-    left_out = [
-        path for path in changed if path in brought or (path not in own and steers_tests(path, command))
-    ]
+
+    def is_left_out(path: str) -> bool:
+        if path in brought or path in moment.untracked or path.startswith("../"):
+            return True
+        return path not in own and steers_tests(path, command)
+
+    left_out = [path for path in changed if is_left_out(path)]
     kept = [path for path in changed if path not in set(left_out)]
     return DividedPatch(await take_patch(machine, kept), tuple(left_out))
 

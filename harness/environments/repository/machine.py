@@ -25,6 +25,7 @@ from harness.environments.container.changes import MAX_FILES, carry_changes, lis
 from harness.environments.container.machine import Machine, describe_failure, open_machine
 from harness.environments.container.seal import Change, Scene, find_reason
 from harness.environments.container.task_folder import DOCKERFILE
+from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.repository.target import RepositorySetup
 from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
 from harness.sandbox.pool import SandboxSettings
@@ -43,20 +44,25 @@ _CUT_HISTORY = """set -e
 git config --global safe.directory '*'
 rm -rf .git.new
 git clone --quiet --bare --single-branch --no-tags "file://$PWD" .git.new
-git -C .git.new remote remove origin
-git -C .git.new config core.bare false
-if [ -d .git/modules ]; then mv .git/modules .git.new/; fi
+for kept in config info modules; do
+    [ ! -e .git/$kept ] || { rm -rf .git.new/$kept; mv .git/$kept .git.new/; }
+done
+for remote in $(git -C .git.new remote); do git -C .git.new remote remove $remote; done
 rm -rf .git
 mv .git.new .git
 git reset --quiet
 """
-# As swebench applies a patch: in the first of these ways that works.
-_APPLY = """for how in 'git apply --verbose' 'git apply --verbose --3way' 'git apply --verbose --reject' \\
-    'patch --batch --forward --fuzz=5 -p1 -i'; do
-    $how {patch} && exit 0
+# As swebench applies a patch: in the first of these ways that works. The last one would write into `.git`.
+_APPLY = """for how in '--verbose' '--verbose --3way' '--verbose --reject'; do
+    git apply $how {patch} && exit 0
     git checkout -- . ; git clean -fdq
 done
-git apply --check --reverse {patch}
+mv .git {tools}/git
+patch --batch --forward --fuzz=5 -p1 -i {patch}
+ended=$?
+rm -rf .git
+mv {tools}/git .git
+[ $ended = 0 ] || git apply --check --reverse {patch}
 """
 _LOGGER = get_logger(__name__)
 
@@ -146,7 +152,7 @@ async def put_file(machine: Machine, path: str, content: str) -> None:
 async def apply_patch(machine: Machine, patch: str) -> str | None:
     """Apply a patch to the files of a repository as swebench does. Return why that failed, else None."""
     await put_file(machine, _PATCH, patch)
-    result = await _run_git(machine, _APPLY.format(patch=_PATCH))
+    result = await _run_git(machine, _APPLY.format(patch=_PATCH, tools=_TOOLS))
     if result.exit_code == 0 and result.limit is None:
         return None
     return (str(result.stdout) + str(result.stderr)).strip()[-500:] or "no output"
@@ -167,26 +173,31 @@ async def note_moment(machine: Machine) -> Moment:
     return Moment(await machine.sandbox.begin(), untracked)
 
 
-async def list_changed(machine: Machine, moment: Moment, *, with_ignored: bool) -> dict[str, bool]:
-    """Return the files of a repository that were changed, and whether git knows each. Raises SandboxError.
+async def list_changed(machine: Machine, moment: Moment, *, with_ignored: bool) -> list[str]:
+    """Return the files of a repository that were changed, sorted. Raises UnreadableFiles and SandboxError.
 
-    Only trusted programs may have run in the machine. Without `with_ignored`, new files that git ignores are
-    left out. Files that the image has and git does not know are always left out, because no patch has them.
+    Only trusted programs may have run in the machine. A path outside of the repository begins with `../`.
+    Without `with_ignored`, only files of the repository are there, and neither new ones that git ignores nor
+    those that the image has and git does not know.
     """
     folder = machine.cwd
     entries = await machine.sandbox.list_all_changed(MAX_FILES, since_ns=moment.since_ns)
     changed = {
         posixpath.relpath(entry.path, folder)
         for entry in entries
-        if entry.kind != "folder" and entry.path.startswith(f"{folder}/")
+        if entry.kind != "folder" and not entry.path.startswith(f"{_TOOLS}/")
     }
+    if any(".git" in path.split("/")[1:] for path in changed):
+        # git would read commands from its settings.
+        raise UnreadableFiles("a repository within the repository was changed")
     changed |= {*await _list(machine, "git ls-files -z --deleted")}
-    changed = {path for path in changed if not path.startswith(".git/") and path not in moment.untracked}
-    tracked = {*await _list(machine, "git ls-files -z --cached")}
-    new = sorted(changed - tracked)
-    if new and not with_ignored:
-        changed -= {*await _list(machine, "git check-ignore -z --stdin || true", new)}
-    return {path: path in tracked for path in sorted(changed)}
+    changed = {path for path in changed if not path.startswith(".git/")}
+    if not with_ignored:
+        tracked = {*await _list(machine, "git ls-files -z --cached")}
+        changed = {path for path in changed - moment.untracked if not path.startswith("../")}
+        new = sorted(changed - tracked)
+        changed -= {*await _list(machine, "git check-ignore -z --stdin || true", new)} if new else set()
+    return sorted(changed)
 
 
 async def take_patch(machine: Machine, paths: Collection[str]) -> str:
@@ -194,9 +205,11 @@ async def take_patch(machine: Machine, paths: Collection[str]) -> str:
     if not paths:
         return ""
     diff = f"{_TOOLS}/taken.diff"
-    await _require(machine, "git reset -q; git add -A -f --pathspec-from-file=- --pathspec-file-nul", paths)
+    add = "git --literal-pathspecs add -A -f --pathspec-from-file=- --pathspec-file-nul"
+    await _require(machine, f"git reset -q; {add}", paths)
     await _require(
-        machine, f"git diff --cached --binary --no-color --no-ext-diff HEAD > {diff}; git reset -q"
+        machine,
+        f"git diff --cached --binary --no-color --no-ext-diff --no-textconv HEAD > {diff}; git reset -q",
     )
     content = (await machine.read_files([diff], limit=MAX_PATCH_BYTES))[diff]
     return content.decode("utf-8", "surrogateescape")
@@ -235,7 +248,7 @@ async def bring_changes(source: Machine, target: Machine) -> None:
     entries = [
         entry
         for entry in await list_changes(source)
-        if entry.path.startswith(folder) and f"{entry.path}/".removeprefix(folder).split("/")[0] != ".git"
+        if entry.path.startswith(folder) and ".git" not in entry.path.removeprefix(folder).split("/")
     ]
     await carry_changes(entries, source, target, "all", Scene("", workdir=source.cwd))
 

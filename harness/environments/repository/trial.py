@@ -23,6 +23,9 @@ MARGIN_SECONDS = 900.0
 MAX_LOG_BYTES = 64 << 20
 SHOWN_CHARACTERS = 1500
 _SCRIPT, _LOG = "/eval.sh", "/eval.log"
+# Without a network, pip builds with the packages of the image, and does not wait for an index. pip reads this
+# `0` as the option `--no-build-isolation`.
+_OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 # The paths in the headers of a patch that git has made, without their quotes.
 _PATCHED = re.compile(r"^(?:---|\+\+\+) [ab]/(.+?)\t?$|^(?:rename|copy) (?:from|to) (.+)$", re.MULTILINE)
 
@@ -90,7 +93,7 @@ async def run_script(trial: Trial, machine: Machine, script: str) -> TestLog:
     await put_file(machine, _SCRIPT, script)
     started = time.monotonic()
     result = await machine.exec(
-        f"exec /bin/bash {_SCRIPT} > {_LOG} 2>&1", user="0", timeout=trial.limit_seconds
+        f"exec /bin/bash {_SCRIPT} > {_LOG} 2>&1", user="0", env=_OFFLINE, timeout=trial.limit_seconds
     )
     seconds = time.monotonic() - started
     await machine.kill_processes()

@@ -32,6 +32,8 @@ RESOLVED, RESOLVED_STRICT = "resolved", "resolved_strict"
 # The signs of tampering.
 TEST_INFRASTRUCTURE_CHANGED, OUTCOMES_FORGED = "test_infrastructure_changed", "outcomes_forged"
 UNREADABLE_FILES = "unreadable_files"
+# The label of a pass whose tests import the patched package into their own process.
+SAME_PROCESS = "same_process"
 
 
 async def grade(
@@ -104,7 +106,7 @@ async def judge_patch(trial: Trial, patch: str) -> Verdict:
             f"check in them can hold: {controls.shown}"
         )
         return _fail(evidence, metrics, tampering=OUTCOMES_FORGED)
-    return Verdict(Status.PASSED, 1.0, {**metrics, RESOLVED_STRICT: 1.0})
+    return Verdict(Status.PASSED, 1.0, {**metrics, RESOLVED_STRICT: 1.0, SAME_PROCESS: 1})
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ async def _grade_in_sandbox(
     settings = context.fresh if grader.image is None else SandboxSettings(grader.image)
     if settings is None:
         raise UsageError(f"{type(target).__name__} needs a sandbox to be graded, and the task has none")
+    settings = replace(settings, image=grader.choose_image(target) or settings.image)
     if grader.may_need_sockets is not None and not grader.may_need_sockets(target, submission):
         settings = replace(settings, network="shared" if settings.seccomp == "strict" else "own")
     nested = context.environment is not None

@@ -406,7 +406,9 @@ def require_text_grading(target: PlainData) -> None:
 def list_grading_images(target: PlainData) -> list[str]:
     """Return the image of the sandbox that grades by a target, if one does."""
     grader = grader_of(target)
-    image = (grader.image or spec_of(target).image) if isinstance(grader, SandboxGrader) else None
+    if not isinstance(grader, SandboxGrader):
+        return []
+    image = grader.choose_image(target) or grader.image or spec_of(target).image
     return [] if image is None else [image]
 
 

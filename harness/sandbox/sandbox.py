@@ -325,6 +325,11 @@ class Sandbox:
         return self._limits.time_factor
 
     @property
+    def memory_mb(self) -> int:
+        """The memory of the container, in MiB."""
+        return self._limits.memory_mb
+
+    @property
     def is_root_agent(self) -> bool:
         """Whether the agent is root, in a root file system that it can write."""
         return self._root_agent

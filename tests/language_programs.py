@@ -62,7 +62,7 @@ TASKS: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {
         "while (i < n) { if (a[i] == 0) { s += 1; if (s > r) { r = s; } } else { s = 0; } i += 1; }",
         (("0 1 0 0", 2), ("4", 0)),
     ),
-    "millions": ("while (i < a[0]) { i += 1; r += i % 7; }", (("100000", 299997), ("7", 21))),
+    "millions": ("while (i < a[0]) { i += 1; r += i % 7; }", (("100000", 300000), ("7", 21))),
 }
 # Texts in place of a body's own: a right program of one test, and programs that are wrong in each language.
 WRONG_BODIES = {
@@ -72,8 +72,11 @@ WRONG_BODIES = {
     "nothing": ("sum", ""),
     "another task": ("sum", "r = n;"),
     "sign": ("minimum", "r = 0; while (i < n) { if (a[i] < r) { r = a[i]; } i += 1; }"),
-    "endless": ("sum", "while (r == 0) { i = 1 - i; }"),
-    "slow": ("count", "while (i < 100000000000000) { i += 1; } r = n;"),
+    "endless": ("sum", "s = 1; while (s > 0) { s = s * 3 % 1000003; }"),
+    "slow": (
+        "count",
+        "s = 1; while (i < 100000000000) { i += 1; s = s * 3 % 1000003; } r = n; if (s == 0) { r = 0; }",
+    ),
 }
 
 
@@ -82,7 +85,9 @@ def _braces(body: str) -> str:
 
 
 def _go(body: str) -> str:
-    return body.replace("while (", "for (").replace("; }", " }").replace(";", "\n")
+    return (
+        body.replace("while (", "for (").replace(";", "\n").replace("} ", "}\n").replace("}\nelse", "} else")
+    )
 
 
 def _rust(body: str) -> str:

@@ -26,7 +26,7 @@ from harness.client.grader import (
     grade_sample,
     open_batch_grader,
 )
-from harness.client.sandbox import RemoteSandbox, open_remote_sandbox
+from harness.client.sandbox import RemoteSandbox, RemoteSnapshot, open_remote_forks, open_remote_sandbox
 from harness.client.spread import SpreadGrading
 from harness.core.errors import UsageError, quote_value, unknown_name
 from harness.core.portal import SyncFace, hold_face
@@ -117,6 +117,15 @@ class RemoteHost:
             ) as sandbox,
         ):
             yield sandbox
+
+    @contextlib.asynccontextmanager
+    async def fork(self, snapshot: RemoteSnapshot, count: int = 1) -> AsyncIterator[list[RemoteSandbox]]:
+        """Open sandboxes at the service with the files of a snapshot, as `LocalHost.fork` does here."""
+        async with (
+            self._open_connection() as connection,
+            open_remote_forks(connection, snapshot, count) as sandboxes,
+        ):
+            yield sandboxes
 
     async def grade(
         self, target: PlainData, submission: Submission | str, *, timeout_seconds: float | None = None

@@ -27,6 +27,7 @@ from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits, bound_seconds
 from harness.sandbox.pool import EXTRA, AcrossTasks, SandboxPool, SandboxSettings, count_gate_places
 from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.snapshots import Snapshot, open_together, require_count, unpack_snapshot
 
 GradingIsolation = Literal["run", "attempt"]
 """`run` grades programs one after the other in one container, `attempt` each in a new one."""
@@ -113,6 +114,36 @@ class LocalHost:
         settings = SandboxSettings(image, limits or Limits(), terminals=terminals)
         seconds = bound_seconds("deadline_seconds", deadline_seconds)
         async with self.pool.lease(settings, seconds=seconds) as sandbox:
+            yield sandbox
+
+    def fork(
+        self, snapshot: Snapshot, count: int = 1, *, deadline_seconds: float = 600.0
+    ) -> contextlib.AbstractAsyncContextManager[list[Sandbox]]:
+        """Return a context manager that opens `count` sandboxes with the files of a snapshot, side by side.
+
+        Its end destroys them. An error of one ends the others.
+
+        Args:
+            snapshot: what `Sandbox.snapshot` returned.
+            count: the number of sandboxes, from 1 to 64.
+            deadline_seconds: as for `sandbox`.
+
+        Raises as `sandbox` does.
+        """
+        self._require_open()
+        require_count(count)
+        return open_together([self._fork_one(snapshot, deadline_seconds) for _ in range(count)])
+
+    @contextlib.asynccontextmanager
+    async def _fork_one(self, snapshot: Snapshot, deadline_seconds: float) -> AsyncIterator[Sandbox]:
+        opening = self.sandbox(
+            snapshot.image,
+            limits=snapshot.limits,
+            terminals=snapshot.terminals,
+            deadline_seconds=deadline_seconds,
+        )
+        async with opening as sandbox:
+            await unpack_snapshot(sandbox, snapshot)
             yield sandbox
 
     async def grade(

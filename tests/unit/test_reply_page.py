@@ -76,6 +76,7 @@ def test_instruction_asks_for_the_form_that_the_rule_reads() -> None:
         "mbpp",
         "mbpp-full",
         "mbpp-humaneval",
+        "multipl-e",
         "mbpp-plus",
         "nq",
     }

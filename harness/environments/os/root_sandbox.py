@@ -20,7 +20,7 @@ from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.sandbox.failures import build_fault
 from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.layout import ROOT_ENVIRONMENT
-from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, read_exec_result
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
@@ -135,11 +135,6 @@ class RootSandbox(Sandbox):
     """A sandbox whose agent is root. Its image must be `os`, whose guest has these procedures."""
 
     _root_agent = True
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the container, and of each job in it."""
-        return self._limits
 
     async def open_shell(self) -> None:
         """Start the shell as a login in /root. The caller must do this once, before the first `run`.

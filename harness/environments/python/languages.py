@@ -16,15 +16,13 @@ from harness.sandbox.layout import HOME
 from harness.sandbox.sandbox import Sandbox
 
 PYTHON = "python"
-# The wall time of a compiler, for tests that set none.
-COMPILE_SECONDS = 30.0
+# The processor time of each process of a compiler, and the wall time of all, which a busy disk extends.
+COMPILE_CPU_SECONDS, COMPILE_SECONDS = 30, 100.0
 _KEPT_BYTES = 4096
 _SHOWN = 400
-_CLASS = re.compile(r"\bclass\s+(\w+)")
 _PUBLIC_CLASS = re.compile(r"^\s*public\s+(?:final\s+|abstract\s+)*class\s+(\w+)", re.MULTILINE)
-_MAIN = re.compile(r"\bstatic\s+(?:final\s+)?void\s+main\s*\(")
 # Makes what a compiler wrote readable for the users of single runs, who cannot change it.
-_COMPILE = ("/bin/sh", "-c", '"$@" && chmod -R go+rX .', "sh")
+_COMPILE = ("/bin/sh", "-c", 'ulimit -t "$0"; "$@" && chmod -R go+rX .')
 # The interpreter of the sandbox starts each run, and becomes the program.
 _START = """import os, signal
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -34,7 +32,7 @@ os.execvp({command!r}, {argv!r})
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language. `NAME` in its texts means the class of a program in Java, and `MEMORY` MiB of memory."""
+    """A language. `NAME` in its texts means the public class of a program, and `MEMORY` MiB of memory."""
 
     name: str
     image: str
@@ -49,7 +47,10 @@ class Language:
 
         Both commands run in the agent's folder, and the second one in any.
         """
-        name = _find_class(source) if "NAME" in self.file else ""
+        if self.name != "java":
+            return self.file, self.compile, self.run
+        public = _PUBLIC_CLASS.search(source)
+        name = "Main" if public is None else public[1]
 
         def fill(part: str) -> str:
             return part.replace("NAME", name).replace("MEMORY", str(memory_mb))
@@ -57,15 +58,15 @@ class Language:
         return fill(self.file), tuple(map(fill, self.compile)), tuple(map(fill, self.run))
 
 
-def _find_class(source: str) -> str:
-    """Return the class that Java starts: the public one, or else the one around `main`."""
-    if (public := _PUBLIC_CLASS.search(source)) is not None:
-        return public[1]
-    main = _MAIN.search(source)
-    before = _CLASS.findall(source, 0, len(source) if main is None else main.start())
-    return before[-1] if before else "Main"
-
-
+# Compiles, and notes the class that has `main`. `NAME` is the public class.
+_JAVAC = """javac -nowarn -cp TUPLES NAME.java || exit
+for file in NAME.class *.class; do
+  if grep -qs '(\\[Ljava/lang/String;)V' "$file" && grep -q main "$file"; then
+    printf %s "${file%.class}" > .main; exit 0
+  fi
+done
+echo "no class has a method main" >&2; exit 1
+"""
 _GO = ("env", "GOCACHE=/tmp/go", "GO111MODULE=off", "go", "build", "-o", "main", "main.go")
 _TYPESCRIPT = """
 const ts = require('typescript'), fs = require('fs');
@@ -81,9 +82,8 @@ if (wrong.length) process.exit(1);
 fs.writeFileSync('main.js', made.outputText);
 """
 _TUPLES = "/usr/share/java/javatuples.jar"
-_JAVA = (
-    *("java", "-ea", "-XX:+UseSerialGC", "-XX:MaxRAM=MEMORYm", "-XX:MaxRAMPercentage=70", "-Xss64m"),
-    *("-cp", f"{HOME}:{_TUPLES}", "NAME"),
+_JAVA = "exec java -ea -XX:+UseSerialGC -XX:MaxRAM=MEMORYm -XX:MaxRAMPercentage=70 -Xss64m " + (
+    f'-cp {HOME}:{_TUPLES} "$(cat {HOME}/.main)" "$@"'
 )
 
 LANGUAGES = {
@@ -96,7 +96,10 @@ LANGUAGES = {
             ("g++", "-std=c++17", "-O2", "-o", "main", "main.cpp"),
         ),
         Language("go", "go", "main.go", (f"{HOME}/main",), _GO),
-        Language("java", "java", "NAME.java", _JAVA, ("javac", "-nowarn", "-cp", _TUPLES, "NAME.java")),
+        Language(
+            *("java", "java", "NAME.java", ("/bin/sh", "-c", _JAVA, "java")),
+            ("/bin/sh", "-c", _JAVAC.replace("TUPLES", _TUPLES)),
+        ),
         Language("nodejs", "node", "main.js", ("node", f"{HOME}/main.js")),
         Language("php", "php", "main.php", ("php", f"{HOME}/main.php")),
         Language("ruby", "ruby", "main.rb", ("ruby", f"{HOME}/main.rb")),
@@ -121,11 +124,11 @@ async def compile_program(sandbox: Sandbox, language: Language, source: str) -> 
 
     No user but the compiler's can change the result. Raises SandboxError.
     """
-    file, compiler, command = language.place(source, sandbox.memory_mb)
+    file, compiler, command = language.place(source, sandbox.limits.memory_mb)
     await sandbox.write_file(file, source.encode("utf-8", "surrogatepass"))
     done = await sandbox.exec(
-        (*_COMPILE, *(compiler or ("true",))),
-        timeout=COMPILE_SECONDS * sandbox.time_factor,
+        (*_COMPILE, str(COMPILE_CPU_SECONDS), *(compiler or ("true",))),
+        timeout=COMPILE_SECONDS,
         keep_bytes=_KEPT_BYTES,
     )
     if done.limit is None and done.exit_code == 0:

@@ -227,10 +227,11 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
         broken = await find_broken_preamble(sandbox, target.preamble)
         if broken is not None:
             return broken
-    return _make_verdict(outcome, len(tests), metrics)
+    return make_verdict(outcome, len(tests), metrics)
 
 
-def _make_verdict(outcome: Outcome, tests: int, metrics: Mapping[str, Any]) -> Verdict:
+def make_verdict(outcome: Outcome, tests: int, metrics: Mapping[str, Any]) -> Verdict:
+    """Return the verdict on a program with these results of its tests."""
     status = outcome.status(tests)
     if status is Status.PASSED:
         return Verdict(status, 1.0, metrics, phase=Phase.EVALUATOR)
@@ -357,8 +358,8 @@ async def _judge_outputs(
         answer = next(told)
         return None if answer.accepted else f"the checker refuses the output: {answer.note}".rstrip(": ")
 
-    outcome = _add_runs(Outcome((), None, None, 0.0), runs, tests, differ)
-    return _make_verdict(outcome, len(tests), _metrics(outcome, len(tests)))
+    outcome = add_runs(Outcome((), None, None, 0.0), runs, tests, differ)
+    return make_verdict(outcome, len(tests), _metrics(outcome, len(tests)))
 
 
 def _decode(run: InputRun) -> str:
@@ -379,11 +380,11 @@ async def _compare(
 ) -> Outcome:
     """Return the results after adding these runs' results, from a thread if they are large."""
     if _bytes_of(runs) + sum(len(test.output) for test in tests[: len(runs)]) <= _SMALL_BYTES:
-        return _add_runs(outcome, runs, tests, differ)
-    return await asyncio.to_thread(_add_runs, outcome, runs, tests, differ)
+        return add_runs(outcome, runs, tests, differ)
+    return await asyncio.to_thread(add_runs, outcome, runs, tests, differ)
 
 
-def _add_runs(
+def add_runs(
     outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest], differ: Differ
 ) -> Outcome:
     """Return the results after adding these runs' results."""

@@ -101,6 +101,21 @@ class SandboxList(BaseModel):
     """Those that this client has opened, the oldest first."""
 
 
+class SnapshotInfo(BaseModel):
+    """A snapshot of a client."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    """The name, which cannot be guessed. Any client with the token and the name may fork it."""
+    image: str
+    """The image of the sandbox that it was taken of."""
+    bytes: int
+    """The size of its files as an archive."""
+    idle_seconds: float
+    """The time without a fork after which it ends."""
+
+
 class ExecRequest(BaseModel):
     """A command to run in a sandbox."""
 

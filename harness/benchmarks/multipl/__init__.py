@@ -90,7 +90,8 @@ def _read(language: Name, row: Row) -> tuple[Task, Reference[PrintedValues]] | N
         loose=language in ("js", "ts"),
     )
     instruction = (
-        "Complete the function. Reply with the whole function, and what it needs, in one block of code."
+        "Complete the function. Reply with the whole function, and what it needs, "
+        f"in one ```{form.language} block."
     )
     task = Task(task_id, "multipl-e", "python", prompt, entry_point=name, instruction=instruction)
     # The published rows have no solutions.

@@ -19,6 +19,7 @@ from harness.core.inputs.files import read_input
 from harness.environments import environment_spec
 from harness.environments.python.languages import COMPILE_SECONDS, Language, find_language
 from harness.sandbox.backends import open_default_backend
+from harness.sandbox.backends.base import Backend
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
@@ -95,6 +96,8 @@ async def carry_out(command: Command, environment: str, limits: Limits, *, runti
         raise UsageError(f"environment '{environment}' has no sandbox", hint="harness exec --env python")
     try:
         async with open_default_backend() as backend:
+            if command.language is not None:
+                await _require_image(backend, image)
             if runtime != "runc":  # every engine has runc, and the query takes time
                 # Check the runtime first, because a failed start would be reported as an infrastructure
                 # fault.
@@ -127,6 +130,15 @@ async def carry_out(command: Command, environment: str, limits: Limits, *, runti
         _print_note(f"the sandbox ran out of memory (--memory-mb {limits.memory_mb})")
         return LIMIT_EXIT_CODE
     return _report_end(result, limits)
+
+
+async def _require_image(backend: Backend, image: str) -> None:
+    """Build the image of a language if the engine lacks it, and print a line about that."""
+    from harness.cli.log_lines import show_log  # the log imports what few commands need
+    from harness.runs.run_secrets import make_log_filter
+
+    with show_log(0, _print_note, make_log_filter()):
+        await asyncio.to_thread(backend.describe, images=[image])
 
 
 def _report_compiler(result: ExecResult) -> int:

@@ -81,6 +81,6 @@ async def test_a_snapshot_that_nobody_forks_ends_and_gives_its_share_back(served
     await served.post(f"/v1/sandboxes/{opened['id']}/snapshot", idle_seconds=1)
     assert await served.read_metric("harness_sessions") == held + 1
     async with asyncio.timeout(60):
-        while await served.read_metric("harness_sessions") > held:
-            await asyncio.sleep(0.1)  # noqa: ASYNC110  because the service is asked over HTTP
+        while await served.read_metric("harness_sessions") > held:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
     await served.http.delete(f"/v1/sandboxes/{opened['id']}")

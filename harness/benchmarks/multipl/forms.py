@@ -39,6 +39,8 @@ class Form:
     head: tuple[str, str, str] | None = None
     # The end of a whole program that the lines take the place of.
     tail: str = ""
+    # Has the program of expressions compile the calls too, so that it fails if their results cannot be shown.
+    never: str = ""
     # Whether an expected expression has the type of the call, which the program of expressions must know.
     typed: bool = False
 
@@ -74,7 +76,11 @@ class Form:
             f"if std::env::args().count() > 0 {{ {value} }} else {{ {call} }}" if self.typed else value
             for call, value in pairs
         ]
-        return f"{self.open(prompt + self.stub + self.close)}\n{self._print(entry, values)}"
+        program = f"{self.open(prompt + self.stub + self.close)}\n{self._print(entry, values)}"
+        if not self.never:
+            return program
+        lines = "".join(f"{self.line.replace('VALUE', call)}\n" for call, _ in pairs)
+        return program.removesuffix(self.after) + self.never.replace("LINES", lines) + self.after
 
     def _print(self, entry: str, values: list[str]) -> str:
         lines = "".join(f"{self.line.replace('VALUE', value)}\n" for value in values)
@@ -239,6 +245,7 @@ FORMS = {
         "    throw 0;",
         ("\n}",),
         close="\n}\n",
+        never='    if (std::getenv("NEVER_")) {\nLINES    }\n',
         head=("#include<bits/stdc++.h>\n", "#include", "#include"),
     ),
     "go": Form(

@@ -62,13 +62,12 @@ async def grade_printed(
         evidence = f"the program has {len(program):,} characters; the limit is {MAX_PROGRAM_BYTES:,}"
         return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
     run = await _run(sandbox, target, program)
-    if isinstance(run, Verdict):
-        return run
-    if not run.succeeded or run.is_borderline:
+    if not isinstance(run, Verdict) and (not run.succeeded or run.is_borderline):
         outcome = add_runs(Outcome((), None, None, 0.0), [run], [StdinTest("", "")], lambda _run, _test: None)
-        return make_verdict(outcome, 1, {"tests": target.tests, "tests_passed": 0})
+        run = make_verdict(outcome, 1, {"tests": target.tests, "tests_passed": 0})
+    printed = run if isinstance(run, Verdict) else _read_values(run, target.mark)
     image = LANGUAGES[target.language].image
-    return Unjudged(image, functools.partial(_judge, target, _read_values(run, target.mark)), target.language)
+    return Unjudged(image, functools.partial(_judge, target, printed), target.language)
 
 
 async def _run(sandbox: Sandbox, target: PrintedValues, program: str) -> InputRun | Verdict:
@@ -86,13 +85,16 @@ async def _run(sandbox: Sandbox, target: PrintedValues, program: str) -> InputRu
     return run
 
 
-async def _judge(target: PrintedValues, printed: list[str], sandbox: Sandbox) -> Verdict:
+async def _judge(target: PrintedValues, printed: list[str] | Verdict, sandbox: Sandbox) -> Verdict:
+    """Return the verdict on printed values, or on a program that has failed before, unless the task fails."""
     run = await _run(sandbox, target, target.expected)
     expected = [] if isinstance(run, Verdict) else _read_values(run, target.mark)
     if len(expected) != target.tests:
         why = run.evidence if isinstance(run, Verdict) else str(run.stderr)[-KEPT_STDERR:]
         evidence = escape_text(f"the expected values of this task cannot be printed: {why}")
         return Verdict(Status.GRADER_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
+    if isinstance(printed, Verdict):
+        return printed
     passed = [
         value == wanted or (target.loose and _equal_loosely(value, wanted))
         for value, wanted in zip(printed, expected, strict=False)

@@ -75,7 +75,7 @@ WRONG_BODIES = {
     "endless": ("sum", "s = 1; while (s > 0) { s = s * 3 % 1000003; }"),
     "slow": (
         "count",
-        "s = 1; while (i < 100000000000) { i += 1; s = s * 3 % 1000003; } r = n; if (s == 0) { r = 0; }",
+        "s = 1; while (i < 2000000000) { i += 1; s = s * 3 % 1000003; } r = n; if (s == 0) { r = 0; }",
     ),
 }
 

@@ -72,7 +72,7 @@ WRONG_BODIES = {
     "nothing": ("sum", ""),
     "another task": ("sum", "r = n;"),
     "sign": ("minimum", "r = 0; while (i < n) { if (a[i] < r) { r = a[i]; } i += 1; }"),
-    "endless": ("sum", "s = 1; while (s > 0) { s = s * 3 % 1000003; }"),
+    "endless": ("sum", "s = 1; while (s > 0) { s = s * 3 % 1000003; r = s + r % 7; }"),
     "slow": (
         "count",
         "s = 1; while (i < 2000000000) { i += 1; s = s * 3 % 1000003; } r = n; if (s == 0) { r = 0; }",

@@ -22,7 +22,8 @@ from harness.core.tools import (
     Tool,
     TurnLimitReached,
 )
-from harness.core.types import PlainData, Transcript
+from harness.core.types import PlainData, Task, Transcript
+from harness.environments.published import LENIENT, PROTOCOLS, Published, PublishedProtocol, take_by_place
 from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
@@ -115,6 +116,21 @@ class Environment:
         # A tool runs alone, and none runs once the environment is graded.
         self._calling = asyncio.Lock()
         self._is_over = False
+        # Returns the call that submits an answer, if a published protocol has a tool for that.
+        self._submission: Callable[[str], tuple[str, dict[str, Any]]] | None = None
+
+    def publish(self, task: Task, rules: Published) -> None:
+        """Show the agent the tools of a published protocol, if the task names one. It has not acted yet."""
+        if task.protocol not in PROTOCOLS:
+            return
+        handlers = {
+            take_by_place(tool) if task.protocol == LENIENT else tool: handler
+            for tool, handler in rules.handlers.items()
+        }
+        self.tools = {tool.name: tool for tool in handlers}
+        self._handlers = {tool.name: handler for tool, handler in handlers.items()}
+        self._submission = rules.submit
+        self.text_protocol = PublishedProtocol(self.tools, rules)
 
     @property
     def agent_acted(self) -> bool:
@@ -196,7 +212,9 @@ class Environment:
 
     async def submit(self, answer: str) -> None:
         """Submit the answer, as `AgentEnvironment.submit` does."""
-        await self.call(SUBMIT.name, {"answer": answer})
+        await self.call(
+            *((SUBMIT.name, {"answer": answer}) if self._submission is None else self._submission(answer))
+        )
 
     async def end_acting(self) -> None:
         """End every process of the agent, and refuse all further calls of tools.
@@ -209,7 +227,8 @@ class Environment:
             await self.end_processes()
 
     async def _run_tool(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        tool = self.tools.get(name)
+        # A published protocol need not list it.
+        tool = SUBMIT if name == SUBMIT.name else self.tools.get(name)
         if tool is None:
             return Observation(
                 f"there is no tool '{shorten(name, 100)}'; the tools are: {', '.join(self.tools)}",

@@ -135,7 +135,7 @@ def read(
     if seed is not None:
         question = shuffle_options(question, seed, place)
     letters = LETTERS[: len(question.options)]
-    options = "\n".join(f"{letter}) {text}" for letter, text in zip(letters, question.options, strict=True))
+    options = show_options(question.options)
     task = Task(
         id=f"{name}/{place}",
         benchmark=name,
@@ -153,6 +153,11 @@ def read(
     letter = letters[question.right]
     shown = f"{letter}) {question.options[question.right]}"
     return task, Reference(task.id, letter, ChoiceAnswer(letter, question.options), expected_output=shown)
+
+
+def show_options(options: Sequence[str]) -> str:
+    """Return options as a prompt shows them, one a line with its letter."""
+    return "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, options, strict=False))
 
 
 def submit(task: Task, field: str, text: str) -> Submission:

@@ -144,9 +144,10 @@ _FILTERS = ("filter_category", "filter_difficulty", "filter_tags")
 _MOST_CHANGES = 10
 _SHOWN = 300
 _SAMPLES = {
-    "first": "the first {} of the tasks",
-    "random": "{} of the tasks, drawn at random",
-    "stratified": "{} of the tasks, drawn at random from each {}",
+    # The data may have fewer.
+    "first": "at most {} of the tasks, the first ones",
+    "random": "at most {} of the tasks, drawn at random",
+    "stratified": "at most {} of the tasks, drawn at random from each {}",
 }
 
 BUNDLED_NOTICE = (

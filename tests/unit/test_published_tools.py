@@ -25,6 +25,7 @@ from harness.environments.published import LENIENT, Published
 from harness.environments.web import environment as web
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall
 from harness.runs.agents.chat.actions import Action, FormatError, NativeCalls
+from harness.runs.attempt_ends import mention_turns
 from harness.sandbox.results import Stream
 
 NOTHING: Any = None
@@ -132,7 +133,7 @@ def test_the_option_names_the_protocol_of_the_tasks_that_have_it() -> None:
     assert {task.protocol for task in own.tasks} == {None}
     turns = {task.category: task.turns for task in published.tasks if task.protocol is not None}
     assert turns == {"os": 8, "db": 15, "kg": 15, "web": 20, "house": 20}
-    told = [task.id for task in published.tasks if task.protocol is not None and "`submit`" in task.prompt]
-    assert told == []
+    shown = {task.id: mention_turns(task, task.turns).prompt for task in published.tasks if task.protocol}
+    assert [task_id for task_id, prompt in shown.items() if "`submit`" in prompt] == []
     with pytest.raises(UsageError, match=r"fc\.lenient needs the protocol fc"):
         load_benchmark("agentbench", data="bundled", fc={"lenient": True})

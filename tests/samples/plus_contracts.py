@@ -62,7 +62,10 @@ CONTRACTS: Mapping[int, str] = {
     92: "not any(isinstance(each, float) and each.is_integer() for each in (x, y, z))",
     93: _LETTERS.format("message"),
     94: "any(map(is_prime, lst)) and all(value >= 0 for value in lst)",
-    95: "all(not isinstance(key, str) or re.fullmatch('[A-Za-z]+', key) for key in dict)",
+    # The reference looks at no key after the first two of one case.
+    95: "all(not isinstance(key, str) or re.fullmatch('[A-Za-z]+', key) for key in dict) "
+    "and reference(dict) == (bool(dict) and all(isinstance(key, str) for key in dict) "
+    "and ''.join(map(str, dict)) in (''.join(map(str, dict)).lower(), ''.join(map(str, dict)).upper()))",
     96: "0 <= n <= 400",
     97: "a >= 0 and b >= 0",
     99: "re.fullmatch(r'-?\\d{1,9}(\\.\\d{1,6})?', value)",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,13 +14,13 @@ from harness.core.inputs.json_text import parse_json
 from harness.core.text import quote_markdown
 from harness.core.types import Status
 from harness.reports.figures import count, describe_range, duration, list_scores, percent
+from harness.reports.page_file import hash_source, read_style
 from harness.reports.remarks import BUNDLED_NOTICE, list_conditions
 from harness.reports.run_folder import StoredRun
 
 CARD_VERSION = 1
 _MAX_CARD_BYTES = 16 * 1024**2
 _RATE = "rate"
-_TEMPLATES = Path(__file__).with_name("templates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +152,7 @@ def write_html(card: Card, stream: TextIO) -> None:
 
     from harness.reports.html import open_templates
 
-    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style = read_style()
     stream.write(
         open_templates()
         .get_template("card.html")
@@ -163,7 +160,7 @@ def write_html(card: Card, stream: TextIO) -> None:
             card=card,
             names=[name_result(card, each) for each in card.results],
             style=Markup(style),  # our own file
-            policy=f"default-src 'none'; style-src 'sha256-{digest}'",
+            policy=f"default-src 'none'; style-src {hash_source(style)}",
         )
     )
 

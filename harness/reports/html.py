@@ -32,6 +32,7 @@ from harness.reports.figures import (
     percent,
     tampering,
 )
+from harness.reports.page_file import read_style
 from harness.reports.remarks import BUNDLED_NOTICE, list_conditions, list_model_remarks, list_remarks
 from harness.reports.transcript_entries import Block, excerpt_transcript, read_prompt
 from harness.runs.run_state import count_statuses
@@ -281,7 +282,7 @@ def _hash(text: str) -> str:
 def _stylesheet() -> Markup:
     """Return the style sheet, with the rules that show only the attempts of a chosen status."""
     rules = [f"#only-{status}:checked ~ .list > :not(.{status}) {{ display: none; }}" for status in Status]
-    return Markup("\n".join([(_TEMPLATES / "report.css").read_text(encoding="utf-8"), *rules, ""]))
+    return Markup("\n".join([read_style(), *rules, ""]))
 
 
 def _list_config(facts: Mapping[str, str]) -> list[tuple[str, str]]:

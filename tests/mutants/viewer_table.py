@@ -95,9 +95,9 @@ VIEWER = (
         f"{INDEX}::test_a_kept_table_serves_only_the_file_that_it_was_made_of",
     ),
     (
-        "harness/reports/viewer/transcript_follower.py",
-        "escape_text(text[:_TEXT_CHARACTERS], multiline=True)",
-        "text[:_TEXT_CHARACTERS]",
+        "harness/reports/page_text.py",
+        "escape_text(text[:SHOWN_CHARACTERS], multiline=True)",
+        "text[:SHOWN_CHARACTERS]",
         f"{TRANSCRIPTS}::test_invisible_characters_are_shown_as_escapes",
     ),
     (

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.text import escape_terminal, escape_text
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary
-from harness.reports.attempt_figures import describe_cost, describe_usage
+from harness.reports.attempt_figures import describe_cost, describe_tokens, describe_usage
 from harness.reports.comparison import (
     conclude,
     list_figures,
@@ -34,6 +35,7 @@ from harness.reports.figures import (
     tampering,
 )
 from harness.reports.html import flatten
+from harness.reports.page_text import show_text
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
 from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
 from harness.reports.stored_summary import read_stored_summary
@@ -47,11 +49,10 @@ from harness.reports.viewer.attempt_query import (
 )
 from harness.reports.viewer.attempt_query import count_statuses as count_recorded_statuses
 from harness.reports.viewer.catalogue import Catalogue, UnknownRunError
-from harness.reports.viewer.transcript_follower import show_text
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.comparison import Comparison, compare_runs
 from harness.runs.followed_index import FollowedIndex
-from harness.runs.manifest import GRADING_VERSION
+from harness.runs.manifest import GRADING_VERSION, read_model_name
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
 from harness.runs.run_names import is_running
 from harness.runs.run_state import count_statuses
@@ -76,14 +77,30 @@ def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: 
             raise UnknownRunError("this run has no such attempt, or none yet")
         state = _describe_state(folder, task_id, attempt)
         return {**head, "status": None, "state": state, "texts": [], "facts": []}
-    record = read_record(index, offset)
-    return {
-        **head,
-        "status": record.status.value,
-        "category": escape_text(record.category or ""),
+    try:
+        model = read_model_name(read_manifest(folder).get("config") or {})
+    except HarnessError:
+        model = None
+    return {**head, **describe_record(read_record(index, offset), model)}
+
+
+def describe_record(record: AttemptRecord, model: str | None) -> dict[str, Any]:
+    """Return the values of an attempt that has a record."""
+    asked = bool(record.metrics.get("model_requests"))
+    figures = {
+        "model": escape_text(model or "") if asked else "",
+        "requests": f"{record.metrics['model_requests']}" if asked else "",
+        "tokens": describe_tokens(record.metrics) if asked else "",
+        "cost": describe_cost(record.metrics.get("cost")) if asked else "",
         "duration": duration(record.duration_seconds),
+        "started": escape_text(record.started_at or "")[:19].replace("T", " "),
+        "category": escape_text(record.category or ""),
+    }
+    return {
+        "status": record.status.value,
+        "figures": [*figures.items()],
         "texts": [
-            {"label": label, **show_text(text), "elsewhere": more}
+            {"label": label, **show_text(text, is_prose=label == "agent output"), "elsewhere": more}
             for label, text, more in _list_texts(record)
         ],
         "facts": [
@@ -144,19 +161,101 @@ MOST_RUNS = 200
 """The most runs of one range."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """The order of the list of runs. Runs without the value come last."""
+
+    # One of RUN_SORTS.
+    sort: str = "started"
+    descending: bool = True
+
+    def __post_init__(self) -> None:
+        if self.sort not in RUN_SORTS:
+            known = ", ".join(RUN_SORTS)
+            raise UsageError(f"runs cannot be sorted by {self.sort!r}", hint=f"use one of {known}")
+
+    def arrange(self, runs: Sequence[tuple[str, ListedRun]]) -> list[tuple[str, ListedRun]]:
+        """Return runs with their keys in this order."""
+        field = RUN_SORTS[self.sort]
+        known = [run for run in runs if getattr(run[1], field) is not None]
+        rest = [run for run in runs if getattr(run[1], field) is None]
+        return [*sorted(known, key=lambda run: getattr(run[1], field), reverse=self.descending), *rest]
+
+
+RUN_SORTS = {
+    "run": "name",
+    "benchmark": "benchmark",
+    "agent": "agent",
+    "model": "model",
+    "rate": "rate",
+    "progress": "finished_attempts",
+    "cost": "cost",
+    "duration": "duration_seconds",
+    "started": "started_at",
+}
+"""The fields of a run that sort the list, by the heads of its columns."""
+
+
 def list_runs(
-    catalogue: Catalogue, search: str = "", first: int = 0, number: int = MOST_RUNS
+    catalogue: Catalogue,
+    search: str = "",
+    first: int = 0,
+    number: int = MOST_RUNS,
+    order: RunOrder | None = None,
 ) -> dict[str, Any]:
     """Return a range of the runs in which all words of a search occur, and all audits."""
     listed = catalogue.read_list()
     words = search.lower().split()
-    found = [(key, run) for key, run in listed.runs if _has_words(run, words)] if words else listed.runs
+    found = [(key, run) for key, run in listed.runs if _has_words(run, words)]
+    shown = (order or RunOrder()).arrange(found)[first : first + min(number, MOST_RUNS)]
     return {
         "place": escape_text(f"{catalogue.output_dir}/") if catalogue.is_open else "",
         "all": len(listed.runs),
         "found": len(found),
-        "runs": [_describe_listed(key, run) for key, run in found[first : first + min(number, MOST_RUNS)]],
+        "runs": [_describe_listed(key, run) for key, run in shown],
         "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in listed.audits],
+    }
+
+
+_MOST_CELLS = 200
+
+
+def describe_matrix(catalogue: Catalogue) -> dict[str, Any]:
+    """Return the models by benchmarks: in each cell the newest finished run, and the number of runs."""
+    cells: dict[tuple[str, str], dict[str, list[tuple[str, ListedRun]]]] = {}
+    for key, run in catalogue.read_list().runs:
+        if run.state == "finished" and run.rate is not None:
+            row = cells.setdefault((run.model or "", run.agent or ""), {})
+            row.setdefault(run.benchmark or "", []).append((key, run))
+    benchmarks = sorted({name for row in cells.values() for name in row})[:_MOST_CELLS]
+    return {
+        "benchmarks": [escape_text(name) for name in benchmarks],
+        "rows": [
+            {
+                "model": escape_text(model or agent),
+                "agent": escape_text(agent) if model else "",
+                "cells": [_describe_cell(row.get(name, [])) for name in benchmarks],
+            }
+            for (model, agent), row in sorted(cells.items())[:_MOST_CELLS]
+        ],
+    }
+
+
+def _describe_cell(runs: Sequence[tuple[str, ListedRun]]) -> dict[str, Any] | None:
+    if not runs:
+        return None
+    key, run = runs[0]
+    rate = run.rate or 0.0
+    low, high = (rate if bound is None else bound for bound in (run.rate_low, run.rate_high))
+    interval = "" if run.rate_low is None else describe_range(low, high)
+    bounds = {"share": rate, "low": low, "high": high}
+    return {
+        "key": key,
+        "rate": percent(rate),
+        "interval": interval,
+        **bounds,
+        "runs": len(runs),
+        "is_bundled": run.bundled,
     }
 
 

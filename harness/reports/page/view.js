@@ -1,13 +1,8 @@
 // Show the page that the address names, refresh it while its run is under way, and handle the keys.
 
-import { showAttempt } from "./attempt.js";
-import { showAudit } from "./audit.js";
-import { showComparison } from "./compare.js";
-import { element } from "./dom.js";
-import { showRun } from "./run.js";
-import { showRuns } from "./runs.js";
-
-const PAGES = { runs: showRuns, run: showRun, attempt: showAttempt, compare: showComparison, audit: showAudit };
+const PAGES = {
+  runs: showRuns, matrix: showMatrix, run: showRun, task: showTask, attempt: showAttempt, compare: showComparison, audit: showAudit,
+};
 const AFTER_FAULT = 5000;
 const main = document.querySelector("#main");
 const problem = document.querySelector("#problem");
@@ -86,7 +81,7 @@ function go() {
   place.replaceChildren();
   main.setAttribute("aria-busy", "true");
   window.scrollTo(0, 0);
-  current = new Visit(PAGES[name] ?? showRuns, Object.fromEntries(new URLSearchParams(query)));
+  current = new Visit(PAGES[name] ?? (stored && !stored.runs ? showRun : showRuns), Object.fromEntries(new URLSearchParams(query)));
   main.focus({ preventScroll: true });
   current.refresh();
 }
@@ -103,8 +98,8 @@ const KEYS = {
   "?": () => keys.showModal(),
   j: () => (current?.page.move ?? moveFocus)(1),
   k: () => (current?.page.move ?? moveFocus)(-1),
-  n: () => main.querySelector("#next-page:not([disabled])")?.click(),
-  p: () => main.querySelector("#previous-page:not([disabled])")?.click(),
+  n: () => (current?.page.turn ? current.page.turn(1) : main.querySelector("#next-page:not([disabled])")?.click()),
+  p: () => (current?.page.turn ? current.page.turn(-1) : main.querySelector("#previous-page:not([disabled])")?.click()),
   u: () => { location.hash = current?.page.up ?? "#/runs"; },
 };
 

@@ -1,20 +1,13 @@
 // One audit: its conclusion, the classes of attacks, each wrong verdict, and its two runs.
 
-import { ask } from "./api.js";
-import { address, element, number, pill, text, words } from "./dom.js";
+const AUDIT_PAUSE = 3000;
 
-const PAUSE = 3000;
-
-export function showAudit(main, parameters, page) {
+function showAudit(main, parameters, page) {
   const key = parameters.audit ?? "";
   const result = element("div", {});
   main.append(element("h1", {}, "Audit"), element("p", { class: "by" }, text(key)), result);
   page.setTitle(key);
   page.setPlace(text(key));
-
-  const table = (heads, rows) => element("table", { class: "rows comparison" },
-    element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
-    element("tbody", {}, rows));
 
   const describe = (statuses) => Object.entries(statuses).map(([status, count]) => `${words(status)} ${number(count)}`).join(", ");
 
@@ -30,12 +23,12 @@ export function showAudit(main, parameters, page) {
         element("strong", {}, audit.is_sound ? "no forged pass" : "not sound"), " ", element("span", {}, audit.attacks),
         element("br"), element("span", {}, audit.conclusion)),
       element("h2", {}, "Classes"),
-      table(["class", "attempts", "forged", "how they ended"], audit.classes.map((each) => element("tr", {},
+      makeTable("comparison", ["class", "attempts", "forged", "how they ended"], audit.classes.map((each) => element("tr", {},
         element("th", { scope: "row" }, each.name), element("td", {}, number(each.attempts)),
         element("td", {}, number(each.forged)), element("td", {}, describe(each.statuses))))),
       ...(audit.number_of_wrong ? [
         element("h2", {}, `Wrong verdicts: ${number(audit.number_of_wrong)}`),
-        table(["reason", "attack", "task", "status", "error"], audit.wrong.map((each) => element("tr", {},
+        makeTable("comparison", ["reason", "attack", "task", "status", "error"], audit.wrong.map((each) => element("tr", {},
           element("th", { scope: "row" }, each.reason), element("td", {}, text(each.attack)), element("td", {}, text(each.task)),
           element("td", {}, pill(each.status)), element("td", {}, text(each.error))))),
       ] : []),
@@ -47,7 +40,7 @@ export function showAudit(main, parameters, page) {
     async refresh() {
       const audit = await ask("audit", { audit: key }, page.signal);
       draw(audit);
-      return audit.conclusion === null ? PAUSE : null;
+      return audit.conclusion === null ? AUDIT_PAUSE : null;
     },
   };
 }

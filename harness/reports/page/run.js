@@ -1,16 +1,12 @@
 // One run: its headline and figures, and its attempts by index and range.
 
-import { ask } from "./api.js";
-import { AttemptList } from "./attempts.js";
-import { address, element, number, replaceChildren, seconds, shareBar, statusBar, text } from "./dom.js";
-
-const PAUSE = 1500;
+const RUN_PAUSE = 1500;
 const AFTER_END = 10000;
 const WHILE_INDEXING = 50;
 // An attempt without a new entry for so many seconds is shown as quiet.
 const QUIET = 10;
 
-export function showRun(main, parameters, page) {
+function showRun(main, parameters, page) {
   const key = parameters.run ?? "";
   const title = element("h1", { dir: "auto" }, key);
   const by = element("p", { class: "by" });
@@ -43,9 +39,8 @@ export function showRun(main, parameters, page) {
 
   function draw(run) {
     title.textContent = run.benchmark || run.name;
-    replaceChildren(by, [["run", run.name], ["agent", run.agent], ["model", run.model], ["state", run.state], ["duration", run.duration]]
-      .filter(([, value]) => value)
-      .map(([label, value]) => text([element("small", {}, label), " ", value])));
+    replaceChildren(by, makeBy([["run", run.name], ["agent", run.agent], ["model", run.model], ["state", run.state], ["started", moment(run.started_at)],
+      ["duration", run.duration], ["cost", run.cost]]));
     const texts = [...run.problems, run.warning].filter(Boolean);
     if (run.is_bundled) texts.unshift("Bundled sample. These few problems ship with harness. They are not the benchmark.");
     replaceChildren(warnings, texts.map((each) => element("p", { class: "warning", dir: "auto" }, each)));
@@ -120,10 +115,7 @@ export function showRun(main, parameters, page) {
       seen = now;
       if (!run.index.is_complete) return WHILE_INDEXING;
       // A run that has ended may be resumed.
-      return run.state === "running" ? PAUSE : AFTER_END;
+      return run.state === "running" ? RUN_PAUSE : AFTER_END;
     },
   };
 }
-
-export const makeFacts = (facts) => facts.map(([label, value]) =>
-  element("tr", {}, element("th", { scope: "row", dir: "auto" }, label), element("td", { dir: "auto" }, value)));

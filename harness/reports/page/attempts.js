@@ -1,16 +1,12 @@
 // The list of attempts: filter, search and sort on the server, and show one range as rows or as a grid.
 
-import { ask } from "./api.js";
-import { address, element, number, pill, replaceChildren, seconds, text, words } from "./dom.js";
-
-const HEADS = ["status", "task", "error", "category", "score", "duration"];
-const RANGE = { list: 100, grid: 500 };
-const TYPING = 150;
+const ATTEMPT_HEADS = ["status", "task", "error", "category", "score", "duration"];
+const ATTEMPT_RANGE = { list: 100, grid: 500 };
 
 // The rows that were shown last, through which the page of an attempt moves.
-export const lastRows = { run: null, rows: [], up: "" };
+const lastRows = { run: null, rows: [], up: "" };
 
-export class AttemptList {
+class AttemptList {
   constructor(run, parameters, page) {
     this.run = run;
     this.page = page;
@@ -20,6 +16,7 @@ export class AttemptList {
       descending: descending ?? "1", first: Number(first) || 0, show: show === "grid" ? "grid" : "list",
     };
     this.seen = "";
+    this.perTask = 1;
     this.make();
   }
 
@@ -32,14 +29,16 @@ export class AttemptList {
       change: () => this.change({ category: this.category.selectedIndex ? this.category.value : null }),
     });
     this.categoryLabel = element("label", { hidden: true }, "category ", this.category);
-    this.order = element("button", { type: "button", click: () => this.sortBy("ended") }, "newest first");
+    this.order = element("button", { type: "button", click: () => this.change(this.heads.turn("ended")) }, "newest first");
     this.shape = element("button", { type: "button", "aria-pressed": String(query.show === "grid"), click: () => this.reshape() }, "grid");
     this.found = element("output", { "aria-live": "polite" });
-    this.heads = element("tr", {}, HEADS.map((name) => element("th", { scope: "col", class: name },
-      element("button", { type: "button", click: () => this.sortBy(name) }, name))));
+    this.heads = new Heads(ATTEMPT_HEADS, query, (changes) => this.change(changes));
     this.body = element("tbody", {});
-    this.table = element("table", { class: "rows attempts-table" }, element("thead", {}, this.heads), this.body);
-    this.grid = element("ul", { class: "grid", "aria-label": "attempts", hidden: true });
+    this.table = element("table", { class: "rows attempts-table" }, element("thead", {}, this.heads.row), this.body);
+    this.gridHead = element("thead", {});
+    this.gridBody = element("tbody", {});
+    this.grid = element("div", { class: "grid", hidden: true, tabindex: "0", role: "group", "aria-label": "tasks by attempts" },
+      element("table", {}, this.gridHead, this.gridBody));
     this.previous = element("button", { type: "button", id: "previous-page", click: () => this.turn(-1) }, "previous");
     this.next = element("button", { type: "button", id: "next-page", click: () => this.turn(1) }, "next");
     this.range = element("span", {});
@@ -81,20 +80,20 @@ export class AttemptList {
     this.typing = setTimeout(() => this.change({ search: this.search.value }), TYPING);
   }
 
-  sortBy(name) {
-    const isSame = this.query.sort === name;
-    const first = name === "ended" || name === "duration" ? "1" : "0";
-    this.change({ sort: name, descending: isSame ? (this.query.descending === "1" ? "0" : "1") : first });
-  }
-
   reshape() {
     const show = this.query.show === "grid" ? "list" : "grid";
     this.shape.setAttribute("aria-pressed", String(show === "grid"));
     this.change({ show });
   }
 
+  // A page of the grid has whole tasks.
+  get number() {
+    const all = ATTEMPT_RANGE[this.query.show];
+    return this.query.show === "grid" ? Math.max(all - (all % this.perTask), this.perTask) : all;
+  }
+
   turn(step) {
-    const first = Math.max(this.query.first + step * RANGE[this.query.show], 0);
+    const first = Math.max(this.query.first + step * this.number, 0);
     this.change({ first });
     this.section.scrollIntoView();
   }
@@ -112,7 +111,9 @@ export class AttemptList {
   async refresh() {
     const { first, show, category, ...query } = this.query;
     const chosen = category === null ? {} : { category };
-    const values = await ask("attempts", { run: this.run, ...query, ...chosen, first, number: RANGE[show] }, this.page.signal);
+    // The grid is in the order of the tasks, and not of the ends of attempts.
+    if (show === "grid") Object.assign(query, { sort: "task", descending: "0" });
+    const values = await ask("attempts", { run: this.run, ...query, ...chosen, first, number: this.number }, this.page.signal);
     const now = JSON.stringify([values, this.query]);
     if (now === this.seen) return;
     this.seen = now;
@@ -127,17 +128,14 @@ export class AttemptList {
     const { first, show, sort, descending } = this.query;
     Object.assign(lastRows, { run: this.run, rows: values.rows, up: this.address() });
     this.found.textContent = `${number(values.found)} of ${number(values.all)}`;
-    for (const [place, name] of HEADS.entries()) {
-      const head = this.heads.children[place];
-      if (name !== sort) head.removeAttribute("aria-sort");
-      else head.setAttribute("aria-sort", descending === "1" ? "descending" : "ascending");
-    }
+    this.heads.draw();
+    this.order.hidden = show === "grid";
     this.order.setAttribute("aria-pressed", String(sort === "ended"));
     this.order.textContent = sort === "ended" && descending === "0" ? "oldest first" : "newest first";
     this.table.hidden = show === "grid";
     this.grid.hidden = show !== "grid";
     replaceChildren(this.body, show === "grid" ? [] : values.rows.map((row) => this.makeRow(row)));
-    replaceChildren(this.grid, show === "grid" ? values.rows.map((row) => this.makeSquare(row)) : []);
+    this.drawGrid(show === "grid" ? values.rows : []);
     const last = first + values.rows.length;
     this.range.textContent = values.found ? `${number(first + 1)} to ${number(last)} of ${number(values.found)}` : "no attempts";
     this.previous.disabled = first === 0;
@@ -145,10 +143,7 @@ export class AttemptList {
   }
 
   link(row, attributes, ...children) {
-    return element("a", {
-      href: address("attempt", { run: this.run, task: row.task_id, attempt: row.attempt }),
-      "data-key": `${row.task_id} ${row.attempt}`, dir: "auto", ...attributes,
-    }, ...children);
+    return makeAttemptLink(this.run, row, attributes, ...children);
   }
 
   makeRow(row) {
@@ -158,13 +153,81 @@ export class AttemptList {
       category: text(row.category), score: row.score === null ? "" : String(Number(row.score.toFixed(3))),
       duration: seconds(row.duration_seconds),
     };
-    return element("tr", {}, HEADS.map((name) =>
+    return element("tr", {}, ATTEMPT_HEADS.map((name) =>
       element(name === "task" ? "th" : "td", { class: name, scope: name === "task" ? "row" : null }, cells[name])));
+  }
+
+  // A row for each task and a column for each attempt.
+  drawGrid(rows) {
+    const tasks = new Map();
+    for (const row of rows) tasks.set(row.task_id, [...(tasks.get(row.task_id) ?? []), row]);
+    const most = Math.max(0, ...rows.map((row) => row.attempt)) + 1;
+    if (rows.length && most > this.perTask && most <= ATTEMPT_RANGE.grid) {
+      this.perTask = most;
+      this.page.refresh();
+    }
+    const numbers = [...Array(Math.min(most, ATTEMPT_RANGE.grid)).keys()];
+    replaceChildren(this.gridHead, element("tr", {}, element("th", { scope: "col" }, "task"),
+      numbers.map((place) => element("th", { scope: "col" }, `#${place}`)), element("th", { scope: "col" }, "passed")));
+    replaceChildren(this.gridBody, [...tasks.values()].map((attempts) => this.makeTask(attempts, numbers)));
+  }
+
+  makeTask(attempts, numbers) {
+    const [{ task_id: task, name }] = attempts;
+    const passed = attempts.filter((row) => row.status === "passed").length;
+    const found = new Map(attempts.map((row) => [row.attempt, row]));
+    return element("tr", {},
+      element("th", { scope: "row" }, element("a", { href: address("task", { run: this.run, task }), dir: "auto" }, name)),
+      numbers.map((place) => element("td", {}, found.has(place) ? this.makeSquare(found.get(place)) : null)),
+      element("td", { class: "passes" }, `${passed}/${attempts.length}`));
   }
 
   makeSquare(row) {
     const label = `${row.name} #${row.attempt}: ${words(row.status)}`;
-    return element("li", {}, this.link(row, { class: `pill square ${row.status}`, title: label, "aria-label": label },
-      row.status[0].toUpperCase()));
+    return this.link(row, { class: `pill square ${row.status}`, title: label, "aria-label": label }, row.status[0].toUpperCase());
   }
+}
+
+const makeAttemptLink = (run, row, attributes, ...children) => element("a", {
+  href: address("attempt", { run, task: row.task_id, attempt: row.attempt }),
+  "data-key": `${row.task_id} ${row.attempt}`, dir: "auto", ...attributes,
+}, ...children);
+
+// One task of a run: its prompt, and each of its attempts.
+function showTask(main, parameters, page) {
+  const { run = "", task = "" } = parameters;
+  const by = element("p", { class: "by" });
+  const rows = element("div", {});
+  const prompt = element("section", {});
+  main.append(element("h1", { dir: "auto" }, task), by, element("h2", {}, "Attempts"), rows, prompt);
+  page.setTitle(task);
+  page.setPlace(element("a", { href: address("run", { run }), dir: "auto" }, run || "run"), text(task));
+  let seen = "";
+
+  function draw(found) {
+    const passed = found.filter((row) => row.status === "passed").length;
+    replaceChildren(by, makeBy([["category", found[0]?.category], ["passed", `${number(passed)} of ${count(found.length, "attempt")}`]]));
+    replaceChildren(rows, makeTable("attempts-table", ["attempt", "status", "error", "score", "duration"], found.map((row) => element("tr", {},
+      element("th", { scope: "row", class: "task" }, makeAttemptLink(run, row, {}, `#${row.attempt}`)),
+      element("td", { class: "status" }, pill(row.status)), element("td", { class: "error" }, text(row.error, { class: "why" })),
+      element("td", { class: "score" }, row.score === null ? "" : String(Number(row.score.toFixed(3)))),
+      element("td", { class: "duration" }, seconds(row.duration_seconds))))));
+  }
+
+  async function showPrompt(attempt) {
+    const { blocks } = await ask("transcript", { run, task, attempt, first: 0, generation: 0 }, page.signal);
+    const found = blocks.find((block) => block.role === "prompt");
+    if (found) replaceChildren(prompt, element("h2", {}, "Prompt"), makeText(found));
+  }
+
+  return {
+    up: address("run", { run }),
+    async refresh() {
+      const found = await ask("attempts", { run, task, sort: "task", descending: "0", first: 0, number: 500 }, page.signal);
+      if (found.rows.length && !prompt.childElementCount) await showPrompt(found.rows[0].attempt);
+      if (JSON.stringify(found) !== seen) draw(found.rows);
+      seen = JSON.stringify(found);
+      return 3000;
+    },
+  };
 }

@@ -1,9 +1,6 @@
 // Two runs, paired by task.
 
-import { ask } from "./api.js";
-import { address, element, number, text } from "./dom.js";
-
-export function showComparison(main, parameters, page) {
+function showComparison(main, parameters, page) {
   const { baseline = "", candidate = "" } = parameters;
   const result = element("div", {}, element("p", {}, "comparing ..."));
   main.append(
@@ -16,10 +13,6 @@ export function showComparison(main, parameters, page) {
   );
   page.setTitle("comparison");
   page.setPlace(text("comparison"));
-
-  const table = (heads, rows) => element("table", { class: "rows comparison" },
-    element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
-    element("tbody", {}, rows));
 
   const row = (cells, attributes) => element("tr", attributes,
     cells.map((cell, place) => element(place ? "td" : "th", { scope: place ? null : "row", dir: "auto" }, cell)));
@@ -42,9 +35,9 @@ export function showComparison(main, parameters, page) {
       ...[...bundled, ...found.warnings].map((each) => element("p", { class: "warning" }, each)),
       ...found.conclusions.map((each, place) => element("p", { class: place ? null : "first" }, each)),
       element("h2", {}, "Figures"),
-      table(["figure", "baseline", "candidate", "change"], found.figures.map((each) => row(each))),
+      makeTable("comparison", ["figure", "baseline", "candidate", "change"], found.figures.map((each) => row(each))),
       ...found.tasks.filter((each) => each.number).map(listTasks),
-      ...(found.differences.length ? [element("h2", {}, "Differences of the runs"), table(["field", "baseline", "candidate"],
+      ...(found.differences.length ? [element("h2", {}, "Differences of the runs"), makeTable("comparison", ["field", "baseline", "candidate"],
         found.differences.map((each) => row([each.name, each.baseline, each.candidate], { class: each.is_unfair ? "unfair" : null })))] : []),
     );
   }

@@ -11,7 +11,7 @@ from typing import TextIO
 from harness.core.errors import UsageError
 from harness.core.inputs.files import open_input
 from harness.core.inputs.json_text import parse_json
-from harness.core.text import quote_markdown
+from harness.core.text import escape_terminal, quote_markdown
 from harness.core.types import Status
 from harness.reports.figures import count, describe_range, duration, list_scores, percent
 from harness.reports.page_file import hash_source, read_style
@@ -148,15 +148,22 @@ def write_json(card: Card, stream: TextIO) -> None:
 
 def write_html(card: Card, stream: TextIO) -> None:
     """Write a card as one page that loads nothing and has no script."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    from harness.reports.html import open_templates
-
     style = read_style()
+    # The environment escapes every value, so that no template has to.
+    environment = Environment(
+        loader=PackageLoader("harness.reports"),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else escape_terminal(str(value), 4000),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     stream.write(
-        open_templates()
-        .get_template("card.html")
-        .render(
+        environment.get_template("card.html").render(
             card=card,
             names=[name_result(card, each) for each in card.results],
             style=Markup(style),  # our own file

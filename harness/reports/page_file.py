@@ -43,12 +43,12 @@ def describe_policy(*, is_served: bool) -> str:
     )
 
 
-def generate_page(*, title: str, noscript: str, data: Iterable[str] = ()) -> Iterator[str]:
+def generate_page(*, title: str, without_script: str, data: Iterable[str] = ()) -> Iterator[str]:
     """Yield the parts of the page.
 
     Args:
         title: the title until the script sets another.
-        noscript: the text for a browser without scripts.
+        without_script: the text for a browser without scripts.
         data: the parts of the JSON that the page shows, made with `encode`. Without them it asks a server.
     """
     template, style, script = _read_parts()
@@ -59,7 +59,7 @@ def generate_page(*, title: str, noscript: str, data: Iterable[str] = ()) -> Ite
         "policy": describe_policy(is_served=is_served),
         "title": escape(title),
         "style": style,
-        "noscript": escape(noscript),
+        "without_script": escape(without_script),
     }
     for name, value in values.items():
         head = head.replace(f"{{{name}}}", value, 1)

@@ -96,14 +96,16 @@ _SIGNS = (
 _PROSE = {"prompt", "message", "reply", "reasoning", "output"}
 
 
-def show_text(text: str, *, is_prose: bool = False, language: str = "") -> dict[str, Any]:
+def show_text(
+    text: str, limit: int = SHOWN_CHARACTERS, *, is_prose: bool = False, language: str = ""
+) -> dict[str, Any]:
     """Return the beginning of a text, safe to show, and the number of characters that are left out.
 
     The value has `nodes` if the text is Markdown or code. `text` is its source.
     """
-    shown = escape_text(text[:SHOWN_CHARACTERS], multiline=True)
-    values = {"text": shown, "left_out": max(len(text) - SHOWN_CHARACTERS, 0)}
-    if len(text) > _PARSED_CHARACTERS or not shown.strip():
+    shown = escape_text(text[:limit], multiline=True)
+    values = {"text": shown, "left_out": max(len(text) - limit, 0)}
+    if len(shown) > _PARSED_CHARACTERS or not shown.strip():
         return values
     language = language or guess_language(shown)
     if language:
@@ -195,8 +197,8 @@ def _list_texts(node: SyntaxTreeNode) -> Iterator[str]:
     yield from (each.content for each in node.walk() if each.type == "text")
 
 
-def describe_blocks(blocks: Iterable[Block]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a transcript as plain values."""
+def describe_blocks(blocks: Iterable[Block], limit: int = SHOWN_CHARACTERS) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a transcript as plain values, with at most `limit` characters of each text."""
     tool = ""
     for block in blocks:
         tool = block.name if block.role == "call" else tool
@@ -210,27 +212,27 @@ def describe_blocks(blocks: Iterable[Block]) -> Iterator[dict[str, Any]]:
             "is_warning": any(
                 sign in style for style in (block.style, block.heading_style) for sign in ("yellow", "red")
             ),
-            **_show_block(block, tool),
+            **_show_block(block, tool, limit),
         }
 
 
-def _show_block(block: Block, tool: str) -> dict[str, Any]:
+def _show_block(block: Block, tool: str, limit: int) -> dict[str, Any]:
     text = block.text or ""
     if block.role == "argument":
-        return show_text(text, language=_OF_ARGUMENTS.get(block.name) or _OF_ARGUMENTS.get(tool, ""))
-    arguments = [*_list_arguments(block)] if block.role == "call" and text else []
+        return show_text(text, limit, language=_OF_ARGUMENTS.get(block.name) or _OF_ARGUMENTS.get(tool, ""))
+    arguments = [*_list_arguments(block, limit)] if block.role == "call" and text else []
     if arguments:
         return {"text": "", "left_out": 0, "arguments": arguments}
-    return show_text(text, is_prose=block.role in _PROSE)
+    return show_text(text, limit, is_prose=block.role in _PROSE)
 
 
-def _list_arguments(call: Block) -> Iterator[dict[str, Any]]:
+def _list_arguments(call: Block, limit: int) -> Iterator[dict[str, Any]]:
     """Yield the arguments of a call that a model has written as JSON, none if they are not an object."""
     found = _read_json(call.text or "")
     for name, value in found.items() if isinstance(found, dict) else ():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         language = _OF_ARGUMENTS.get(name) or _OF_ARGUMENTS.get(call.name, "")
-        yield {"name": escape_text(name), **show_text(text, language=language)}
+        yield {"name": escape_text(name), **show_text(text, limit, language=language)}
 
 
 def _read_json(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -333,8 +333,8 @@ def _name(value: Any) -> str:
 
 # The metrics of attempts that asked a model or called a tool.
 _ACTED = {"model_requests", "rounds"}
-# The most characters of one text in an excerpt.
-_EXCERPT_CHARACTERS = 2000
+EXCERPT_CHARACTERS = 2000
+"""The most characters of one text in an excerpt."""
 
 
 def print_transcript(
@@ -377,11 +377,11 @@ def excerpt_transcript(folder: Path, record: AttemptRecord, characters: int) -> 
     excerpt: list[Block] = []
     try:
         for block in read_transcript(folder, record.task_id, record.attempt) or ():
-            characters -= len(block.heading) + min(len(block.text or ""), _EXCERPT_CHARACTERS)
+            characters -= len(block.heading) + min(len(block.text or ""), EXCERPT_CHARACTERS)
             if characters < 0:
                 name = transcript_name(record.task_id, record.attempt)
                 return [*excerpt, Block(f"... (the rest is in {TRANSCRIPTS}/{name})")]
-            excerpt.append(replace(block, limit=min(block.limit or _EXCERPT_CHARACTERS, _EXCERPT_CHARACTERS)))
+            excerpt.append(block)
     except DataError as error:
         excerpt.append(Block(f"The transcript cannot be read: {error.message}"))
     return excerpt

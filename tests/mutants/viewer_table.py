@@ -96,8 +96,8 @@ VIEWER = (
     ),
     (
         "harness/reports/page_text.py",
-        "escape_text(text[:SHOWN_CHARACTERS], multiline=True)",
-        "text[:SHOWN_CHARACTERS]",
+        "escape_text(text[:limit], multiline=True)",
+        "text[:limit]",
         f"{TRANSCRIPTS}::test_invisible_characters_are_shown_as_escapes",
     ),
     (

@@ -396,7 +396,6 @@ OTHERS = {
     "runs/shards.py": "the samples that a config names, by their hash",
     "reports/card.py": "a card that the user names",
     "reports/exports/harbor.py": "new files in the new folder of an export",
-    "reports/html.py": "the script",
     "reports/page_file.py": "the page",
     "reports/imports/__init__.py": "a file of another project that the user names",
     "reports/imports/evalplus.py": "a program in a folder that the user names",

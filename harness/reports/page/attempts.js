@@ -29,7 +29,7 @@ class AttemptList {
       change: () => this.change({ category: this.category.selectedIndex ? this.category.value : null }),
     });
     this.categoryLabel = element("label", { hidden: true }, "category ", this.category);
-    this.order = element("button", { type: "button", click: () => this.change(this.heads.turn("ended")) }, "newest first");
+    this.order = element("button", { type: "button", hidden: Boolean(stored), click: () => this.change(this.heads.turn("ended")) }, "newest first");
     this.shape = element("button", { type: "button", "aria-pressed": String(query.show === "grid"), click: () => this.reshape() }, "grid");
     this.found = element("output", { "aria-live": "polite" });
     this.heads = new Heads(ATTEMPT_HEADS, query, (changes) => this.change(changes));
@@ -129,7 +129,7 @@ class AttemptList {
     Object.assign(lastRows, { run: this.run, rows: values.rows, up: this.address() });
     this.found.textContent = `${number(values.found)} of ${number(values.all)}`;
     this.heads.draw();
-    this.order.hidden = show === "grid";
+    this.order.hidden = show === "grid" || Boolean(stored);
     this.order.setAttribute("aria-pressed", String(sort === "ended"));
     this.order.textContent = sort === "ended" && descending === "0" ? "oldest first" : "newest first";
     this.table.hidden = show === "grid";

@@ -12,6 +12,9 @@ function showRun(main, parameters, page) {
   const by = element("p", { class: "by" });
   const warnings = element("div", {});
   const headline = element("p", { class: "headline" });
+  const cards = element("section", { class: "cards", "aria-label": "Key figures" });
+  const causes = element("section", {});
+  const charts = element("div", {});
   const figures = element("section", {});
   const statuses = element("section", {});
   const categories = element("section", {});
@@ -20,11 +23,11 @@ function showRun(main, parameters, page) {
   const manifest = element("details", { toggle: (event) => event.target.open && showManifest() },
     element("summary", {}, "Manifest"));
   main.append(
-    title, by, warnings, headline, statuses, underWay, list.section, categories, figures,
+    title, by, warnings, headline, cards, causes, statuses, underWay, list.section, categories, charts, figures,
     element("section", { class: "manifest" }, manifest),
   );
-  page.setTitle(key);
-  page.setPlace(text(key));
+  page.setTitle(key || stored.run.benchmark);
+  page.setPlace(text(key || stored.run.name));
   let seen = "";
   // The attempts that had ended when the page was opened, and the time then.
   let watched = null;
@@ -40,7 +43,7 @@ function showRun(main, parameters, page) {
   function draw(run) {
     title.textContent = run.benchmark || run.name;
     replaceChildren(by, makeBy([["run", run.name], ["agent", run.agent], ["model", run.model], ["state", run.state], ["started", moment(run.started_at)],
-      ["duration", run.duration], ["cost", run.cost]]));
+      ["duration", run.duration], ["cost", run.cost], ["data", run.origin]]));
     const texts = [...run.problems, run.warning].filter(Boolean);
     if (run.is_bundled) texts.unshift("Bundled sample. These few problems ship with harness. They are not the benchmark.");
     replaceChildren(warnings, texts.map((each) => element("p", { class: "warning", dir: "auto" }, each)));
@@ -53,8 +56,13 @@ function showRun(main, parameters, page) {
       element("ul", { class: "legend" }, counts.map((each) =>
         element("li", {}, element("span", { class: `pill ${each.key}` }, each.label), ` ${number(each.number)}`))));
     statuses.hidden = counts.length === 0;
+    replaceChildren(cards, run.cards.map(([label, value, remark, kind]) => element("div", { class: `card ${kind}` },
+      element("small", {}, label), element("strong", {}, value), element("span", {}, remark))));
+    cards.hidden = run.cards.length === 0;
+    drawCauses(run.causes ?? []);
+    drawCharts(charts, run.charts ?? {});
     drawCategories(run.categories);
-    replaceChildren(figures, element("h2", {}, "Figures"), element("table", { class: "facts" }, makeFacts(run.figures)));
+    replaceChildren(figures, element("h2", {}, "Further figures"), element("table", { class: "facts" }, makeFacts(run.figures)));
     figures.hidden = run.figures.length === 0;
     list.setCategories(run.categories, run.has_categories);
     list.setStatuses(run.statuses);
@@ -94,6 +102,14 @@ function showRun(main, parameters, page) {
     return texts.length ? element("small", { dir: "auto" }, ` ${texts.join(", ")}`) : null;
   }
 
+  function drawCauses(rows) {
+    causes.hidden = rows.length === 0;
+    replaceChildren(causes, element("h2", {}, "Unresolved attempts by cause"),
+      element("table", { class: "figures causes" }, rows.map(([status, exception, found, example]) => element("tr", {},
+        element("th", { scope: "row" }, pill(status), exception ? ` ${exception}` : ""), element("td", {}, number(found)),
+        element("td", { class: "share", dir: "auto" }, element("small", {}, `such as ${example}`))))));
+  }
+
   function drawCategories(rows) {
     categories.hidden = rows.length === 0;
     replaceChildren(categories, element("h2", {}, "Categories"),
@@ -118,4 +134,25 @@ function showRun(main, parameters, page) {
       return run.state === "running" ? RUN_PAUSE : AFTER_END;
     },
   };
+}
+
+// The charts of a finished run: pass@k, durations, and attempts over time. Each has a text that says the same.
+function drawCharts(parent, { curve, durations, timeline }) {
+  const side = element("div", { class: "charts" }, curve && element("section", {}, element("h2", {}, "pass@k"),
+    element("div", { class: "plot" }, shape("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": curve.label },
+      shape("polygon", { points: curve.area }), shape("polyline", { points: curve.line })),
+    element("small", {}, "100 %"), element("small", {}, "0 %")),
+    element("p", { class: "axis" }, element("small", {}, "k = 1"), element("small", {}, `k = ${curve.most}`)),
+    element("details", {}, element("summary", {}, curve.label),
+      element("table", { class: "figures" }, makeFacts(curve.figures.map(([k, value]) => [`pass@${k}`, value]))))),
+  durations && element("section", {}, element("h2", {}, "Durations"), element("p", {}, durations.label),
+    element("table", { class: "figures bins" }, durations.bins.map(([name, found, width]) => element("tr", {},
+      element("th", { scope: "row" }, name), element("td", {}, found),
+      element("td", { class: "share" }, bar({ "aria-hidden": "true" }, [{ kind: "cancelled", share: parseFloat(width) / 100 }])))))));
+  const times = timeline && element("section", {}, element("h2", {}, "Timeline"), element("p", {}, timeline.label),
+    shape("svg", { class: "timeline", viewBox: `0 0 1000 ${timeline.height}`, height: timeline.height, preserveAspectRatio: "none", role: "img", "aria-label": timeline.label },
+      timeline.bars.map(({ x, y, width, height, status, title }) => shape("rect", { x, y, width, height, class: status }, shape("title", {}, title))),
+      timeline.area ? shape("polygon", { points: timeline.area }) : null),
+    element("p", { class: "axis" }, element("small", {}, timeline.began), element("small", {}, timeline.ended)));
+  parent.replaceChildren(...[curve || durations ? side : null, times].filter(Boolean));
 }

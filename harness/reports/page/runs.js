@@ -134,7 +134,7 @@ function showRuns(main, parameters, page) {
       const now = JSON.stringify([values, query]);
       if (now !== seen) draw();
       seen = now;
-      return stored ? null : Math.max(RUNS_PAUSE, PAUSE_PER_TIME * took);
+      return Math.max(RUNS_PAUSE, PAUSE_PER_TIME * took);
     },
   };
 }
@@ -166,7 +166,7 @@ function showMatrix(main, _parameters, page) {
             element("small", { dir: "auto" }, row.agent)), row.cells.map(makeCell))))));
       }
       seen = now;
-      return stored ? null : RUNS_PAUSE;
+      return RUNS_PAUSE;
     },
   };
 }

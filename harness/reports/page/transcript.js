@@ -6,7 +6,7 @@ const ROLES = { prompt: "task", message: "message", reply: "assistant", reasonin
 
 // A text with its marks. A long one is folded until a button opens it.
 function makeText(each, attributes) {
-  const { nodes, is_code: isCode, left_out: left, elsewhere } = each;
+  const { nodes, is_code: isCode, left_out: left = 0, elsewhere = 0 } = each;
   const isProse = nodes && !isCode;
   const made = element(isProse ? "div" : "pre", { dir: "auto", ...attributes, class: isProse ? "prose" : null },
     nodes ? marked(nodes) : each.text);
@@ -23,7 +23,7 @@ function makeText(each, attributes) {
     } }, `show all ${label}`);
     parts.splice(0, 2, box, button);
   }
-  const cut = left + (elsewhere ?? 0);
+  const cut = left + elsewhere;
   if (cut) parts.push(element("small", {}, `${number(cut)} more characters are in the run folder`));
   return parts;
 }
@@ -54,7 +54,7 @@ class Transcript {
   }
 
   add(blocks) {
-    for (const block of blocks) this.addBlock(block);
+    for (const block of blocks) this.addBlock({ name: "", id: "", label: "", ...block });
     if (blocks.length && this.search.value) this.find();
     const isEmpty = this.entries.childElementCount === 0;
     this.section.classList.toggle("empty", isEmpty);

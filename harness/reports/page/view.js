@@ -9,9 +9,15 @@ const problem = document.querySelector("#problem");
 const place = document.querySelector("#place");
 const keys = document.querySelector("#keys");
 let current = null;
+// A page without a list leads to the page that has one, if there is any.
+const home = document.querySelector("#home");
+if (stored && !stored.runs) {
+  home.hidden = !stored.home;
+  home.href = stored.home || "#/run";
+}
 
 // The cookie has taken over from the token, which must not stay in the address or the history.
-if (location.search) history.replaceState(null, "", location.pathname + location.hash);
+if (location.search && !stored) history.replaceState(null, "", location.pathname + location.hash);
 
 function report(error) {
   problem.hidden = error === null;
@@ -28,8 +34,8 @@ class Visit {
     this.page = page(main, parameters, {
       signal: this.stopping.signal,
       refresh: () => this.refresh(),
-      setPlace: (...parts) => place.replaceChildren(...parts.flatMap((part) => [" / ", part])),
-      setTitle: (title) => { document.title = `${title} - harness view`; },
+      setPlace: (...parts) => place.replaceChildren(...parts.flatMap((part, at) => (at || !home.hidden ? [" / ", part] : [part]))),
+      setTitle: (title) => { document.title = `${title} - harness`; },
     });
   }
 
@@ -55,7 +61,8 @@ class Visit {
     } finally {
       this.isBusy = false;
       main.setAttribute("aria-busy", "false");
-      if (pause !== null && !this.stopping.signal.aborted) {
+      // Nothing changes on a page that has its data in itself.
+      if (pause !== null && !stored && !this.stopping.signal.aborted) {
         this.timer = setTimeout(() => (document.hidden ? this.wait() : this.refresh()), pause);
       }
     }
@@ -100,7 +107,7 @@ const KEYS = {
   k: () => (current?.page.move ?? moveFocus)(-1),
   n: () => (current?.page.turn ? current.page.turn(1) : main.querySelector("#next-page:not([disabled])")?.click()),
   p: () => (current?.page.turn ? current.page.turn(-1) : main.querySelector("#previous-page:not([disabled])")?.click()),
-  u: () => { location.hash = current?.page.up ?? "#/runs"; },
+  u: () => (current?.page.up ? location.assign(current.page.up) : home.click()),
 };
 
 document.addEventListener("keydown", (event) => {

@@ -51,7 +51,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-_NOSCRIPT = "This page needs JavaScript. `harness report` prints the same figures."
+_WITHOUT_SCRIPT = "This page needs JavaScript. `harness report` prints the same figures."
 
 
 @lru_cache(maxsize=1)
@@ -192,7 +192,7 @@ def make_viewer_app(catalogue: Catalogue, access: Access) -> ASGIApp:
     views = _Views(catalogue)
 
     async def serve_page(_request: Request) -> Response:
-        return HTMLResponse("".join(generate_page(title="harness view", noscript=_NOSCRIPT)))
+        return HTMLResponse("".join(generate_page(title="harness view", without_script=_WITHOUT_SCRIPT)))
 
     routes = [Route("/", serve_page)]
     routes += [Route(f"/api/{name}", _serve_values(view)) for name, view in views.by_name().items()]

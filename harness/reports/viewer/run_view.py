@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
@@ -17,7 +16,7 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.text import escape_terminal, escape_text
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary
-from harness.reports.attempt_figures import describe_cost, describe_tokens, describe_usage
+from harness.reports.attempt_figures import describe_cost
 from harness.reports.comparison import (
     conclude,
     list_figures,
@@ -27,17 +26,18 @@ from harness.reports.comparison import (
 )
 from harness.reports.figures import (
     count,
-    describe_headline,
     describe_range,
     duration,
-    list_scores,
     percent,
-    tampering,
 )
-from harness.reports.html import flatten
-from harness.reports.page_text import show_text
-from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
 from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
+from harness.reports.run_values import (
+    describe_category,
+    describe_fact,
+    describe_record,
+    describe_result,
+    flatten,
+)
 from harness.reports.stored_summary import read_stored_summary
 from harness.reports.viewer.attempt_query import (
     count_categories,
@@ -55,12 +55,9 @@ from harness.runs.followed_index import FollowedIndex
 from harness.runs.manifest import GRADING_VERSION, read_model_name
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
 from harness.runs.run_names import is_running
-from harness.runs.run_state import count_statuses
 from harness.runs.store import TRANSCRIPTS, read_manifest
 from harness.runs.transcript_file import transcript_name
 from harness.runs.transcripts import ActiveStage, ActiveStages, find_transcript, read_stages
-
-_ATTEMPT_FACT_CHARACTERS = 4000
 
 
 def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: int) -> dict[str, Any]:
@@ -84,33 +81,6 @@ def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: 
     return {**head, **describe_record(read_record(index, offset), model)}
 
 
-def describe_record(record: AttemptRecord, model: str | None) -> dict[str, Any]:
-    """Return the values of an attempt that has a record."""
-    asked = bool(record.metrics.get("model_requests"))
-    figures = {
-        "model": escape_text(model or "") if asked else "",
-        "requests": f"{record.metrics['model_requests']}" if asked else "",
-        "tokens": describe_tokens(record.metrics) if asked else "",
-        "cost": describe_cost(record.metrics.get("cost")) if asked else "",
-        "duration": duration(record.duration_seconds),
-        "started": escape_text(record.started_at or "")[:19].replace("T", " "),
-        "category": escape_text(record.category or ""),
-    }
-    return {
-        "status": record.status.value,
-        "figures": [*figures.items()],
-        "texts": [
-            {"label": label, **show_text(text, is_prose=label == "agent output"), "elsewhere": more}
-            for label, text, more in _list_texts(record)
-        ],
-        "facts": [
-            (escape_terminal(name, 200), escape_terminal(text, _ATTEMPT_FACT_CHARACTERS))
-            for name, text in _list_facts(record)
-            if text != "null"
-        ],
-    }
-
-
 def _describe_state(folder: Path, task_id: str, attempt: int) -> str:
     """Return the state of an attempt that has no record, such as `under way, acting`."""
     if not is_running(folder):
@@ -130,26 +100,6 @@ def read_record(index: FollowedIndex, offset: int) -> AttemptRecord:
         return index.read(offset)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError("the record has changed while it was read", hint="reload the page") from error
-
-
-def _list_texts(record: AttemptRecord) -> Iterator[tuple[str, str, int]]:
-    """Yield the label and the text of each text that is not empty, and the characters that it lacks."""
-    output, left_out = record.agent_output, record.agent_output_cut
-    if record.agent_output_full is not None:
-        output, left_out = record.agent_output_full, 0
-    if record.error:
-        yield "evidence", record.error, 0
-    if record.submission:
-        yield "program or answer", record.submission, 0
-    if output and output.strip() != (record.submission or "").strip():
-        yield "agent output", output, left_out
-    if record.expected_output:
-        yield "expected", record.expected_output, record.expected_output_cut
-
-
-def _list_facts(record: AttemptRecord) -> Iterator[tuple[str, str]]:
-    facts = {"score": record.score, "sample line": record.sample_line, "started at": record.started_at}
-    yield from flatten(facts | dict(record.metrics))
 
 
 # More tasks, categories or facts than a reader looks through.
@@ -282,6 +232,7 @@ def _describe_listed(key: str, run: ListedRun) -> dict[str, Any]:
         "duration": "" if run.duration_seconds is None else duration(run.duration_seconds),
         "started_at": escape_text(run.started_at or ""),
         "reason": escape_text(run.reason or ""),
+        "sort": {name: getattr(run, field) for name, field in RUN_SORTS.items()},
     }
 
 
@@ -293,35 +244,25 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
     folder = catalogue.find_run(key)
     listed = catalogue.read_listed_run(key, folder)
     index = catalogue.read_attempts(folder)
-    figures: list[tuple[str, str]] = []
-    summary = _summarize(listed, index)
+    summary, seconds = _summarize(listed, index), listed.duration_seconds
     problems = [text for text in (listed.reason, index.problem) if text]
     if listed.state == "finished":
         try:
-            stored = read_stored_summary(folder)[1].summary()
+            summary = read_stored_summary(folder)[1].summary()
         except HarnessError as error:
             problems.append(error.message)
-        else:
-            summary = stored
-            figures = [*_list_figures(stored)]
-    with contextlib.suppress(HarnessError):
-        figures += list_conditions(read_manifest(folder))
+    try:
+        manifest = read_manifest(folder)
+    except HarnessError:
+        manifest = {}
     is_running = listed.state == "running"
-    headline = describe_headline(summary, is_running=is_running)
     stages = read_stages(folder) if is_running else ActiveStages()
     return {
         **_describe_listed(key, listed),
-        "headline": [headline.figure, headline.interval, headline.meaning, headline.coverage],
-        "warning": tampering(summary.integrity),
+        **describe_result(summary, manifest, is_running=is_running, duration_seconds=seconds),
         "problems": [escape_text(text) for text in problems],
-        "figures": [(escape_terminal(label), escape_terminal(text, 1000)) for label, text in figures],
         # The attempts with a record, by which the list is filtered.
         "statuses": {status.value: number for status, number in count_recorded_statuses(index).items()},
-        # All planned attempts, as the reports count them.
-        "status_counts": [
-            {"key": each.key, "label": each.label.replace("_", " "), "number": each.number}
-            for each in count_statuses(summary, is_running=is_running)
-        ],
         "has_categories": any(count_categories(index)),
         "categories": [*_list_categories(index)],
         "attempts": len(index),
@@ -334,10 +275,7 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
 def list_facts(folder: Path) -> list[tuple[str, str]]:
     """Return the leaves of a manifest with their paths. Raises UsageError if it cannot be read."""
     facts = [*flatten(read_manifest(folder))]
-    return [
-        (escape_terminal(name, 200), escape_terminal(text, _FACT_CHARACTERS, multiline=True))
-        for name, text in facts[:_MOST_FACTS]
-    ]
+    return [describe_fact(name, text, _FACT_CHARACTERS) for name, text in facts[:_MOST_FACTS]]
 
 
 def _describe_index(index: FollowedIndex) -> dict[str, Any]:
@@ -361,14 +299,6 @@ def _summarize(listed: ListedRun, index: AttemptIndex) -> Summary:
     return Summary(total, planned, resolved, rate, {}, statuses, {}, rate_interval=interval)
 
 
-def _list_figures(summary: Summary) -> Iterator[tuple[str, str]]:
-    yield from list_scores(summary)
-    if summary.model:
-        yield "model", describe_usage(summary.model)
-    yield from list_model_remarks(summary)
-    yield from list_remarks(summary)
-
-
 def _list_categories(index: AttemptIndex) -> Iterator[dict[str, Any]]:
     """Yield the categories, none if there is only one."""
     counts = count_categories(index)
@@ -377,20 +307,12 @@ def _list_categories(index: AttemptIndex) -> Iterator[dict[str, Any]]:
     shares: dict[str, list[float]] = {}
     for name, share in list_shares(index):
         shares.setdefault(name, []).append(share)
-    for name, (attempts, passed) in sorted(counts.items())[:_MOST_CATEGORIES]:
+    for name, (attempts, number) in sorted(counts.items())[:_MOST_CATEGORIES]:
         of_tasks = shares.get(name, [0.0])
         low, high = clustered_interval([(share, 1) for share in of_tasks], attempts=attempts) or (0.0, 0.0)
         rate = math.fsum(of_tasks) / len(of_tasks)
-        yield {
-            "category": name,
-            "name": escape_text(name) or "none",
-            "passed": f"{passed:,} of {count(attempts, 'attempt')}",
-            "rate": percent(rate),
-            "interval": describe_range(low, high),
-            "share": rate,
-            "low": low,
-            "high": high,
-        }
+        passed = f"{number:,} of {count(attempts, 'attempt')}"
+        yield describe_category(name, passed, rate, low, high)
 
 
 def _list_under_way(folder: Path, index: AttemptIndex, stages: ActiveStages) -> Iterator[dict[str, Any]]:

@@ -107,7 +107,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "report latest --format junit",
     ),
     "show": ("show latest", "show latest Mbpp/11", "show latest os/dev/1 --attempt 2 --characters 500"),
-    "view": ("view", "view latest --open", "view runs/before runs/after"),
+    "view": ("view", "view latest --open", "view --export pages"),
     "compare": (
         "compare runs/before latest",
         "compare runs/before latest --regression-threshold 0.02",

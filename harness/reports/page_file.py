@@ -13,7 +13,10 @@ from typing import Any
 
 _FILES = Path(__file__).with_name("page")
 # The scripts in their order. They share one scope.
-_SCRIPTS = (*("data", "dom", "transcript", "attempts", "attempt", "run", "runs", "compare", "audit", "view"),)
+_SCRIPTS = (
+    *("data", "dom", "code", "transcript", "attempts", "attempt"),
+    *("run", "runs", "compare", "audit", "view"),
+)
 
 
 def read_style() -> str:

@@ -1,4 +1,4 @@
-"""Texts as nodes for the page: Markdown and coloured code, in which no text can become an element or a link.
+"""Texts for the page: Markdown as nodes, in which no text can become an element or a link, and code.
 
 A node is a text, or a list of an element's name, its class and its children. The page makes an element only
 of the names in ELEMENTS, gives it no attribute but the class, and makes a text node of every text.
@@ -19,7 +19,6 @@ from harness.reports.transcript_entries import Block
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
-    from pygments.lexer import Lexer
 
 Node: TypeAlias = "str | list[Node]"
 
@@ -49,35 +48,15 @@ ELEMENTS = {
     "td": "td",
     "code_inline": "code",
 }
-# The kinds of tokens that have a colour, by the beginning of their names in Pygments.
-_COLOURS = {
-    "Token.Keyword": "k",
-    "Token.Operator.Word": "k",
-    "Token.Literal.String": "s",
-    "Token.Comment": "c",
-    "Token.Literal.Number": "n",
-    "Token.Name.Function": "f",
-    "Token.Name.Class": "f",
-    "Token.Name.Decorator": "f",
-    "Token.Name.Builtin": "b",
-    "Token.Name.Tag": "k",
-    "Token.Generic.Deleted": "del",
-    "Token.Generic.Inserted": "ins",
-    "Token.Generic.Subheading": "f",
-}
-# Only languages whose lexers stay quick on hostile texts, by the names that models write.
+# The languages that page/code.js colours, by the names that models write.
 _LANGUAGES = {
     **dict.fromkeys(("py", "python", "python3", "pycon"), "python"),
     **dict.fromkeys(("bash", "console", "sh", "shell"), "bash"),
     **dict.fromkeys(("mysql", "postgresql", "sql", "sqlite"), "sql"),
-    "js": "javascript",
-    "javascript": "javascript",
+    **dict.fromkeys(("c", "c++", "cpp", "go", "java", "javascript", "js", "rust", "ts", "typescript"), "c"),
     "json": "json",
     "diff": "diff",
-    "html": "html",
-    "go": "go",
-    "rust": "rust",
-    "toml": "toml",
+    "patch": "diff",
 }
 # The language of an argument by its name, or by the name of the tool.
 _OF_ARGUMENTS = {
@@ -101,7 +80,7 @@ def show_text(
 ) -> dict[str, Any]:
     """Return the beginning of a text, safe to show, and the number of characters that are left out.
 
-    The value has `nodes` if the text is Markdown or code. `text` is its source.
+    The value has a `language` if the text is code, and `nodes` if it is Markdown.
     """
     shown = escape_text(text[:limit], multiline=True)
     values = {"text": shown, "left_out": max(len(text) - limit, 0)}
@@ -109,7 +88,7 @@ def show_text(
         return values
     language = language or guess_language(shown)
     if language:
-        return {**values, "nodes": colour(shown, language), "is_code": True}
+        return {**values, "language": language}
     return {**values, "nodes": mark_up(shown)} if is_prose else values
 
 
@@ -118,32 +97,6 @@ def guess_language(text: str) -> str:
     if text[:1] in "{[" and _read_json(text) is not None:
         return "json"
     return next((language for language, sign in _SIGNS if sign.match(text)), "")
-
-
-def colour(code: str, language: str) -> list[Node]:
-    """Return the parts of a program, those with a colour as elements. Joined, they are the program."""
-    lexer = _find_lexer(_LANGUAGES.get(language, ""))
-    if lexer is None:
-        return [code]
-    # Some lexers are slow on a last line without its end.
-    ending = "" if code.endswith("\n") else "\n"
-    parts: list[tuple[str, str]] = []
-    for kind, text in lexer.get_tokens(code + ending):
-        name = str(kind)
-        found = next((shown for start, shown in _COLOURS.items() if name.startswith(start)), "")
-        if parts and parts[-1][0] == found:
-            text = parts.pop()[1] + text
-        parts.append((found, text))
-    found, text = parts.pop()
-    parts.append((found, text.removesuffix(ending)))
-    return [["span", found, text] if found else text for found, text in parts if text]
-
-
-@lru_cache(maxsize=32)
-def _find_lexer(language: str) -> Lexer | None:
-    from pygments.lexers import get_lexer_by_name
-
-    return get_lexer_by_name(language, stripnl=False, ensurenl=False) if language else None
 
 
 def mark_up(text: str) -> list[Node]:
@@ -167,8 +120,9 @@ def _show_all(nodes: Iterable[SyntaxTreeNode]) -> Iterator[Node]:
 
 def _show(node: SyntaxTreeNode) -> Iterator[Node]:
     if node.type in ("fence", "code_block"):
-        language = node.info.split(maxsplit=1)[0] if node.info.strip() else ""
-        yield ["pre", "", *colour(node.content, language[:40].lower() or guess_language(node.content))]
+        # The page colours the only child of an element by its class.
+        named = node.info.split(maxsplit=1)[0].lower() if node.info.strip() else guess_language(node.content)
+        yield ["pre", _LANGUAGES.get(named, ""), escape_text(node.content, multiline=True)]
     elif node.type == "heading":
         # Not an element of a heading, because the page has an outline of its own.
         yield ["p", "heading", *_show_all(node.children)]

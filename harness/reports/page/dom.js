@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 // The elements that marked text may have. harness/reports/page_text.py makes no other.
 const MARKED = new Set(["p", "em", "strong", "s", "blockquote", "ul", "ol", "li", "hr", "br", "table", "thead",
-  "tbody", "tr", "th", "td", "code", "pre", "span"]);
+  "tbody", "tr", "th", "td", "code", "span"]);
 
 function fill(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -21,9 +21,10 @@ const shape = (name, attributes, ...children) => fill(document.createElementNS(S
 // A text of a run, whose direction is its own.
 const text = (value, attributes) => element("span", { dir: "auto", ...attributes }, value);
 
-// Marked text: texts, and lists of a name, a class and children.
+// Marked text: texts, and lists of a name, a class and children. The class of code is its language.
 const marked = (nodes) => nodes.map((node) => (typeof node === "string" ? node
-  : element(MARKED.has(node[0]) ? node[0] : "span", node[1] ? { class: node[1] } : null, marked(node.slice(2)))));
+  : node[0] === "pre" ? element("pre", {}, colour(node[2], node[1]))
+    : element(MARKED.has(node[0]) ? node[0] : "span", node[1] ? { class: node[1] } : null, marked(node.slice(2)))));
 
 const words = (status) => status.replaceAll("_", " ");
 

@@ -6,10 +6,10 @@ const ROLES = { prompt: "task", message: "message", reply: "assistant", reasonin
 
 // A text with its marks. A long one is folded until a button opens it.
 function makeText(each, attributes) {
-  const { nodes, is_code: isCode, left_out: left = 0, elsewhere = 0 } = each;
-  const isProse = nodes && !isCode;
+  const { nodes, language, left_out: left = 0, elsewhere = 0 } = each;
+  const isProse = nodes !== undefined;
   const made = element(isProse ? "div" : "pre", { dir: "auto", ...attributes, class: isProse ? "prose" : null },
-    nodes ? marked(nodes) : each.text);
+    isProse ? marked(nodes) : colour(each.text, language));
   const raw = isProse ? element("pre", { dir: "auto", class: "raw" }, each.text) : null;
   const lines = each.text.split("\n").length;
   const parts = [made, raw];
@@ -95,7 +95,7 @@ class Transcript {
   }
 
   addPart(parent, block, heading) {
-    const title = heading.replace(/:$/, "");
+    const title = heading.replace(/^\[(.*)\]$|:$/s, "$1");
     if (title) parent.append(element("h4", { dir: "auto", class: block.is_warning ? "warned" : null }, title));
     if (block.text) parent.append(...makeText(block).filter(Boolean));
   }

@@ -259,7 +259,9 @@ class _Views:
             _read_number(parameters, name, default) for name, default in (("first", 0), ("number", MOST_RUNS))
         )
         order = RunOrder(parameters.get("sort") or "started", parameters.get("descending", "1") == "1")
-        return list_runs(self._catalogue, parameters.get("search", "")[:200], first, number, order)
+        return list_runs(
+            self._catalogue, parameters.get("search", "")[:200], first, min(number, MOST_RUNS), order
+        )
 
     def _list_attempts(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         index = self._catalogue.read_attempts(self._find(parameters))

@@ -157,7 +157,7 @@ def list_runs(
     listed = catalogue.read_list()
     words = search.lower().split()
     found = [(key, run) for key, run in listed.runs if _has_words(run, words)]
-    shown = (order or RunOrder()).arrange(found)[first : first + min(number, MOST_RUNS)]
+    shown = (order or RunOrder()).arrange(found)[first : first + number]
     return {
         "place": escape_text(f"{catalogue.output_dir}/") if catalogue.is_open else "",
         "all": len(listed.runs),

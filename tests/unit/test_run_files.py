@@ -401,6 +401,7 @@ OTHERS = {
     "reports/imports/evalplus.py": "a program in a folder that the user names",
     "reports/imports/inspect.py": "a log that the user names",
     "reports/viewer/browser.py": "a new private file",
+    "reports/viewer/export.py": "new files in the new folder of published pages",
     "audit/attack.py": "an attack that is a part of harness",
 }
 

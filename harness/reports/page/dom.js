@@ -78,7 +78,7 @@ const makeBy = (facts) => facts.filter(([, value]) => value)
   .map(([label, value]) => text([element("small", {}, label), " ", value]));
 
 const makeTable = (kind, heads, rows) => element("table", { class: `rows ${kind}` },
-  element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
+  element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col", class: head }, head)))),
   element("tbody", {}, rows));
 
 // Heads of columns that sort a table, and the order that they have chosen.

@@ -77,13 +77,14 @@ class Transcript {
     const kind = block.role === "call" ? "turn" : block.role;
     const [, label, rest] = /^\[([^\]]*)\] *(.*)$/s.exec(block.heading) ?? [null, ROLES[block.role] ?? block.heading, ""];
     const id = `part-${this.entries.childElementCount + 1}`;
-    const title = block.role === "output" ? ROLES.output : /^\d+$/.test(label) ? `call ${label}` : label;
+    const title = block.role === "output" ? ROLES.output : block.role === "call" ? block.name || label : label;
+    const remark = block.role === "call" ? (/\(([^()]*)\)$/.exec(rest)?.[1] ?? "") : rest.replace(/^\((.*)\)$/s, "$1");
     const calls = element("small", {});
     this.article = element("article", { class: `entry ${kind}`, id, tabindex: "-1", "data-key": id },
       element("h3", { dir: "auto", class: block.is_warning ? "warned" : null }, title,
-        rest && block.role !== "call" ? [" ", element("small", {}, rest.replace(/^\((.*)\)$/s, "$1"))] : []));
+        remark ? [" ", element("small", {}, remark)] : []));
     this.entries.append(this.article);
-    this.outline.append(element("li", { class: kind }, element("button", { type: "button", dir: "auto", click: () => this.goTo(id) }, title, calls)));
+    this.outline.append(element("li", { class: kind }, element("button", { type: "button", dir: "auto", click: () => this.goTo(id) }, title, block.role === "call" ? null : calls)));
     this.named = calls;
     return this.article;
   }

@@ -92,27 +92,9 @@ class AttemptRows:
         return [Block(text=prompt, role="prompt")] if prompt else found
 
 
-def render_html(
-    *,
-    manifest: Mapping[str, Any],
-    summary: Summary,
-    attempts: Iterable[AttemptRecord],
-    is_running: bool = False,
-    folder: Path | None = None,
-    duration_seconds: float | None = None,
-    home: str = "",
-) -> str:
+def render_html(**values: Any) -> str:
     """Return the page that `generate_html` yields in parts."""
-    parts = generate_html(
-        manifest=manifest,
-        summary=summary,
-        attempts=attempts,
-        is_running=is_running,
-        folder=folder,
-        duration_seconds=duration_seconds,
-        home=home,
-    )
-    return "".join(parts)
+    return "".join(generate_html(**values))
 
 
 def generate_html(

@@ -88,3 +88,5 @@ def test_the_pages_lead_from_the_list_to_an_attempt_and_back_without_a_server(
     page.get_by_label("search").fill("odd mbpp")
     expect(page.locator("output")).to_have_text("1 of 2")
     assert faults == []
+    page.goto((target / "index.html").as_uri() + "#/compare?baseline=a&candidate=b")
+    expect(page.get_by_role("alert")).to_contain_text("This page does not have this part.")

@@ -101,6 +101,18 @@ VIEWER = (
         f"{TRANSCRIPTS}::test_invisible_characters_are_shown_as_escapes",
     ),
     (
+        "harness/reports/page_file.py",
+        '.replace("<", "\\\\u003c")',
+        "",
+        f"{UNIT}/test_reports_html.py::test_hostile_text_changes_nothing_but_text",
+    ),
+    (
+        "harness/reports/page_text.py",
+        "else [escape_text(node.content, multiline=True)]",
+        "else [node.content]",
+        f"{UNIT}/test_page_text.py::test_markdown_has_only_elements_of_the_list_and_classes_of_ours",
+    ),
+    (
         COLUMNS,
         "_DEEP), MAX_DEPTH - 1)",
         "_DEEP), MAX_DEPTH + 50)",

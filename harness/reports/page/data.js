@@ -37,7 +37,7 @@ function select(rows, { search = "", sort = "", descending = "0", first = 0, num
 }
 
 function findStored({ task, attempt }) {
-  const found = stored.attempts.find((row) => row.task_id === task && String(row.attempt) === String(attempt));
+  const found = stored.attempts?.find((row) => row.task_id === task && String(row.attempt) === String(attempt));
   if (!found) throw new ViewError("This page does not have this attempt.", "attempts.jsonl of the run has it", 404);
   return found;
 }
@@ -48,10 +48,12 @@ const ANSWERS = {
   manifest: () => stored.manifest,
   matrix: () => stored.matrix,
   runs(query) {
+    if (!stored.runs) return undefined;
     const { rows, ...counts } = select(stored.runs, query, (row, sort) => row.sort[sort]);
     return { ...counts, runs: rows, place: "", audits: [] };
   },
   attempts({ task, status, category, ...query }) {
+    if (!stored.attempts) return undefined;
     const rows = stored.attempts.filter((row) => (task === undefined || row.task_id === task)
       && (!status || row.status === status) && (category === undefined || row.category === category));
     // The order of the page has the unresolved attempts first.
@@ -71,7 +73,11 @@ const ANSWERS = {
 };
 
 async function ask(name, parameters, signal) {
-  if (stored) return ANSWERS[name](parameters);
+  if (stored) {
+    const found = Object.hasOwn(ANSWERS, name) ? ANSWERS[name](parameters) : undefined;
+    if (found === undefined) throw new ViewError("This page does not have this part.", "harness view has it", 404);
+    return found;
+  }
   let response;
   try {
     response = await fetch(`api/${name}?${new URLSearchParams(parameters)}`, { signal });

@@ -115,17 +115,11 @@ def generate_html(
     lists the run with others, "" without one.
     """
     facts = dict(flatten(manifest))
-    figures = AttemptFigures(several_attempts=has_several_attempts(summary))
-    causes = Causes(has_samples=facts.get("config.samples") is not None)
+    charts = RunCharts(summary, manifest)
     rows = AttemptRows(manifest, folder, summary.attempts)
-    fitting = fit_attempts(causes.watch(figures.watch(attempts)), rows.encode, room=_ATTEMPTS_BYTES)
+    fitting = fit_attempts(charts.watch(attempts), rows.encode, room=_ATTEMPTS_BYTES)
     is_stopped = summary.statuses.get(Status.CANCELLED, 0) > 0
     result = describe_result(summary, manifest, is_running=is_running, duration_seconds=duration_seconds)
-    charts = {
-        "curve": None if is_stopped else draw_curve(figures.pass_curve(summary.total)),
-        "durations": draw_durations(figures.durations()),
-        "timeline": draw_timeline(figures.timeline()),
-    }
     run = {
         **_describe_config(manifest, facts, folder),
         **result,
@@ -133,11 +127,6 @@ def generate_html(
         "duration": "" if duration_seconds is None else duration(duration_seconds),
         "cost": describe_cost(summary.model.get("cost")) if summary.model else "",
         "problems": [*_list_left_out(summary, fitting, facts)],
-        "causes": [
-            [each.status.value, escape_terminal(each.exception), each.number, escape_terminal(each.example)]
-            for each in causes.list_most_frequent()
-        ],
-        "charts": {name: chart and asdict(chart) for name, chart in charts.items()},
         "statuses": {status.value: fitting.shown[status] for status in Status if fitting.shown[status]},
         "has_categories": bool(summary.by_category),
         "categories": [] if is_stopped else [*islice(_list_categories(summary), _MOST_ROWS)],
@@ -145,21 +134,55 @@ def generate_html(
         "under_way": [],
         "stages": [],
     }
-    manifest_facts = [describe_fact(*fact, 200) for fact in islice(facts.items(), _MOST_ROWS)]
+    data = {
+        "run": run,
+        "charts": charts.describe(),
+        "manifest": [describe_fact(*fact, 200) for fact in islice(facts.items(), _MOST_ROWS)],
+        "home": home,
+    }
     headline = describe_headline(summary, is_running=is_running)
     return generate_page(
         title=f"{run['benchmark']} - harness report",
         without_script=f"{headline}. {_WITHOUT_SCRIPT}",
-        data=_join(run, manifest_facts, home, fitting.rows),
+        data=_join(data, fitting.rows),
     )
 
 
-def _join(run: Any, manifest: Any, home: str, rows: Iterable[str]) -> Iterator[str]:
+def _join(data: Mapping[str, Any], rows: Iterable[str]) -> Iterator[str]:
     """Yield the parts of the data of a page, with one row at a time."""
-    yield f'{{"run":{encode(run)},"manifest":{encode(manifest)},"home":{encode(home)},"attempts":['
+    yield f'{encode(data).removesuffix("}")},"attempts":['
     for place, row in enumerate(rows):
         yield f",{row}" if place else row
     yield "]}"
+
+
+class RunCharts:
+    """The charts of a run, and the causes of its failures, gathered while its attempts pass by."""
+
+    def __init__(self, summary: Summary, manifest: Mapping[str, Any]) -> None:
+        self._summary = summary
+        self._figures = AttemptFigures(several_attempts=has_several_attempts(summary))
+        config = manifest.get("config")
+        samples = config.get("samples") if isinstance(config, Mapping) else None
+        self._causes = Causes(has_samples=samples is not None)
+
+    def watch(self, records: Iterable[AttemptRecord]) -> Iterator[AttemptRecord]:
+        """Yield the records, and take their figures."""
+        return self._causes.watch(self._figures.watch(records))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the charts that there are, and the causes."""
+        is_stopped = self._summary.statuses.get(Status.CANCELLED, 0) > 0
+        charts = {
+            "curve": None if is_stopped else draw_curve(self._figures.pass_curve(self._summary.total)),
+            "durations": draw_durations(self._figures.durations()),
+            "timeline": draw_timeline(self._figures.timeline()),
+        }
+        causes = [
+            [each.status.value, escape_terminal(each.exception), each.number, escape_terminal(each.example)]
+            for each in self._causes.list_most_frequent()
+        ]
+        return {"causes": causes} | {name: chart and asdict(chart) for name, chart in charts.items()}
 
 
 def _read_model(manifest: Mapping[str, Any]) -> str | None:

@@ -390,6 +390,13 @@ def test_the_manifest_opens_below_the_run(viewer: Viewer) -> None:
     expect(viewer.page.get_by_role("row", name="config.model some-model")).to_be_visible()
 
 
+def test_a_finished_run_has_its_charts_and_the_causes_of_its_failures(viewer: Viewer) -> None:
+    viewer.go(PLACES["run"])
+    expect(viewer.page.get_by_role("img", name="120 attempts in")).to_be_visible()
+    expect(viewer.page.locator(".causes tr")).to_have_count(3)
+    expect(viewer.page.get_by_role("heading", name="Durations")).to_be_visible()
+
+
 def test_a_new_run_joins_the_list(viewer: Viewer, runs: Path) -> None:
     write_run(runs / "newest", [make_record(0)])
     expect(viewer.page.get_by_role("link", name="newest")).to_be_visible()

@@ -45,6 +45,7 @@ function findStored({ task, attempt }) {
 // The answers of a page that has its data in itself.
 const ANSWERS = {
   run: () => stored.run,
+  charts: () => stored.charts,
   manifest: () => stored.manifest,
   matrix: () => stored.matrix,
   runs(query) {

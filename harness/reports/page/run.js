@@ -13,7 +13,7 @@ function showRun(main, parameters, page) {
   const warnings = element("div", {});
   const headline = element("p", { class: "headline" });
   const cards = element("section", { class: "cards", "aria-label": "Key figures" });
-  const causes = element("section", {});
+  const causes = element("section", { hidden: true });
   const charts = element("div", {});
   const figures = element("section", {});
   const statuses = element("section", {});
@@ -59,8 +59,6 @@ function showRun(main, parameters, page) {
     replaceChildren(cards, run.cards.map(([label, value, remark, kind]) => element("div", { class: `card ${kind}` },
       element("small", {}, label), element("strong", {}, value), element("span", {}, remark))));
     cards.hidden = run.cards.length === 0;
-    drawCauses(run.causes ?? []);
-    drawCharts(charts, run.charts ?? {});
     drawCategories(run.categories);
     replaceChildren(figures, element("h2", {}, "Further figures"), element("table", { class: "facts" }, makeFacts(run.figures)));
     figures.hidden = run.figures.length === 0;
@@ -102,6 +100,13 @@ function showRun(main, parameters, page) {
     return texts.length ? element("small", { dir: "auto" }, ` ${texts.join(", ")}`) : null;
   }
 
+  // The server reads all attempts for the charts, so it is asked only when the run has changed.
+  async function showCharts() {
+    const found = await ask("charts", { run: key }, page.signal);
+    drawCauses(found.causes ?? []);
+    drawCharts(charts, found);
+  }
+
   function drawCauses(rows) {
     causes.hidden = rows.length === 0;
     replaceChildren(causes, element("h2", {}, "Unresolved attempts by cause"),
@@ -128,6 +133,7 @@ function showRun(main, parameters, page) {
       const now = JSON.stringify(rest);
       if (now !== seen) draw(run);
       drawUnderWay(run);
+      if (now !== seen && run.index.is_complete && (stored || run.state === "finished")) await showCharts();
       seen = now;
       if (!run.index.is_complete) return WHILE_INDEXING;
       // A run that has ended may be resumed.

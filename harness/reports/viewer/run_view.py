@@ -30,6 +30,8 @@ from harness.reports.figures import (
     duration,
     percent,
 )
+from harness.reports.html import RunCharts
+from harness.reports.run_folder import read_run
 from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
 from harness.reports.run_values import (
     describe_category,
@@ -107,6 +109,8 @@ _MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
 _FACT_CHARACTERS = 2000
 # The attempts under way whose transcripts are opened, and the longest first entry that is read.
 _MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
+# More attempts take seconds to read.
+_MOST_CHARTED = 20_000
 MOST_RUNS = 200
 """The most runs of one range."""
 
@@ -270,6 +274,20 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         "under_way": [*_list_under_way(folder, index, stages)] if is_running else [],
         "stages": [(stage, number) for stage, number in stages.counts.items()],
     }
+
+
+def describe_charts(folder: Path) -> dict[str, Any]:
+    """Return the charts and the causes of a run, none of a run with very many attempts.
+
+    Raises UsageError if the run cannot be read.
+    """
+    run = read_run(folder)
+    if len(run.offsets) > _MOST_CHARTED:
+        return {}
+    charts = RunCharts(run.summary, run.manifest)
+    for _ in charts.watch(run.attempts()):
+        pass
+    return charts.describe()
 
 
 def list_facts(folder: Path) -> list[tuple[str, str]]:

@@ -41,6 +41,7 @@ NEED_ENGINE = ("backend", "e2e", "integration", "security")
 LONGEST_FIRST = (
     "e2e/test_ray_runs.py",
     "e2e/test_ray_service.py",
+    "security/test_repository_forgeries.py",
     "security/test_shell_state.py",
     "security/test_hostile_programs.py",
     "integration/test_time_limits.py",
@@ -54,6 +55,7 @@ LONGEST_FIRST = (
     "e2e/test_real_data.py",
     "integration/test_doctor.py",
     "integration/test_viewer_page.py",
+    "e2e/test_swebench_runs.py",
     "e2e/test_command_agent.py",
     "security/test_database_attacks.py",
     "integration/test_hub.py",

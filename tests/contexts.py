@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any
 
+import psutil
+import pytest
 from docker import APIClient
 
 from harness.core.tools import MakeTextProtocol
@@ -25,6 +28,15 @@ class ListTranscript:
 
     def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
         self.entries.append(dict(entry))
+
+
+def find_own_address() -> str:
+    """Return an address of this machine that is not a loopback one, or skip the test."""
+    for own in psutil.net_if_addrs().values():
+        for each in own:
+            if each.family is socket.AF_INET and not each.address.startswith("127."):
+                return each.address
+    pytest.skip("this machine has loopback addresses alone")
 
 
 def environment_context(

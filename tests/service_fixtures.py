@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from harness.benchmarks import Benchmark
+from harness.environments.base import MachineRules
 from harness.sandbox.backends.base import Backend
 from harness.service.server import run_service
 from harness.service.settings import ServiceLimits, ServiceSettings
@@ -44,12 +45,14 @@ async def serve(
     max_concurrent: int = 3,
     benchmarks: tuple[Benchmark, ...] = (),
     port: int = 0,
+    machine_rules: MachineRules | None = None,
     **limits: float,
 ) -> AsyncIterator[Served]:
     settings = replace(
         SETTINGS,
         max_concurrent=max_concurrent,
         benchmarks=benchmarks,
+        machine_rules=machine_rules,
         limits=replace(ServiceLimits(), **limits),  # type: ignore[arg-type]
     )
     async with run_service(settings, token=TOKEN, backend=backend, port=port) as url:

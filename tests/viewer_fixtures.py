@@ -95,6 +95,27 @@ def write_run(
     return folder
 
 
+def read_page_data(page: str) -> Any:
+    """Return the data that a page has in itself."""
+    return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+
+
+def read_page_texts(page: str) -> str:
+    """Return all texts in the data of a page, each on lines of its own."""
+
+    def walk(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            for name, child in value.items():
+                yield from () if name == "nodes" else walk(child)
+        elif isinstance(value, list):
+            for child in value:
+                yield from walk(child)
+
+    return "\n".join(walk(read_page_data(page)))
+
+
 def add_records(folder: Path, *records: AttemptRecord) -> None:
     with open(folder / ATTEMPTS, "a") as file:
         file.writelines(to_json(record) + "\n" for record in records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -10,7 +10,8 @@ from harness.audit.attack import Attack, Kind
 from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.suite import choose_attacks, list_attacks_on, list_fitting_attacks, name_target
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.types import Submission, Task
+from harness.core.types import AttemptRecord, Submission, Task
+from harness.environments.container.seal import Level
 from harness.runs.agents.agent import Agent, AgentSettings, AttemptContext
 from harness.runs.agents.null import Null
 from harness.runs.agents.oracle import Oracle
@@ -39,6 +40,8 @@ class Step:
     attack: Attack | None = None
     # The number of the attack's sample, from 0.
     sample: int = 0
+    # The seal level of a task folder, None for the task's own.
+    level: Level | None = None
 
 
 class Suite:
@@ -68,6 +71,9 @@ class Suite:
             return step.kind is None or step.kind in kinds
 
         return [number for number, step in enumerate(self.steps, start=1) if fits(step)]
+
+    def learn(self, records: Iterable[AttemptRecord]) -> None:
+        """Take from the records of an earlier suite what the attacks may know."""
 
     async def attempt(self, context: AttemptContext) -> Submission:
         if context.sample is None:

@@ -34,6 +34,8 @@ class Kind(StrEnum):
     EXHAUSTING = "exhausting resources"
     LOSING = "losing the sandbox"
     TALKING = "answers that say too much"
+    # Agents of this class act in task folders (`harness.audit.forging`).
+    FORGING = "forging rewards"
     # The programs of this class attack the relay of models and no grader (`harness audit relay`).
     RELAY = "relay of models"
 

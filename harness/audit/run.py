@@ -12,8 +12,8 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +23,39 @@ from harness.audit.agent import (
     ATTACKER,
     CONSTANT,
     CONTROLS,
-    ORACLE,
+    NULL,
     Step,
     Suite,
     build_attacker,
     build_controls,
 )
 from harness.audit.containers import count_containers
+from harness.audit.forging.suite import (
+    AS_USUAL,
+    OWN,
+    build_forger,
+    build_forging_controls,
+    read_levels,
+)
+from harness.audit.results import Audit, AuditedAttempt
 from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
-from harness.core.types import AttemptRecord, DataSource, Status, Task
+from harness.core.types import AttemptRecord, DataSource, Task
 from harness.environments import environment_spec
+from harness.environments.container.seal import Level
+from harness.environments.container.target import TaskFolderTarget
 from harness.runs.agents import settings_for
 from harness.runs.config import RunConfig
 from harness.runs.filters import TaskFilters
-from harness.runs.manifest import SCHEMA_VERSION
 from harness.runs.observer import RunObserver
-from harness.runs.plan import load_configured, plan_attempts, select_tasks
+from harness.runs.plan import limit_times, load_configured, plan_attempts, select_tasks
 from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
+from harness.runs.settings import name_option
+from harness.runs.shards import select_shard
 from harness.runs.store import MANIFEST, read_manifest
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
 from harness.runs.unread import list_unread_isolation
@@ -52,6 +63,8 @@ from harness.sandbox.limits import Limits
 
 # The description of an audit, and its result, in its folder.
 AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
+# The settings that only task folders read.
+_OF_FOLDERS = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
 # Only programs run under these limits, because an environment and its reference need the usual ones. An
 # attack that burns time ends by a limit. Every other attack needs only a small part of them.
 LIMITS = Limits(
@@ -81,6 +94,8 @@ class AuditPlan:
     attacks: tuple[str, ...]
     control_run: SuiteRun
     attack_run: SuiteRun
+    # The seal levels at which task folders are attacked, None for each task's own.
+    levels: tuple[Level | None, ...] = ()
 
     @property
     def source(self) -> DataSource:
@@ -93,115 +108,18 @@ class AuditPlan:
             "config": self.config.model_dump(mode="json"),
             "attacked": self.attacked,
             "attacks": self.attacks,
+            "levels": [level or OWN for level in self.levels],
             "suite_sha256": hashlib.sha256(json.dumps(attacks).encode()).hexdigest(),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedAttempt:
-    """One attempt of an audit, and its step in the suite."""
-
-    step: Step
-    record: AttemptRecord
-    # Whether a constant program solves the task, so that the attack may have passed by its answer.
-    is_guessable: bool = False
-    # The folder of its run.
-    folder: Path = Path()
-
-    @property
-    def forged(self) -> bool:
-        """Whether the attempt passed although it is not the reference, and its answer does not explain it."""
-        if self.step.name in (ORACLE, CONSTANT) or (self.step.attack is not None and self.is_guessable):
-            return False
-        return self.record.resolved
-
-    @property
-    def failed(self) -> bool:
-        """Whether the attempt is the reference and did not pass.
-
-        A reference that follows attacks runs under their tight limits too, so a timeout does not count.
-        """
-        status = self.record.status
-        slow = self.step.kind is not None and status is Status.TIMEOUT
-        return self.step.name == ORACLE and status.has_score and not self.record.resolved and not slow
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """The result of an audit.
-
-    Attributes:
-        folder: the folder with the run folders of both runs.
-        containers_left: the number of containers of both runs that Docker listed at their end.
-        manners: how the check of each selected task judges, by task id, if that differs between tasks.
-        quarantined: the reason for each selected task that no grader can rely on, by task id.
-        weak_tests: why a pass of a selected task proves less than it says, by task id, for those tasks.
-    """
-
-    benchmark: str
-    source: DataSource
-    seed: int
-    folder: Path
-    duration_seconds: float
-    attempts: tuple[AuditedAttempt, ...]
-    containers_left: int
-    manners: Mapping[str, str] = field(default_factory=dict)
-    quarantined: Mapping[str, str] = field(default_factory=dict)
-    weak_tests: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def forged(self) -> list[AuditedAttempt]:
-        return [attempt for attempt in self.attempts if attempt.forged]
-
-    @property
-    def failed(self) -> list[AuditedAttempt]:
-        return [attempt for attempt in self.attempts if attempt.failed]
-
-    @property
-    def unfinished(self) -> list[AuditedAttempt]:
-        """The attempts without a verdict, which their submissions did not cause."""
-        return [attempt for attempt in self.attempts if not attempt.record.status.has_score]
-
-    @property
-    def sound(self) -> bool:
-        """Whether every attempt has the right verdict and no container is left."""
-        return not (self.forged or self.failed or self.unfinished or self.containers_left)
-
-    @property
-    def attacks(self) -> list[AuditedAttempt]:
-        return [attempt for attempt in self.attempts if attempt.step.attack is not None]
-
-    @property
-    def guessed(self) -> list[AuditedAttempt]:
-        """The attacks that passed at a task that a constant program solves."""
-        return [attempt for attempt in self.attacks if attempt.is_guessable and attempt.record.resolved]
-
-    @property
-    def integrity(self) -> dict[str, int]:
-        """The number of attempts that show a sign of tampering, by sign, the most frequent first."""
-        signs = [attempt.record.metrics.get("integrity") for attempt in self.attacks]
-        return dict(Counter(str(sign) for sign in signs if sign is not None).most_common())
-
-    def controls(self, name: str, *, after_attacks: bool = False) -> list[AuditedAttempt]:
-        """Return the attempts of `oracle` or `null`, either those before or those after attacks."""
-        return [
-            attempt
-            for attempt in self.attempts
-            if attempt.step.name == name and (attempt.step.kind is not None) == after_attacks
-        ]
-
-
-def count_statuses(attempts: Iterable[AuditedAttempt]) -> dict[Status, int]:
-    """Return the number of attempts with each status that occurs, in the order of `Status`."""
-    counts = Counter(attempt.record.status for attempt in attempts)
-    return {status: counts[status] for status in Status if counts[status]}
 
 
 def plan_audit(
     config: RunConfig,
     attacked: int | None,
     *,
+    takes_whole_folders: bool = False,
     attacks: Sequence[str] = (),
+    levels: Sequence[str] | None = None,
     notify: Callable[[str], None],
 ) -> AuditPlan:
     """Return the plan of an audit.
@@ -210,6 +128,8 @@ def plan_audit(
         config: the config of both runs.
         attacked: the number of tasks to attack, None for all.
         attacks: the names of the attacks to make, none for all.
+        takes_whole_folders: whether all tasks of a folder are attacked, however many others are.
+        levels: the seal levels at which task folders are attacked, and `own`. Default: `own` and `live`.
         notify: shows a message to the user.
 
     Raises:
@@ -233,31 +153,39 @@ def plan_audit(
 
     filters = TaskFilters.of_config(config)
     named = select_tasks(benchmark, filters)
-    tasks = select_tasks(
-        benchmark,
-        filters,
-        sample_size=config.sample_size,
-        seed=config.seed,
-    )
+    is_of_folders = all(type(each.target) is TaskFolderTarget for each in benchmark.references.values())
+    if is_of_folders and takes_whole_folders:
+        attacked = None
+    elif levels and not is_of_folders:
+        raise UsageError(f"{benchmark.name} has no seal levels", hint="leave out --level")
+    for key in () if is_of_folders else sorted(config.model_dump(exclude_defaults=True).keys() & _OF_FOLDERS):
+        hint = "leave it out, because only folders of tasks use it"
+        raise UsageError(f"benchmark '{benchmark.name}' does not read {name_option(key)}", hint=hint)
+    chosen = sample_every_kind(benchmark, named, attacked, config.seed)
 
     def plan_run(
         suite: Suite, agent: str, tasks: Sequence[Task], program_limits: Limits | None = None
     ) -> SuiteRun:
+        tasks = limit_times(tasks, config.timeout_seconds, config.timeout_multiplier)
         plan = plan_attempts(tasks, suite, seed=config.seed)
+        if config.shard is not None:
+            plan = select_shard(plan, config.shard)
         changed = config.model_copy(update={"agent": agent})
         return SuiteRun(suite, Selection(changed, benchmark, suite, plan, program_limits))
 
+    if is_of_folders:
+        at_levels = read_levels(levels or (OWN, AS_USUAL))
+        return AuditPlan(
+            *(config, attacked, tuple(attacks)),
+            plan_run(build_forging_controls(settings, benchmark), CONTROLS, chosen),
+            plan_run(build_forger(settings, benchmark, attacks, at_levels), ATTACKER, chosen),
+            at_levels,
+        )
+    tasks = select_tasks(benchmark, filters, sample_size=config.sample_size, seed=config.seed)
     return AuditPlan(
-        config,
-        attacked,
-        tuple(attacks),
+        *(config, attacked, tuple(attacks)),
         plan_run(build_controls(settings, benchmark), CONTROLS, tasks),
-        plan_run(
-            build_attacker(settings, benchmark, attacks),
-            ATTACKER,
-            sample_every_kind(benchmark, named, attacked, config.seed),
-            LIMITS,
-        ),
+        plan_run(build_attacker(settings, benchmark, attacks), ATTACKER, chosen, LIMITS),
     )
 
 
@@ -322,7 +250,12 @@ def plan_resumed_audit(folder: Path, *, is_trusted: bool = False, notify: Callab
         unsigned = {name: value for name, value in about.items() if name != SIGNATURE}
         if not is_trusted and not is_signature(about.get(SIGNATURE), ["audit", unsigned]):
             refuse_effects(folder, list_effects(config))
-        plan = plan_audit(config, about["attacked"], attacks=about["attacks"], notify=notify)
+        plan = plan_audit(
+            *(config, about["attacked"]),
+            attacks=about["attacks"],
+            levels=about.get("levels"),
+            notify=notify,
+        )
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--resume takes the folder of an audit") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -349,6 +282,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
         selection = replace(part.selection, config=config)
         earlier = _find_run(folder, config.agent)
         start = None if earlier is None else ResumedRun(earlier)
+        part.suite.learn(each.record for each in attempts)
         async with open_run(selection, start, notify=observer.note) as run:
             await run.execute(observer)
             attempts += [
@@ -360,8 +294,10 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
             weak_tests |= run.manifest.get("weak_tests", {})
             seconds += run.duration_seconds
             left += await _count_containers(run)
+    # An empty agent whom a task folder's tests pass is reported, and says nothing about the attacks.
+    controls = (NULL, CONSTANT) if plan.levels else (CONSTANT,)
     guessable = {
-        each.record.task_id for each in attempts if each.step.name == CONSTANT and each.record.resolved
+        each.record.task_id for each in attempts if each.step.name in controls and each.record.resolved
     }
     attempts = [replace(each, is_guessable=each.record.task_id in guessable) for each in attempts]
     return Audit(
@@ -375,6 +311,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
         manners=manners,
         quarantined=quarantined,
         weak_tests=weak_tests,
+        levels=plan.levels,
     )
 
 
@@ -408,53 +345,3 @@ def _find_step(suite: Suite, record: AttemptRecord) -> Step:
     if record.sample_line is None or not 0 < record.sample_line <= len(suite.steps):
         raise UsageError(f"{record.task_id}: attempt {record.attempt} does not belong to this audit")
     return suite.steps[record.sample_line - 1]
-
-
-def write_audit(audit: Audit, path: Path) -> None:
-    """Write the result of an audit as JSON. Raises StorageError."""
-    value = {
-        "schema_version": SCHEMA_VERSION,
-        "audit": {
-            "benchmark": audit.benchmark,
-            "data": asdict(audit.source),
-            "seed": audit.seed,
-            "folder": str(audit.folder),
-            "duration_seconds": audit.duration_seconds,
-        },
-        "summary": {
-            "forged": len(audit.forged),
-            "guessed": len(audit.guessed),
-            "failed_references": len(audit.failed),
-            "unfinished": len(audit.unfinished),
-            "containers_left": audit.containers_left,
-            "tasks": len({attempt.record.task_id for attempt in audit.attempts}),
-            "attacked_tasks": len({attempt.record.task_id for attempt in audit.attacks}),
-            "attacks": len({attempt.step.name for attempt in audit.attacks}),
-            "attempts": len(audit.attempts),
-            "statuses": {status.value: number for status, number in count_statuses(audit.attacks).items()},
-            "integrity": audit.integrity,
-        },
-        "manners": dict(audit.manners),
-        "quarantined": dict(audit.quarantined),
-        "weak_tests": dict(audit.weak_tests),
-        "attempts": [_describe_attempt(attempt) for attempt in audit.attempts],
-    }
-    with replace_file(path) as file:
-        json.dump(value, file, indent=1)
-
-
-def _describe_attempt(attempt: AuditedAttempt) -> dict[str, Any]:
-    step, record = attempt.step, attempt.record
-    return {
-        "task_id": record.task_id,
-        "attack": step.name,
-        "class": step.kind,
-        "sample": step.sample,
-        "forged": attempt.forged,
-        "guessable": attempt.is_guessable,
-        "failed": attempt.failed,
-        "status": record.status,
-        "metrics": record.metrics,
-        "duration_seconds": record.duration_seconds,
-        "error": record.error,
-    }

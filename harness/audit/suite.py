@@ -35,7 +35,7 @@ from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 from harness.environments.text.short_answers import ShortAnswer
 
 # The order of the classes at a task. The classes that leave most behind come last, so that each class starts
-# in a clean state. The attacks on the relay fit no task.
+# in a clean state. Those on task folders and on the relay are not among them.
 ORDER = (
     Kind.LEAVING,
     Kind.LYING,

@@ -143,6 +143,10 @@ class Definition:
     """Reads the rows at a path, for a benchmark that is more than one file."""
     why_quarantined: Callable[[str], str | None] = lambda _task_id: None
     """Returns the reason why a task, by its id, is not sound, or None for a sound one."""
+    runs_quarantined: bool = True
+    """Whether quarantined tasks can run if the user wants it."""
+    describe_task: Callable[[Task], Mapping[str, Any]] = lambda _task: {}
+    """Returns the facts about a task that its publisher states for people."""
     why_unsound: Callable[[Reference], str | None] = lambda _reference: None
     """Returns the reason why a reference is not sound, or None for a sound one. It needs no sandbox."""
     find_manner: Callable[[Reference], str | None] = lambda _reference: None

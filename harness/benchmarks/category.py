@@ -20,8 +20,9 @@ from harness.benchmarks.options import Options
 from harness.core.types import PlainData, Reference, Task
 from harness.models.endpoint import Endpoint
 
-Protocol = Literal["fc", "v0.2"]
-"""The versions of AgentBench: the one with function calls, and the earlier one with a text protocol."""
+Protocol = Literal["own", "fc", "v0.2"]
+"""`own` has our tools and the limits of `fc`, AgentBench's function calls. `v0.2` has the limits of the
+earlier version, which has a text protocol."""
 
 _SUFFIX = re.compile(r"\.jsonl?(\.gz)?$", re.IGNORECASE)
 
@@ -179,7 +180,8 @@ class Category:
     options: type[Options] = NoOptions
     # Returns the model that the environment asks for judgements with the category's own options, or None.
     judge: Callable[[Any], str | Endpoint | None] = lambda _own: None
-    # The number of turns in each protocol, None for the environment's own.
+    # The number of turns in each protocol, None for the environment's own. `own` has the number of `fc`, and
+    # the environment of a category with `fc` has a `Published` for its tools.
     turns: Mapping[str, int] = field(default_factory=dict)
     # Returns the kind of a task by the values of its row.
     find_kind: Callable[[Mapping[str, Any]], str | None] = lambda _values: None

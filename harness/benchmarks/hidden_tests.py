@@ -16,6 +16,7 @@ from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
 from harness.core.types import ProgramTests, Submission
 from harness.environments.python.call_programs import CallTest, CallTests
+from harness.environments.python.languages import PYTHON, find_language
 from harness.environments.python.stdin_programs import MOST_STDOUT_BYTES, StdinTest, StdinTests
 
 # The CPU time of a program on one test, in seconds.
@@ -38,6 +39,7 @@ def build_stdin_tests(
     seconds: float = TEST_SECONDS,
     tolerance: float = 0.0,
     checker: str = "",
+    language: str = PYTHON,
 ) -> StdinTests:
     """Return the target of a program that reads standard input and prints.
 
@@ -50,9 +52,11 @@ def build_stdin_tests(
             function `check(input, output, expected)` that returns whether the output is right, or a script
             of testlib's protocol, which reads the files that its three arguments name and exits with 0, 1 or
             2. It runs in a sandbox that the program has never met.
+        language: the language of the program, such as `cpp`. docs/languages.md lists them.
 
     Raises:
-        UsageError: if there is no test, or a value has the wrong type or is too large.
+        UsageError: if there is no test, a value has the wrong type or is too large, or the language is not
+            known.
     """
     built = []
     for number, (given, expected) in enumerate(_list_pairs(tests), start=1):
@@ -61,12 +65,17 @@ def build_stdin_tests(
         built.append(StdinTest(given, expected))
     require_source(preamble, "the preamble")
     require_source(checker, "the checker")
+    if find_language(language).name != PYTHON and preamble:
+        raise UsageError(f"a preamble is Python, and the program is {language}", hint="leave it out")
     if checker and tolerance:
         raise UsageError("a checker compares numbers itself", hint="leave out tolerance or checker")
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
         raise UsageError(f"tolerance must be a number from 0 to 1, not {tolerance!r:.40}")
     return StdinTests(
-        *(tuple(built), 0, preamble, _bound_seconds(seconds)), checker=checker, tolerance=float(tolerance)
+        *(tuple(built), 0, preamble, _bound_seconds(seconds)),
+        checker=checker,
+        tolerance=float(tolerance),
+        language=language,
     )
 
 
@@ -197,6 +206,8 @@ class StdinSuite(_Strict):
     """Numbers that differ by at most this, or by this share of the expected one, are equal."""
     checker: str = ""
     """Source of a checker, which judges each output instead."""
+    language: str = PYTHON
+    """The language of the program, such as `cpp`."""
 
     def build(self) -> StdinTests:
         """Return the target. Raises UsageError."""
@@ -207,6 +218,7 @@ class StdinSuite(_Strict):
             seconds=self.seconds,
             tolerance=self.tolerance,
             checker=self.checker,
+            language=self.language,
         )
 
 

@@ -16,6 +16,7 @@ BENCHMARKS = (
         environments=("text",),
         tasks=30,
         licence="competition texts, not free",
+        grading_version=2,
         formats=("its rows as JSONL, JSON, CSV or Parquet",),
         missing=dict.fromkeys(("train", "dev"), "it was published whole"),
         hub=HubDataset("MathArena/hmmt_feb_2025", "default", "train"),

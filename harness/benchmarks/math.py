@@ -132,6 +132,7 @@ BENCHMARKS: tuple[Definition, ...] = (
         environments=("text",),
         tasks=5000,
         licence="MIT",
+        grading_version=2,
         splits={"train": Split(HubDataset(_HUB, "default", "train"), 7500)},
         missing={"dev": "it was published with train and test only"},
         formats=("its rows as JSONL or JSON",),

@@ -34,7 +34,7 @@ _FILLER = "N/A"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, its options in the order in which they are shown, and the place of the right one from 0."""
+    """A question, its options in the order that they are shown, and the place of the right one from 0."""
 
     text: str
     options: tuple[str, ...]
@@ -135,7 +135,7 @@ def read(
     if seed is not None:
         question = shuffle_options(question, seed, place)
     letters = LETTERS[: len(question.options)]
-    options = "\n".join(f"{letter}) {text}" for letter, text in zip(letters, question.options, strict=True))
+    options = show_options(question.options)
     task = Task(
         id=f"{name}/{place}",
         benchmark=name,
@@ -153,6 +153,11 @@ def read(
     letter = letters[question.right]
     shown = f"{letter}) {question.options[question.right]}"
     return task, Reference(task.id, letter, ChoiceAnswer(letter, question.options), expected_output=shown)
+
+
+def show_options(options: Sequence[str]) -> str:
+    """Return options as a prompt shows them, one a line with its letter."""
+    return "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, options, strict=False))
 
 
 def submit(task: Task, field: str, text: str) -> Submission:

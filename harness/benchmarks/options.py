@@ -1,4 +1,4 @@
-"""Options of a benchmark: the choice of its tasks, and the rules by which answers are graded.
+"""Options of a benchmark: the choice of its tasks, and the rules for grading answers.
 
 A benchmark that has options declares them as a model, and its `Definition.configure` returns the definition
 for given values. Values come from Python (`load_benchmark(name, release="v1")`), from `options` in a config,

@@ -1,31 +1,39 @@
 """EvalPlus (Liu et al. 2023, arXiv 2305.01210): HumanEval and MBPP with many more tests.
 
-The rows have one of two published shapes. Those of the hub have their tests as source, in `test`. Those of
+The rows have one of three published shapes. Those of the hub have their tests as source, in `test`. Those of
 the release files have inputs: `base_input`, which are the tests of the original, and `plus_input`. They store
 no results, so that the tests' own process runs `canonical_solution` on all inputs, before a program is
-loaded.
+loaded. HumanEval's own rows get the further inputs that the tool `tests/samples/plus_inputs.py` makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from harness.benchmarks import humaneval, mbpp
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.programs import WRITE_PROGRAM
 from harness.benchmarks.source import parse, top_level_names
 from harness.core.scoring.metrics import Metric
-from harness.core.types import ProgramTests, Reference, Task
+from harness.core.types import DataSource, ProgramTests, Reference, Task
 
 BASE, PLUS = "base", "plus"
 METRICS = (
     Metric(BASE, "the tests of the original benchmark pass"),
-    Metric(PLUS, "these and the tests of EvalPlus pass"),
+    Metric(PLUS, "these and the further tests pass"),
 )
+OWN_INPUTS = "humaneval-plus-inputs.jsonl.gz"
+"""The bundled file of further inputs for HumanEval's rows: the task, the hash of its row, and the inputs."""
 # How a result is compared, by the task's id. The rules come from `evalplus/eval/__init__.py` and
 # `_special_oracle.py` of evalplus/evalplus 0.3.1. One differs: that runner also compares a root of
 # HumanEval/32 with its own root, and so fails every other root.
@@ -37,12 +45,12 @@ _RULES: Mapping[str, str] = {
     "Mbpp/581": "surface",
     **dict.fromkeys((f"Mbpp/{number}" for number in (2, 7, 111, 140, 232, 249, 579, 769)), "set"),
 }
+# The tolerance of a root, as the release files have it. The other tasks have none there.
+_OWN_ATOL: Mapping[str, float] = {"HumanEval/32": 1e-4}
 _FOUND_OR_NOT = ("check_str", "text_match_three", "text_starta_endb")
 _SUPPORT = """
 import copy, math, sys, types
 from math import inf, nan
-
-import numpy as np
 
 
 def same_root(out, expected, given):
@@ -73,7 +81,8 @@ same_set = lambda out, expected, given: set(out) == set(expected)
 
 
 def has_floats(value):
-    if isinstance(value, np.ndarray):
+    np = sys.modules.get("numpy")
+    if np is not None and isinstance(value, np.ndarray):
         return value.dtype in (np.float32, np.float64)
     return isinstance(value, float) or (
         isinstance(value, (list, tuple)) and all(isinstance(item, float) for item in value)
@@ -87,6 +96,8 @@ def agrees(out, expected, given):
         return bool(same)
     if type(out) is not type(expected) or (isinstance(out, (list, tuple)) and len(out) != len(expected)):
         return False
+    import numpy as np  # Most tasks never need it, and it takes longer to import than all their tests.
+
     return bool(np.allclose(out, expected, rtol=1e-7, atol=atol))
 
 
@@ -108,9 +119,7 @@ for given, expected in zip(RESULTS.{part}_input, RESULTS.{part}):
 def read_humaneval(row: Row) -> tuple[Task, Reference[ProgramTests]]:
     """Return the task and reference of a row of HumanEval+. Raises DataError, with file and line."""
     if "base_input" not in row.values:
-        task, reference = humaneval.read(row)
-        # The source has the tests of both parts, and does not tell them apart.
-        return task, replace(reference, target=replace(reference.target, parts={PLUS: 1}))
+        return _read_source(row)
     prompt = row.text("prompt")
     program = prompt + row.text("canonical_solution")
     helpers = humaneval.as_program(row, prompt)
@@ -118,6 +127,56 @@ def read_humaneval(row: Row) -> tuple[Task, Reference[ProgramTests]]:
     row.optional_text("test")
     task, reference = _read_inputs(row, program, lambda inputs: inputs, preamble=helpers)
     return replace(task, prompt=prompt, instruction=humaneval.INSTRUCTION), reference
+
+
+def _read_source(row: Row) -> tuple[Task, Reference[ProgramTests]]:
+    """Return the task and reference of a row whose tests are source. Raises DataError."""
+    task, reference = humaneval.read(row)
+    tests = reference.target
+    own = _find_own_inputs(row)
+    if own is None:
+        if "inputs" not in {
+            node.id for node in ast.walk(parse(row.text("test"))) if isinstance(node, ast.Name)
+        }:
+            raise row.error(
+                "has no further tests, and harness has no inputs for this row",
+                field="test",
+                hint="give EvalPlus's file, or HumanEval.jsonl.gz as it was published",
+            )
+        # The source has the tests of both parts, and does not tell them apart.
+        return task, replace(reference, target=replace(tests, parts={PLUS: 1}))
+    entry_point = row.text("entry_point")
+    lines = [tests.setup, _SUPPORT, f"ATOL = {_OWN_ATOL.get(task.id, 0)!r}"]
+    lines += [f"SAME = same_{_RULES.get(task.id, 'plain')}", "if not hasattr(RESULTS, 'plus'):"]
+    lines += [f"    RESULTS.plus_input = {own}"]
+    lines += [
+        f"    RESULTS.plus = compute_results({reference.solution!r}, {entry_point!r}, RESULTS.plus_input)"
+    ]
+    target = replace(
+        tests,
+        setup="\n".join(lines) + "\n",
+        statements=(*tests.statements, _TEST.format(part=PLUS)),
+        parts={BASE: len(tests.statements), PLUS: len(tests.statements) + 1},
+    )
+    return task, replace(reference, target=target)
+
+
+def _find_own_inputs(row: Row) -> str | None:
+    """Return the bundled inputs for a row of HumanEval as a literal, None if it is another row."""
+    fields = [row.values.get(field) for field in ("prompt", "canonical_solution", "test")]
+    digest = hashlib.sha256("\0".join(map(str, fields)).encode(errors="replace")).hexdigest()
+    return _load_own_inputs().get(digest)
+
+
+@cache
+def _load_own_inputs() -> Mapping[str, str]:
+    lines = gzip.decompress((BUNDLED / OWN_INPUTS).read_bytes()).splitlines()
+    return {entry["sha256"]: entry["plus_input"] for entry in map(json.loads, lines)}
+
+
+def _find_window(_source: DataSource, rows: Sequence[Row]) -> str | None:
+    own = sum("base_input" not in row.values and _find_own_inputs(row) is not None for row in rows)
+    return f"further inputs of harness for {own} of {len(rows)} tasks, not EvalPlus's" if own else None
 
 
 def read_mbpp(row: Row) -> tuple[Task, Reference[ProgramTests]]:
@@ -231,14 +290,14 @@ def _choose_metrics(references: Mapping[str, Reference]) -> tuple[Metric, ...]:
     return tuple(metric for metric in METRICS if all(metric.name in names for names in parts))
 
 
-def _definition(original: str, tasks: int, files: str, **own: Any) -> Definition:
+def _definition(original: str, tasks: int, *files: str, **own: Any) -> Definition:
     return Definition(
         name=f"{original}-plus",
         environments=("python",),
         tasks=tasks,
         licence="Apache-2.0",
         missing=dict.fromkeys(("train", "dev"), "it was published with test only"),
-        formats=(files, "its rows as JSONL or JSON", "the rows of the hub"),
+        formats=(*files, "its rows as JSONL or JSON", "the rows of the hub"),
         hub=HubDataset(f"evalplus/{original}plus", "default", "test"),
         bundled=f"{original}-plus.jsonl",
         metrics=METRICS,
@@ -252,9 +311,12 @@ BENCHMARKS = (
         "humaneval",
         164,
         "HumanEvalPlus.jsonl.gz",
+        "HumanEval.jsonl.gz",
         description="HumanEval with the further tests of EvalPlus",
         read=read_humaneval,
         submit=humaneval.submit,
+        find_window=_find_window,
+        grading_version=2,
     ),
     _definition(
         "mbpp",

@@ -19,16 +19,15 @@ from harness.benchmarks.data.task_sets import FoundFolder, find_task_folders
 from harness.benchmarks.data.terminal_bench import convert_cached, is_terminal_bench_folder
 from harness.benchmarks.options import NO_EFFECT, OptionEffect, Options, validate_options
 from harness.core.errors import DataError, HarnessError
-from harness.core.inputs.yaml_text import read_yaml
 from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
-from harness.environments.container.calibration import NUMBERED, SEAL_NUMBER
+from harness.environments.container.calibration import NUMBERED, SAME_PROCESS, SEAL_NUMBER
+from harness.environments.container.compose import read_services
 from harness.environments.container.environment import ContainerEnvironment, solve
+from harness.environments.container.steps import MAX_SECONDS, list_views
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 from harness.environments.container.task_folder import SOLUTION, SOLVE_SCRIPT, TaskFolder, read_task_folder
 
-# The limit of an agent whose task sets none.
-MAX_SECONDS = 24 * 3600.0
 _SHOWN_WARNINGS = 10
 
 
@@ -68,8 +67,10 @@ def folder_definition(path: Path, options: TaskFolderOptions | None = None) -> D
         submit=_submit,
         play=_play,
         scores=_count_levels,
-        score_metrics=(SEAL_NUMBER,),
+        score_metrics=(SEAL_NUMBER, SAME_PROCESS),
         why_quarantined=reader.refused.get,
+        runs_quarantined=False,
+        describe_task=reader.describe,
         options=TaskFolderOptions,
         configure=lambda _definition, values: folder_definition(
             path, validate_options(TaskFolderOptions, values, named.name)
@@ -78,9 +79,11 @@ def folder_definition(path: Path, options: TaskFolderOptions | None = None) -> D
 
 
 def _count_levels(_benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mapping[str, Any]:
-    """Return the number of tasks at each seal level."""
+    """Return the number of tasks at each seal level, and of tasks with the label `same_process`."""
     numbers = Counter(int(result.metrics.get(SEAL_NUMBER, 0)) for result in results.values())
     levels = {level: numbers[place] for place, level in enumerate(NUMBERED, 1) if numbers[place]}
+    if same := sum(bool(result.metrics.get(SAME_PROCESS)) for result in results.values()):
+        levels[SAME_PROCESS] = same
     return {"sealed": levels} if levels else {}
 
 
@@ -116,6 +119,7 @@ class _Reader:
         for each in found:
             try:
                 folder = _read(each)
+                read_services(folder, self._options.harbor.pass_env)
                 reason = why_unsupported(folder)
             except HarnessError as error:
                 if len(found) == 1:
@@ -136,6 +140,27 @@ class _Reader:
         listed = "".join(f"{row.values['name']}\0{row.values['digest']}\n" for row in rows)
         return rows, hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
 
+    def describe(self, task: Task) -> Mapping[str, Any]:
+        """Return the facts of a task.toml that a user needs to choose a task, and to know its machine."""
+        if not isinstance(task.setup, TaskFolderSetup) or task.setup.folder not in self._folders:
+            return {}
+        folder = self._folders[task.setup.folder]
+        toml, machine = folder.toml, folder.toml.environment
+        about = {} if toml.task is None else toml.task.model_dump(include={"version", "description"})
+        authors = () if toml.task is None else toml.task.authors
+        known = ("difficulty", "category", "tags")
+        limits = machine.model_dump(include={"docker_image", "cpus", "memory_mb", "storage_mb"})
+        facts = {
+            **about,
+            "authors": ", ".join(author.name for author in authors),
+            **{name: value for name, value in toml.metadata.items() if name not in known},
+            **limits,
+            "network": str(toml.agent.network_mode or machine.network),
+            "steps": ", ".join(step.name for step in folder.steps),
+            "verifier": toml.verifier_mode(),
+        }
+        return {name: value for name, value in facts.items() if value not in (None, "", [], ())}
+
     def _add_broken(self, found: FoundFolder, error: HarnessError) -> Row:
         name = found.name or found.path.name
         self.refused[name] = error.message
@@ -151,7 +176,7 @@ class _Reader:
         solution = ""
         if (folder := self._folders.get(path)) is not None:
             task = _describe(task, folder)
-            if folder.has_solution or any(step.has_solution for step in folder.steps):
+            if folder.has_reference:
                 solution = str(Path(path, SOLUTION, SOLVE_SCRIPT))
         passing = f"a reward of at least {self._options.harbor.pass_at:g} from the tests"
         return task, Reference(name, solution, target, expected_output=passing)
@@ -178,17 +203,15 @@ def _describe(task: Task, folder: TaskFolder) -> Task:
     toml = folder.toml
     metadata = toml.metadata
     tags = [*_list(metadata.get("tags")), *(toml.task.keywords if toml.task is not None else ())]
-    steps = [step.table for step in folder.steps]
-    agents = [step.agent for step in steps] or [toml.agent]
-    tests = [step.verifier for step in steps] or [toml.verifier]
+    tables = [view.toml for view in list_views(folder)]
     return replace(
         task,
         prompt=folder.steps[0].instruction if folder.steps else folder.instruction,
         category=_text(metadata.get("category")),
         difficulty=_text(metadata.get("difficulty")),
         tags=tuple(dict.fromkeys([*tags, *_list(toml.source)])),
-        agent_seconds=min(sum(each.timeout_sec or MAX_SECONDS for each in agents), MAX_SECONDS),
-        tests_seconds=min(sum(each.timeout_sec for each in tests), MAX_SECONDS),
+        agent_seconds=min(sum(each.agent.timeout_sec or MAX_SECONDS for each in tables), MAX_SECONDS),
+        tests_seconds=min(sum(each.verifier.timeout_sec for each in tables), MAX_SECONDS),
     )
 
 
@@ -203,21 +226,9 @@ def _text(value: Any) -> str | None:
 
 def why_unsupported(folder: TaskFolder) -> str | None:
     """Return why a task that was read cannot run, or None if it can."""
-    if folder.compose is not None:
-        services = (
-            ", ".join(_list_services(Path(folder.path, folder.compose))) or "no service that can be read"
+    users = {str(view.toml.agent.user) for view in list_views(folder)}
+    if len(users) > 1:
+        return (
+            f"its steps have the users {', '.join(sorted(users))}, and an agent has one shell with one user"
         )
-        return f"{folder.compose} starts {services}, and compose files cannot run yet"
-    if folder.steps:
-        names = ", ".join(step.name for step in folder.steps)
-        return f"it has the steps {names}, and tasks with several steps cannot run yet"
     return None
-
-
-def _list_services(path: Path) -> list[str]:
-    try:
-        values = read_yaml(path)
-    except HarnessError:
-        return []
-    services = values.get("services") if isinstance(values, Mapping) else None
-    return sorted(map(str, services)) if isinstance(services, Mapping) else []

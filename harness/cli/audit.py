@@ -15,7 +15,8 @@ from harness.cli.settings import read_settings, take_settings
 from harness.core.text import quote_argument
 
 if TYPE_CHECKING:
-    from harness.audit.run import Audit, AuditPlan
+    from harness.audit.results import Audit
+    from harness.audit.run import AuditPlan
     from harness.runs.observer import RunObserver
 
 DEFAULT_TASKS = 5
@@ -24,7 +25,8 @@ RELAY = "relay"
 NOT_SOUND, UNFINISHED = 1, 3
 _SETTINGS = (
     *("data", "task_ids", "filter_category", "filter_difficulty", "filter_tags", "split", "options"),
-    *("seed", "timeout_seconds", "max_concurrent", "runtime", "isolation", "output_dir"),
+    *("seed", "shard", "timeout_seconds", "timeout_multiplier", "max_concurrent", "max_sandboxes", "runtime"),
+    *("isolation", "base_images", "build_ca", "allow_network", "network", "output_dir", "benchmark"),
 )
 
 app = typer.Typer()
@@ -33,9 +35,13 @@ app = typer.Typer()
 @app.command(cls=take_settings(*_SETTINGS))
 def audit(
     context: typer.Context,
-    benchmark: Annotated[
+    attacked: Annotated[
         str | None,
-        typer.Argument(help="See `harness benchmarks`; or: relay.", autocompletion=complete_benchmark),
+        typer.Argument(
+            metavar="[BENCHMARK]",
+            help="See `harness benchmarks`; or a folder of tasks; or: relay.",
+            autocompletion=complete_benchmark,
+        ),
     ] = None,
     sample_size: Annotated[
         int | None,
@@ -45,14 +51,30 @@ def audit(
             min=1,
             metavar="N",
             help="Maximum number of tasks to attack, but at least one of each kind. "
-            f"Default: {DEFAULT_TASKS}, or all that -t selects.",
+            f"Default: {DEFAULT_TASKS}, or all that -t selects, or all of a folder.",
         ),
     ] = None,
     all_tasks: Annotated[bool, typer.Option("--all-tasks", help="Attack every task.")] = False,
     attacks: Annotated[
         list[str] | None, typer.Option("--attack", metavar="NAME", help="Make only this attack (repeatable).")
     ] = None,
-    results: Annotated[Path | None, typer.Option("-o", "--results", help="Write the audit as JSON.")] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--level",
+            metavar="LEVEL",
+            help="Attack task folders at this seal level (repeatable). Default: own (the task's) and live.",
+        ),
+    ] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-o",
+            "--results",
+            metavar="FILE",
+            help="Write the audit as JSON, or that of a folder as Markdown to a .md (repeatable).",
+        ),
+    ] = None,
     force: Force = False,
     resume: Annotated[Path | None, typer.Option("--resume", help="Resume the audit in this folder.")] = None,
     trust: Trust = False,
@@ -61,43 +83,47 @@ def audit(
 ) -> None:
     """Attack a grader, which must pass only the reference solutions.
 
+    The audit of a folder of tasks shows which of them an agent can pass without doing them.
+
     `harness audit relay` attacks the relay of models: no grader, but the way by which programs in sandboxes
     reach a model. The exit code is 1 if an attack passed or a reference failed, and 3 if infra errors remain.
     """
     import sys
 
-    from harness.audit.run import (
-        AUDIT_RESULTS,
-        make_audit_folder,
-        plan_audit,
-        plan_resumed_audit,
-        write_audit,
-    )
+    from harness.audit.results import write_audit
+    from harness.audit.run import AUDIT_RESULTS, make_audit_folder, plan_audit, plan_resumed_audit
     from harness.cli.carry_out import check_results_path
     from harness.core.errors import UsageError
     from harness.reports.audit import conclude, print_audit
     from harness.reports.console import LONG
+    from harness.reports.folder_audit import print_folder_audit, write_folder_markdown
     from harness.reports.progress import progress_display
     from harness.reports.table import print_record_details
     from harness.runs.config import load_config
 
     given = read_settings(context)
-    if benchmark is not None:
-        given["benchmark"] = benchmark
+    if attacked is not None:
+        if "benchmark" in given:
+            raise UsageError("the benchmark is named twice", hint="leave out -b, or the argument")
+        given["benchmark"] = attacked
+    benchmark = given.get("benchmark")
     if sample_size is not None and all_tasks:
         raise UsageError("--sample-size and --all-tasks cannot be combined")
-    if resume is not None and (given or sample_size is not None or all_tasks or attacks):
+    if resume is not None and (given or sample_size is not None or all_tasks or attacks or levels):
         raise UsageError(
             "--resume continues an audit with its own settings",
             hint="leave out all but -o, --force, --trust, -v and -q",
         )
     if benchmark == RELAY:
-        if given.keys() - {"benchmark"} or sample_size is not None or all_tasks or resume is not None:
+        is_given = given.keys() - {"benchmark"} or sample_size is not None or all_tasks or levels
+        if is_given or resume is not None or len(results or ()) > 1:
             raise UsageError(
                 "the audit of the relay attacks no benchmark",
                 hint="leave out all options but --attack, -o, --force, -v and -q",
             )
-        _audit_relay(attacks or (), results, force=force, verbosity=verbose, quiet=quiet)
+        _audit_relay(
+            attacks or (), next(iter(results or ()), None), force=force, verbosity=verbose, quiet=quiet
+        )
         return
     if trust and resume is None:
         raise UsageError("--trust needs an audit to resume", hint="add it: --resume FOLDER --trust")
@@ -105,25 +131,33 @@ def audit(
         raise UsageError(
             "the benchmark is missing", hint="name one: harness audit mbpp; `harness benchmarks` lists them"
         )
-    if results is not None:
-        check_results_path(results, force=force)
+    for path in results or ():
+        check_results_path(path, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
     if resume is None:
         # All tasks that are selected with --task are attacked, unless --sample-size limits their number.
         is_chosen = all_tasks or "task_ids" in given or sample_size is not None
-        attacked = sample_size if is_chosen else DEFAULT_TASKS
-        plan = plan_audit(load_config(None, given), attacked, attacks=attacks or (), notify=display.note)
+        plan = plan_audit(
+            load_config(None, given),
+            sample_size if is_chosen else DEFAULT_TASKS,
+            takes_whole_folders=not is_chosen,
+            attacks=attacks or (),
+            levels=levels,
+            notify=display.note,
+        )
         folder = make_audit_folder(plan)
     else:
         plan, folder = plan_resumed_audit(resume, is_trusted=trust, notify=display.note), resume
+    if not plan.levels and any(path.suffix == ".md" for path in results or ()):
+        raise UsageError("only the audit of task folders is written as Markdown", hint="name a .json")
     result = _carry_out(plan, folder, display, verbose)
     write_audit(result, folder / AUDIT_RESULTS)
-    if results is not None:
-        write_audit(result, results)
+    for path in results or ():
+        (write_folder_markdown if path.suffix == ".md" else write_audit)(result, path)
     if verbose:
         for attempt in result.attempts:
             print_record_details(attempt.record, folder=attempt.folder, stream=sys.stderr, limit=LONG)
-    print_audit(result, stream=sys.stdout)
+    (print_folder_audit if plan.levels else print_audit)(result, stream=sys.stdout)
     if not result.sound:
         unfinished = not (result.forged or result.failed) and bool(result.unfinished)
         print_error(

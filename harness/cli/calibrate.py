@@ -26,7 +26,7 @@ def calibrate(
 ) -> None:
     """Find the seal level of each task of a folder.
 
-    It is the first level at which the reference of the task passes and an agent that does nothing does not.
+    It is the first level where the reference of the task passes and an agent that does nothing does not.
     The levels are stored, so later runs find them. The empty agent also makes a run, which shows them. The
     exit code is 1 if no level is proven for a task.
     """

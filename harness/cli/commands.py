@@ -36,6 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "data": ("data", "Fetch, list, show and export the data of benchmarks."),
         "samples": ("samples", "Export and import samples."),
         "calibrate": ("calibrate", "Find the seal level of each task of a folder."),
+        "lint": ("lint", "Check a set of task folders before it is published."),
         "audit": ("audit", "Attack a grader, which must pass only the reference solutions."),
     },
     "Sandboxes": {
@@ -84,6 +85,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "calibrate tasks -n 5 -q",
         "calibrate tasks --base-image ubuntu:24.04=packages",
     ),
+    "lint": (
+        "lint path/to/tasks",
+        "lint path/to/tasks --static",
+        "lint path/to/tasks --repeat 10 -o lint.md",
+    ),
     "config": (
         "config validate config.yaml",
         "config show config.yaml --defaults",
@@ -107,7 +113,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "report latest --format junit",
     ),
     "show": ("show latest", "show latest Mbpp/11", "show latest os/dev/1 --attempt 2 --characters 500"),
-    "view": ("view", "view latest --open", "view runs/before runs/after"),
+    "view": ("view", "view latest --open", "view --export pages"),
     "compare": (
         "compare runs/before latest",
         "compare runs/before latest --regression-threshold 0.02",
@@ -147,7 +153,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "samples import log.jsonl --from lm-eval -o samples.jsonl",
         "samples import samples/ --from evalplus",
     ),
-    "audit": ("audit mbpp", "audit humaneval --all-tasks", "audit mbpp -n 5 -o audit.json"),
+    "audit": (
+        "audit mbpp",
+        "audit humaneval --all-tasks",
+        "audit path/to/tasks -o audit.json -o audit.md",
+    ),
     "exec": (
         "exec -- python3 -c 'print(6 * 7)'",
         "exec --timeout 10 --memory-mb 256 program.py",

@@ -15,12 +15,21 @@ app = typer.Typer()
 def execute(
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="A command, a FILE.py, or - for a Python program on standard input."),
+        typer.Argument(help="A command, a FILE.py, or - for a program on standard input."),
     ] = None,
     environment: Annotated[
         str,
         typer.Option("--env", metavar="NAME", help="python, os, db or maths. The code never runs as root."),
     ] = "python",
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language",
+            metavar="NAME",
+            help="The first argument is a program in this language: bash, cpp, go, java, nodejs, php, "
+            "python, ruby, rust or typescript.",
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Wall time in seconds.")] = 60.0,
     cpu_seconds: Annotated[
         int | None, typer.Option("--cpu-seconds", help="CPU time of all processes, in seconds.")
@@ -47,7 +56,7 @@ def execute(
     argv = list(command or [])
     if argv[:1] == ["--"]:
         argv = argv[1:]
-    parsed = Command.parse(argv, sys.stdin.buffer if sys.stdin else io.BytesIO())
+    parsed = Command.parse(argv, sys.stdin.buffer if sys.stdin else io.BytesIO(), language)
     limits = build_limits(
         memory_mb=memory_mb,
         processes=processes,

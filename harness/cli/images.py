@@ -21,7 +21,7 @@ def build(
         typer.Option(
             "--agent",
             metavar="NAME[=PATH]",
-            help="Add an agent to the images in which agents run programs (repeatable). PATH is a folder "
+            help="Add an agent to the images where agents run programs (repeatable). PATH is a folder "
             "with its files, or a Dockerfile. Without PATH, pip or npm installs a known agent.",
         ),
     ] = None,

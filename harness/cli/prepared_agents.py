@@ -28,10 +28,10 @@ def find_source(text: str) -> AgentSource:
 
 
 def choose_bases(names: list[str] | None) -> tuple[str, ...]:
-    """Return those of these images in which agents run programs, by default all. Raises UsageError."""
+    """Return those of these images where agents run programs, by default all. Raises UsageError."""
     specs = environment_specs().values()
     known = sorted({WORKSPACE_IMAGE, *(spec.image for spec in specs if spec.is_workspace and spec.image)})
     for name in names or ():
         if name not in known:
-            raise unknown_name("image in which agents run programs", name, known)
+            raise unknown_name("image where agents run programs", name, known)
     return tuple(names or known)

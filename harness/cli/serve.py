@@ -21,7 +21,10 @@ app = typer.Typer()
 DEFAULT_PORT = 8600
 
 
-@app.command(cls=take_settings("data", "split", "options", "ray_address"))
+MACHINE_SETTINGS = ("base_images", "build_ca", "allow_network", "network", "seal")
+
+
+@app.command(cls=take_settings("data", "split", "options", "ray_address", *MACHINE_SETTINGS))
 def serve(
     context: typer.Context,
     host: Annotated[
@@ -107,12 +110,27 @@ def serve(
         settings = ServiceSettings(bound_concurrency(None), runtime, ray=ray)
     else:
         settings = ServiceSettings(bound_concurrency(max_concurrent), runtime)
+    settings, given = _take_machine_rules(settings, given)
     load = partial(_load, settings=given)
     work = _serve(settings, names, load, host, port, token or make_token(), verbose, shown=token is None)
     try:
         run_until_signal(work, make_loop=make_event_loop)
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
+
+
+def _take_machine_rules(
+    settings: ServiceSettings, given: Mapping[str, Any]
+) -> tuple[ServiceSettings, dict[str, Any]]:
+    """Return the settings with the rules for machines of images of tasks, and the other values."""
+    from dataclasses import replace
+
+    from harness.runs.task_machines import make_machine_rules
+
+    own = {key: value for key, value in given.items() if key in MACHINE_SETTINGS}
+    if own:
+        settings = replace(settings, machine_rules=make_machine_rules(own))
+    return settings, {key: value for key, value in given.items() if key not in own}
 
 
 def _require_benchmarks(names: Sequence[str], given: Mapping[str, Any]) -> None:
@@ -159,15 +177,27 @@ async def _serve(
     import asyncio
     from dataclasses import replace
 
+    from harness.core.errors import UsageError
     from harness.service.logs import log_as_json
     from harness.service.server import run_service
 
     with log_as_json(verbosity, secret=token):
         benchmarks = [await asyncio.to_thread(load, name) for name in names]
+        if settings.machine_rules is not None and not any(map(_has_task_images, benchmarks)):
+            raise UsageError(
+                "an option for images of tasks has no effect, because no served benchmark has such images",
+                hint="leave out --base-image, --build-ca, --allow-network, --network and --seal",
+            )
         settings = replace(settings, benchmarks=tuple(benchmarks))
         async with run_service(settings, host=host, port=port, token=token) as url:
             typer.echo(f"{url}/{token}" if shown else url)
             await asyncio.Event().wait()
+
+
+def _has_task_images(benchmark: Benchmark) -> bool:
+    from harness.environments import environment_spec
+
+    return any(environment_spec(name).runs_task_images for name in benchmark.definition.environments)
 
 
 def _load(name: str, *, settings: Mapping[str, Any]) -> Benchmark:

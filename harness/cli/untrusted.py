@@ -17,7 +17,9 @@ from harness.core.discovery import names_python_file
 from harness.core.errors import UsageError, describe_requirement
 from harness.core.inputs.files import read_input
 from harness.environments import environment_spec
+from harness.environments.python.languages import COMPILE_SECONDS, Language, find_language
 from harness.sandbox.backends import open_default_backend
+from harness.sandbox.backends.base import Backend
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
@@ -37,28 +39,37 @@ class Command:
     argv: tuple[str, ...]
     program: bytes | None = None
     stdin: bytes = b""
+    # The language that the program was said to have. `argv` are then its arguments alone.
+    language: Language | None = None
 
     @classmethod
-    def parse(cls, argv: Sequence[str], stdin: BinaryIO) -> Command:
+    def parse(cls, argv: Sequence[str], stdin: BinaryIO, language: str | None = None) -> Command:
         """Return the command of a command line, in which `-` and `FILE.py` are Python programs.
 
-        Raises UsageError for an empty command line, and for a program that cannot be read.
+        With a `language`, any file is a program in it. Raises UsageError for an empty command line, for a
+        program that cannot be read, and for an unknown language.
         """
         if not argv:
             raise UsageError(
                 "the command is missing",
                 hint="run: harness exec -- CMD..., harness exec FILE.py, or harness exec -",
             )
+        if language is not None:
+            return cls._read_program(find_language(language), argv, stdin)
         if argv[0] == "-":
             return cls(("python3", PROGRAM, *argv[1:]), program=_read("standard input", stdin))
         path = Path(argv[0])
         if names_python_file(path.name):
-            try:
-                program = read_input(path, max_bytes=MAX_BODY_BYTES)
-            except OSError as error:
-                raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+            program = _read_file(path)
             return cls(("python3", PROGRAM, *argv[1:]), program=program, stdin=_read_piped(stdin))
         return cls(tuple(argv), stdin=_read_piped(stdin))
+
+    @classmethod
+    def _read_program(cls, language: Language, argv: Sequence[str], stdin: BinaryIO) -> Command:
+        arguments = tuple(argv[1:])
+        if argv[0] == "-":
+            return cls(arguments, _read("standard input", stdin), language=language)
+        return cls(arguments, _read_file(Path(argv[0])), _read_piped(stdin), language)
 
 
 def build_limits(**values: float | None) -> Limits:
@@ -80,11 +91,13 @@ def build_limits(**values: float | None) -> Limits:
 
 async def carry_out(command: Command, environment: str, limits: Limits, *, runtime: str) -> int:
     """Run a command in a fresh sandbox, print its output as it comes, and return the exit code."""
-    image = environment_spec(environment).image
+    image = environment_spec(environment).image if command.language is None else command.language.image
     if image is None:
         raise UsageError(f"environment '{environment}' has no sandbox", hint="harness exec --env python")
     try:
         async with open_default_backend() as backend:
+            if command.language is not None:
+                await _require_image(backend, image)
             if runtime != "runc":  # every engine has runc, and the query takes time
                 # Check the runtime first, because a failed start would be reported as an infrastructure
                 # fault.
@@ -93,19 +106,48 @@ async def carry_out(command: Command, environment: str, limits: Limits, *, runti
                 image,
                 limits=limits,
                 runtime=runtime,
-                deadline_seconds=limits.wall_seconds + START_SECONDS,
+                deadline_seconds=limits.wall_seconds + START_SECONDS + COMPILE_SECONDS,
                 backend=backend,
             ) as sandbox:
-                if command.program is not None:
+                argv: Sequence[str] = command.argv
+                if command.language is not None and command.program is not None:
+                    source = command.program.decode("utf-8", "surrogateescape")
+                    file, compiler, run = command.language.place(source, limits.memory_mb)
+                    await sandbox.write_file(file, command.program)
+                    if compiler:
+                        async with sandbox.stream(compiler, timeout=COMPILE_SECONDS, keep_bytes=0) as stream:
+                            await print_output(stream)
+                        if stream.result.limit is not None or stream.result.exit_code != 0:
+                            return _report_compiler(stream.result)
+                    argv = (*run, *argv)
+                elif command.program is not None:
                     await sandbox.write_file(PROGRAM, command.program)
                 # The command needs no timeout, because the limits of the sandbox include its wall time.
-                async with sandbox.stream(command.argv, stdin=command.stdin, keep_bytes=0) as stream:
+                async with sandbox.stream(argv, stdin=command.stdin, keep_bytes=0) as stream:
                     await print_output(stream)
                 result = stream.result
     except SandboxOutOfMemory:
         _print_note(f"the sandbox ran out of memory (--memory-mb {limits.memory_mb})")
         return LIMIT_EXIT_CODE
     return _report_end(result, limits)
+
+
+async def _require_image(backend: Backend, image: str) -> None:
+    """Build the image of a language if the engine lacks it, and print a line about that."""
+    from harness.cli.log_lines import show_log  # the log imports what few commands need
+    from harness.runs.run_secrets import make_log_filter
+
+    with show_log(0, _print_note, make_log_filter()):
+        await asyncio.to_thread(backend.describe, images=[image])
+
+
+def _report_compiler(result: ExecResult) -> int:
+    """Print a note on a compiler that has failed, and return the exit code."""
+    if result.limit is not None:
+        _print_note(f"the compiler was ended by its limit {result.limit}")
+        return LIMIT_EXIT_CODE
+    _print_note("the program does not compile")
+    return result.exit_code if result.exit_code > 0 else 128 - result.exit_code
 
 
 def _report_end(result: ExecResult, limits: Limits) -> int:
@@ -122,6 +164,13 @@ def _report_end(result: ExecResult, limits: Limits) -> int:
 
 def _print_note(text: str) -> None:
     print(f"harness: {text}", file=sys.stderr)
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return read_input(path, max_bytes=MAX_BODY_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _read_piped(stdin: BinaryIO) -> bytes:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from harness.reports.viewer.app import Access
+    from harness.reports.viewer.catalogue import Catalogue
 
 app = typer.Typer()
 
@@ -31,12 +32,18 @@ def view(
         int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port. Default: a free one.")
     ] = 0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export", metavar="DIR", help="Write static pages into a new folder, and serve nothing."
+        ),
+    ] = None,
     output_dir: OutputDir = None,
 ) -> None:
     """Show runs on a local web page.
 
     The page follows runs that are under way. Only this machine can open it, and only with the printed
-    address. Ctrl-C ends it.
+    address. Ctrl-C ends it. With --export the same pages go into a folder to publish.
     """
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.core.errors import UsageError
@@ -50,12 +57,36 @@ def view(
     for folder in named:
         if not folder.is_dir():
             raise UsageError(f"{folder}: is not a run folder", hint="`harness runs` lists all runs")
+    catalogue = Catalogue(output_dir, named)
+    if export is not None:
+        if port or open_browser:
+            raise UsageError("--export serves no page", hint="leave out --port and --open")
+        _export(catalogue, export)
+        return
     access = Access()
-    served = make_viewer_app(Catalogue(output_dir, named), access)
+    served = make_viewer_app(catalogue, access)
     try:
         run_until_signal(_serve(served, access, port, open_browser=open_browser))
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
+
+
+def _export(catalogue: Catalogue, target: Path) -> None:
+    """Write the pages, and print their address and the runs that are left out."""
+    from harness.core.text import escape_terminal
+    from harness.reports.figures import count
+    from harness.reports.viewer.export import INDEX, export_pages
+    from harness.runs.run_files import StorageError
+
+    exported = 0
+    try:
+        for run, reason in export_pages(catalogue, target):
+            exported += reason is None
+            if reason is not None:
+                typer.echo(f"note: {escape_terminal(run)} is left out: {escape_terminal(reason)}", err=True)
+    except OSError as error:
+        raise StorageError(f"{error.filename or target}: cannot be written: {error.strerror}") from error
+    typer.echo(f"{count(exported, 'run')}: {target / INDEX}")
 
 
 async def _serve(served: ASGIApp, access: Access, port: int, *, open_browser: bool) -> None:

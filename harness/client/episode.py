@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 _MOST_BYTES = 16 << 20
+_RETRY_SECONDS = 1.0
 _BY_CODE: dict[str, type[HarnessError]] = {
     "VALIDATION_ERROR": UsageError,
     "UNKNOWN_TYPE": UsageError,
@@ -38,11 +41,25 @@ class RemoteEpisode:
         # The description and the JSON schema of each tool, by name.
         self.tools: Mapping[str, Mapping[str, Any]] = {}
         self.turns: int | None = None
+        self.instructions = ""
 
-    async def begin(self, benchmark: str, task_id: str, seed: int) -> None:
-        """Begin the attempt. Raises UsageError for an unknown task, and ServiceBusyError without room."""
-        start = (await self._ask("reset", {"benchmark": benchmark, "task_id": task_id, "seed": seed}))[0]
+    async def begin(self, benchmark: str, task_id: str, seed: int, *, wait_seconds: float = 0.0) -> None:
+        """Begin the attempt, once the service has room.
+
+        Raises UsageError for an unknown task, and ServiceBusyError without room for `wait_seconds`.
+        """
+        ends = time.monotonic() + wait_seconds
+        while True:
+            try:
+                asked = {"benchmark": benchmark, "task_id": task_id, "seed": seed}
+                start = (await self._ask("reset", asked))[0]
+                break
+            except ServiceBusyError:
+                if time.monotonic() + _RETRY_SECONDS > ends:
+                    raise
+                await asyncio.sleep(_RETRY_SECONDS)
         self.prompt, self.turns = str(start["text"]), start["turns"]
+        self.instructions = str(start["instructions"])
         self.tools = {str(tool["name"]): tool for tool in start["tools"]}
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Observation:
@@ -51,6 +68,11 @@ class RemoteEpisode:
         if not self.tools:
             raise UsageError("the task has no tools", hint="answer it with submit")
         return await self._step({"tool": tool, "arguments": dict(arguments)})
+
+    async def reply(self, text: str) -> Observation:
+        """Carry out the action in the reply of a model, as `Episode.reply` does."""
+        self._require_open()
+        return await self._step({"reply": text})
 
     async def submit(self, text: str, *, field: str = "solution") -> Verdict:
         """Submit an answer and return the verdict, as `Episode.submit` does."""
@@ -90,10 +112,10 @@ class RemoteEpisode:
 
 @contextlib.asynccontextmanager
 async def open_remote_episode(
-    address: Address, benchmark: str, task_id: str, *, seed: int
+    address: Address, benchmark: str, task_id: str, *, seed: int, wait_seconds: float = 0.0
 ) -> AsyncIterator[RemoteEpisode]:
     """Yield an episode at a service. The end of the block ends it. Raises as `open_socket` and `begin` do."""
     async with open_socket(address, "/ws", most_bytes=_MOST_BYTES) as socket:
         episode = RemoteEpisode(socket, str(address))
-        await episode.begin(benchmark, task_id, seed)
+        await episode.begin(benchmark, task_id, seed, wait_seconds=wait_seconds)
         yield episode

@@ -20,6 +20,7 @@ from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_jso
 from harness.core.shield import complete
 from harness.core.types import Phase, PlainData, ProgramTests, Status, Verdict
 from harness.environments.python.call_programs import CallTests
+from harness.environments.python.languages import PYTHON
 from harness.environments.python.stdin_programs import StdinTests
 from harness.host.retries import RunStoppedError
 from harness.runs.grading_service import ServiceFacts
@@ -66,6 +67,7 @@ def describe_target(target: PlainData) -> dict[str, Any]:
             # A service of an earlier version refuses fields that it does not know.
             described |= {"tolerance": target.tolerance} if target.tolerance else {}
             described |= {"checker": target.checker} if target.checker else {}
+            described |= {"language": target.language} if target.language != PYTHON else {}
         case CallTests():
             calls = [_describe_call(each.arguments, each.result) for each in target.load()]
             described = {"kind": "calls", "function": target.function, "tests": calls}

@@ -26,7 +26,7 @@ from harness.client.grader import (
     grade_sample,
     open_batch_grader,
 )
-from harness.client.sandbox import RemoteSandbox, open_remote_sandbox
+from harness.client.sandbox import RemoteSandbox, RemoteSnapshot, open_remote_forks, open_remote_sandbox
 from harness.client.spread import SpreadGrading
 from harness.core.errors import UsageError, quote_value, unknown_name
 from harness.core.portal import SyncFace, hold_face
@@ -118,6 +118,15 @@ class RemoteHost:
         ):
             yield sandbox
 
+    @contextlib.asynccontextmanager
+    async def fork(self, snapshot: RemoteSnapshot, count: int = 1) -> AsyncIterator[list[RemoteSandbox]]:
+        """Open sandboxes at the service with the files of a snapshot, as `LocalHost.fork` does here."""
+        async with (
+            self._open_connection() as connection,
+            open_remote_forks(connection, snapshot, count) as sandboxes,
+        ):
+            yield sandboxes
+
     async def grade(
         self, target: PlainData, submission: Submission | str, *, timeout_seconds: float | None = None
     ) -> Verdict:
@@ -158,7 +167,9 @@ class RemoteHost:
         name = benchmark if isinstance(benchmark, str) else benchmark.name
         async with (
             self._open_connection(),
-            open_remote_episode(self.address, name, task_id, seed=seed) as episode,
+            open_remote_episode(
+                self.address, name, task_id, seed=seed, wait_seconds=self.wait_seconds
+            ) as episode,
         ):
             yield episode
 
@@ -244,7 +255,7 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
     Args:
         url: the URL that `harness serve` prints, with the token as its last part.
         token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL without a path.
-        wait_seconds: the time for which a call waits while the service is busy.
+        wait_seconds: the time that a call waits while the service is busy.
 
     Raises UsageError for a URL or a time that cannot be used.
     """

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -27,6 +28,7 @@ from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits, bound_seconds
 from harness.sandbox.results import ExecResult, OnOutput, encode_stdin
 from harness.sandbox.sandbox import KEEP_BYTES
+from harness.sandbox.snapshots import require_count
 from harness.sandbox.streaming import TerminalEnd
 
 if TYPE_CHECKING:
@@ -275,6 +277,14 @@ class RemoteSandbox:
         except UnicodeEncodeError as error:
             raise UsageError(f"a path cannot have {error.object[error.start]!r} in it") from error
 
+    async def snapshot(self) -> RemoteSnapshot:
+        """Return the files of the sandbox, which the service keeps, as `Sandbox.snapshot` does."""
+        self._require_open()
+        taken = await self._connection.fetch(
+            "POST", f"{self._path}/snapshot", values={}, seconds=REPLY_SECONDS
+        )
+        return RemoteSnapshot(str(taken["name"]), self._limits)
+
     async def keep_alive(self) -> None:
         """Send a request now and then, so that the sandbox lives while nobody uses it."""
         while True:
@@ -291,6 +301,47 @@ class RemoteSandbox:
         """End the sandbox, and refuse calls from now on."""
         self._is_closed = True
         await self._connection.request("DELETE", self._path)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSnapshot:
+    """The files of a sandbox, which a service keeps until nobody has forked them for ten minutes."""
+
+    name: str
+    limits: Limits
+
+
+@contextlib.asynccontextmanager
+async def open_remote_forks(
+    connection: Connection, snapshot: RemoteSnapshot, count: int
+) -> AsyncIterator[list[RemoteSandbox]]:
+    """Yield new sandboxes of a service with the files of a snapshot. The end of the block deletes them.
+
+    Raises HarnessError if the service cannot open all of them.
+    """
+    require_count(count)
+    wait = max(connection.wait_seconds, 1.0)
+    reply = await connection.fetch(
+        "POST",
+        f"/v1/snapshots/{quote(snapshot.name, safe='')}/fork",
+        values={"count": count, "wait_seconds": wait},
+        seconds=wait + REPLY_SECONDS,
+    )
+    opened = [each["sandbox"] for each in reply["sandboxes"] if each["sandbox"] is not None]
+    sandboxes = [RemoteSandbox(connection, str(each["id"]), snapshot.limits) for each in opened]
+    failed = [each["error"] for each in reply["sandboxes"] if each["error"] is not None]
+    keeping = [asyncio.create_task(each.keep_alive()) for each in sandboxes]
+    try:
+        if failed:
+            reason = Refusal(503, str(failed[0]["code"]), str(failed[0]["message"]))
+            raise build_error(reason, str(connection.address))
+        yield sandboxes
+    finally:
+        for task in keeping:
+            task.cancel()
+        deletions = (complete(each.delete()) for each in sandboxes)
+        # They also end without us, at their idle time.
+        await asyncio.gather(*keeping, *deletions, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -163,7 +163,7 @@ class SandboxError(HarnessError):
 
     With `outside`, the engine failed, or one of its users ended the sandbox, so that no program in the
     sandbox can be the cause. `acted_in` is whether an agent had acted in the sandbox that failed; None if the
-    error does not name that sandbox.
+    error does not name that sandbox. With `lasting`, another try would fail in the same way.
     """
 
     exit_code = 3
@@ -175,10 +175,12 @@ class SandboxError(HarnessError):
         hint: str | None = None,
         outside: bool = False,
         acted_in: bool | None = None,
+        lasting: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
         self.outside = outside
         self.acted_in = acted_in
+        self.lasting = lasting
 
 
 def describe_requirement(error: Mapping[str, Any]) -> str:

@@ -4,9 +4,9 @@ This module is the only escaper of the host. Use `escape_terminal` for a line of
 `escape_text` for evidence that is bounded already, and `escape_bytes` for the output of a program. All of
 them return plain text, which is not markup: hand it to `rich.text.Text` and never to a markup parser. Only
 the result of `quote_markdown` may stand in Markdown, and only that of `quote_argument` in a command that a
-user may paste. The templates of the HTML report pass every text through `escape_terminal` before Jinja2
-escapes it for HTML. Code that runs inside a sandbox cannot import this module, so the host escapes everything
-that it receives.
+user may paste. The page of reports and of the viewer gets texts of this module alone and makes text nodes of
+them. `harness/reports/page_text.py` reads some as Markdown, and escapes what an entity in it stands for. Code
+that runs inside a sandbox cannot import this module, so the host escapes everything that it receives.
 """
 
 from __future__ import annotations

@@ -86,6 +86,8 @@ class Task:
     # the run or the environment sets them.
     agent_seconds: float | None = None
     tests_seconds: float | None = None
+    # The published protocol whose tools and texts the environment shows. None means its own.
+    protocol: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
@@ -22,7 +22,8 @@ from harness.core.tools import (
     Tool,
     TurnLimitReached,
 )
-from harness.core.types import PlainData, Transcript
+from harness.core.types import PlainData, Task, Transcript, Verdict
+from harness.environments.published import LENIENT, PROTOCOLS, Published, PublishedProtocol, take_by_place
 from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
@@ -61,6 +62,8 @@ class MachineRules:
     without_network: bool = False
     # The seal level of every task, None for the one that its reference proves.
     seal: Level | None = None
+    # Whether the tests of a task get a network, where they install their tools themselves.
+    grading_network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +92,35 @@ class EnvironmentContext:
     # Attempts with this key may act in one sandbox, one after the other, if nothing of an attempt can be left
     # there. None if each attempt needs a new sandbox.
     key: Hashable = None
-    # The settings of the sandbox in which the agent acts, if its programs run there. Graders use `settings`.
+    # The settings of the sandbox where the agent acts, if its programs run there. Graders use `settings`.
     workspace: SandboxSettings | None = None
     # For environments whose machines are made from images of tasks.
     machine_rules: MachineRules | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a task with a prompt and a grading of its own. `seconds` is its share of the agent's time."""
+
+    name: str
+    prompt: str
+    seconds: float
+
+
+class Steps(Protocol):
+    """The steps of a task, which an agent makes one after the other in one environment."""
+
+    def plan(self) -> Sequence[Step]:
+        """Return the steps, in order."""
+
+    async def begin(self, number: int) -> bool:
+        """Prepare a step, from 0, and return whether the agent may begin. Raises SandboxError."""
+
+    async def end(self) -> bool:
+        """Grade the step under way, and return whether the next one begins. Raises SandboxError."""
+
+    def judge(self, pass_at: float) -> Verdict:
+        """Return the verdict on the task by the steps that were graded."""
 
 
 class Environment:
@@ -108,6 +136,8 @@ class Environment:
         self.turns = context.turns
         self.turns_used = 0
         self.submitted: str | None = None
+        # None for a task with one prompt.
+        self.steps: Steps | None = None
         self._handlers = {tool.name: handler for tool, handler in handlers.items()}
         # The tools of the user's servers, and the further names by which an agent may call them.
         self._foreign: Mapping[str, ForeignHandler] = {}
@@ -115,6 +145,21 @@ class Environment:
         # A tool runs alone, and none runs once the environment is graded.
         self._calling = asyncio.Lock()
         self._is_over = False
+        # Returns the call that submits an answer, if a published protocol has a tool for that.
+        self._submission: Callable[[str], tuple[str, dict[str, Any]]] | None = None
+
+    def publish(self, task: Task, rules: Published) -> None:
+        """Show the agent the tools of a published protocol, if the task names one. It has not acted yet."""
+        if task.protocol not in PROTOCOLS:
+            return
+        handlers = {
+            take_by_place(tool) if task.protocol == LENIENT else tool: handler
+            for tool, handler in rules.handlers.items()
+        }
+        self.tools = {tool.name: tool for tool in handlers}
+        self._handlers = {tool.name: handler for tool, handler in handlers.items()}
+        self._submission = rules.submit
+        self.text_protocol = PublishedProtocol(self.tools, rules)
 
     @property
     def agent_acted(self) -> bool:
@@ -196,7 +241,9 @@ class Environment:
 
     async def submit(self, answer: str) -> None:
         """Submit the answer, as `AgentEnvironment.submit` does."""
-        await self.call(SUBMIT.name, {"answer": answer})
+        await self.call(
+            *((SUBMIT.name, {"answer": answer}) if self._submission is None else self._submission(answer))
+        )
 
     async def end_acting(self) -> None:
         """End every process of the agent, and refuse all further calls of tools.
@@ -209,7 +256,8 @@ class Environment:
             await self.end_processes()
 
     async def _run_tool(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        tool = self.tools.get(name)
+        # A published protocol need not list it.
+        tool = SUBMIT if name == SUBMIT.name else self.tools.get(name)
         if tool is None:
             return Observation(
                 f"there is no tool '{shorten(name, 100)}'; the tools are: {', '.join(self.tools)}",

@@ -49,6 +49,8 @@ class SandboxGrader:
     # under tests alone. None for any other grader. A sandbox for programs that want none may share an empty
     # network namespace (`SandboxSettings.network`).
     may_need_sockets: Callable[[Any, Submission], bool] | None = None
+    # Returns the image of the sandbox for submissions to a target, or None for the one of the environment.
+    choose_image: Callable[[Any], str | None] = lambda _target: None
     # Returns why submissions to a target must not share a sandbox, or None if they may.
     needs_own_sandbox: Callable[[Any], str | None] = lambda _target: None
     # Returns why a pass by a target proves less than it says, or None for any other target.

@@ -23,9 +23,9 @@ from harness.sandbox.sandbox import Sandbox
 _LOST_TO = {"memory_mb": Status.MEMORY_LIMIT, "disk_mb": Status.OUTPUT_LIMIT}
 # The metric of a program that ended a little above its limit on processor time, and was run once more alone.
 RUN_AGAIN = "run_again"
-# Leases with this key share a sandbox in which trusted code grades one task after the other.
+# Leases with this key share a sandbox where trusted code grades one task after the other.
 SHARED = "shared"
-# Leases with this key share a sandbox in which only code of a benchmark's author judges outputs.
+# Leases with this key share a sandbox where only code of a benchmark's author judges outputs.
 CHECKERS = "checkers"
 
 Graded = TypeVar("Graded")
@@ -46,9 +46,9 @@ class GradingContext:
     fresh: SandboxSettings | None = None
     # Leases of one key share a fresh sandbox.
     key: Hashable = None
-    # Leases of one key share a sandbox in which trusted code grades for many tasks.
+    # Leases of one key share a sandbox where trusted code grades for many tasks.
     shared_key: Hashable = SHARED
-    # The environment in which an agent has acted.
+    # The environment where an agent has acted.
     environment: Environment | None = None
     # Returns whether the backend of the sandboxes answers.
     check_engine: Callable[[], Awaitable[bool]] = _is_there
@@ -83,6 +83,7 @@ async def _grade_in_sandbox(
     settings = context.fresh if grader.image is None else SandboxSettings(grader.image)
     if settings is None:
         raise UsageError(f"{type(target).__name__} needs a sandbox to be graded, and the task has none")
+    settings = replace(settings, image=grader.choose_image(target) or settings.image)
     if grader.may_need_sockets is not None and not grader.may_need_sockets(target, submission):
         settings = replace(settings, network="shared" if settings.seccomp == "strict" else "own")
     nested = context.environment is not None

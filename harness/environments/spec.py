@@ -28,7 +28,7 @@ class EnvironmentSpec:
     """A kind of environment."""
 
     name: str
-    # None if no task needs its own sandbox. An environment without an image in which agents act lives on the
+    # None if no task needs its own sandbox. An environment without an image where agents act lives on the
     # host (`HostEnvironment`).
     image: str | None
     description: str
@@ -38,8 +38,12 @@ class EnvironmentSpec:
     grading_seccomp: Literal["default", "strict"] = "default"
     # Whether tasks set the wall limits of agents and tests themselves, so that the range above does not hold.
     tasks_set_timeouts: bool = False
+    # How often a grading runs the tests at most, each time within the limit that the task sets.
+    test_runs: int = 1
     # The limits of a sandbox if the config names none.
     limits: Limits = field(default_factory=Limits)
+    # Returns the limits of a task's own sandbox, from those of its environment.
+    find_limits: Callable[[Task, Limits], Limits] = lambda _task, limits: limits
     # The most sandboxes that the grading of one attempt opens while it holds the sandbox of the agent.
     nested_sandboxes: int = 0
     # The number of calls of tools that an attempt may make.
@@ -53,6 +57,8 @@ class EnvironmentSpec:
     is_workspace: bool = False
     # Whether each task has an image of its own, which gets the guest of `image`.
     runs_task_images: bool = False
+    # Whether graders read the text of a submission. Otherwise they judge the files of an agent alone.
+    reads_text: bool = True
     # Whether an attempt that ended at a limit, or by a fault of the agent, keeps the score of its state.
     scores_progress: bool = False
     # One grader for each kind of target that the tasks have.
@@ -68,7 +74,7 @@ class EnvironmentSpec:
         A limit that a task sets is for its tests alone. Their machine has a time of its own.
         """
         if task.tests_seconds is not None:
-            return task.tests_seconds + MACHINE_SECONDS
+            return task.tests_seconds * self.test_runs + MACHINE_SECONDS
         return chosen or self.timeout_seconds
 
     @property
@@ -86,7 +92,7 @@ class EnvironmentSpec:
         return self.image is None and self.open_environment is not None
 
     def fresh_sandbox(self, limits: Limits | None = None) -> SandboxSettings | None:
-        """Return the settings of a sandbox in which no agent acts, or None if there is no image.
+        """Return the settings of a sandbox where no agent acts, or None if there is no image.
 
         Limits that set no time factor get that of this machine.
         """

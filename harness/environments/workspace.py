@@ -1,4 +1,4 @@
-"""A workspace: the sandbox in which a program of an agent runs."""
+"""A workspace: the sandbox where a program of an agent runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.sandbox.relay import Accept, RelayListener
 from harness.sandbox.results import ExecResult, OnOutput
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
-# The environment of tasks that have no sandbox in which an agent could run programs.
+# The environment of tasks that have no sandbox where an agent could run programs.
 WORKSPACE_IMAGE = "python"
 WORKSPACE_LIMITS = Limits(
     memory_mb=1024,
@@ -37,7 +37,7 @@ class WorkspaceLost(Exception):
 
 
 class Workspace(Protocol):
-    """The sandbox in which a program of an agent runs.
+    """The sandbox where a program of an agent runs.
 
     It is the sandbox of the environment if agents run programs there, else a sandbox for one attempt alone.
     Every method raises SandboxClosed once the agent's time is over, WorkspaceLost if a program has cost the
@@ -79,7 +79,7 @@ class Workspace(Protocol):
 
 
 OpenWorkspace = Callable[[], contextlib.AbstractAsyncContextManager[Workspace]]
-"""Yields the workspace of an attempt. It works once, because the end of the block closes the workspace."""
+"""Yields the workspace of an attempt, or of each of its steps. The end of the block closes it."""
 
 
 class SandboxWorkspace:
@@ -161,7 +161,7 @@ async def hold_workspace(workspace: SandboxWorkspace) -> AsyncIterator[Workspace
 
 
 def find_agent_folder(name: str) -> str:
-    """Return the folder of the sandbox in which the prepared files of an agent are."""
+    """Return the folder of the sandbox where the prepared files of an agent are."""
     return f"{AGENTS_FOLDER}/{name}"
 
 

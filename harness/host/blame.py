@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from harness.core.errors import ImageMissingError, SandboxError
 from harness.core.text import escape_terminal
 from harness.core.tools import TurnLimitReached
@@ -40,7 +42,9 @@ def lose_to_agent(error: SandboxError, phase: Phase) -> Verdict:
 
 def give_up(error: SandboxError | ImageMissingError, tried: int, phase: Phase) -> Verdict:
     """Return the verdict on an attempt whose sandbox failed in each of several tries."""
-    metrics = {"tries": tried}
+    metrics: dict[str, Any] = {"tries": tried}
+    if isinstance(error, SandboxError) and error.lasting and error.hint:
+        metrics["hint"] = error.hint
     if isinstance(error, SandboxUnresponsive) and not error.outside:
         # After several tries, only the program in the sandbox explains that PID 1 does not respond.
         return Verdict(Status.TIMEOUT, 0.0, metrics, error.message, phase, "timeout_seconds")

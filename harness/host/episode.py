@@ -10,10 +10,11 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from harness.core.errors import SandboxError, UsageError
-from harness.core.tools import Observation, Tool, TurnLimitReached
+from harness.core.tools import Observation, TextCall, Tool, TurnLimitReached
 from harness.core.types import Phase, Reference, Status, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.base import Environment
@@ -27,7 +28,7 @@ from harness.host.blame import is_caused_by_agent, lose_to_agent, stop_at_limit
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxPool
 
-# How long an episode may live.
+# How long an episode may live, unless its task gives its agent more time.
 MOST_SECONDS = 3600.0
 _LOST = "the environment was lost"
 
@@ -54,6 +55,11 @@ class NoTranscript:
 
     def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
         """Drop an entry."""
+
+
+def bound_life(task: Task) -> float:
+    """Return how long an episode at a task may live, in seconds."""
+    return max(MOST_SECONDS, environment_spec(task.environment).agent_seconds(task))
 
 
 class Episode:
@@ -96,7 +102,7 @@ class Episode:
         self._spec = environment_spec(task.environment)
         # Only the time of tools counts, because nobody here sees when the agent's model works.
         self._seconds_left = self._spec.agent_seconds(task)
-        self._ends = time.monotonic() + MOST_SECONDS
+        self._ends = time.monotonic() + bound_life(task)
 
     @property
     def prompt(self) -> str:
@@ -152,6 +158,28 @@ class Episode:
         if environment.submitted is not None:
             self.verdict = await self._end(environment)
         return replace(observation, text=show(observation.text))
+
+    @property
+    def instructions(self) -> str:
+        """How a model without native tool calls writes an action, or how it answers a task without tools."""
+        if self.environment is None:
+            return self.task.instruction
+        return self.environment.text_protocol.instructions()
+
+    async def reply(self, text: str) -> Observation:
+        """Carry out the action in the reply of a model, and return its observation, or advice without one.
+
+        A task without tools is answered by the reply. Raises UsageError if the episode has ended.
+        """
+        if self.environment is None:
+            await self.submit(text, field="reply")
+            return Observation("")
+        self._require_open()
+        protocol = self.environment.text_protocol
+        called = protocol.read(text)
+        if not isinstance(called, TextCall):
+            return Observation(called.advice, refused=True)
+        return await self.call(called.tool, called.arguments, show=partial(protocol.show, called))
 
     async def submit(self, text: str, *, field: str = "solution") -> Verdict:
         """Submit an answer and return the verdict, which may have no score.

@@ -16,17 +16,18 @@ from harness.core.shield import complete_all
 from harness.core.text import escape_terminal
 from harness.core.types import TEXT_FIELDS, Phase, PlainData, Status, Submission, Task, Verdict
 from harness.environments import environment_spec, grader_of, spec_of
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.grader import SandboxGrader, StateGrader
 from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec
 from harness.host.engine import open_engine, remove_containers
-from harness.host.episode import MOST_SECONDS, Episode, NoTranscript, TaskSource
+from harness.host.episode import Episode, NoTranscript, TaskSource, bound_life
 from harness.host.retries import Fault, Retries, read_wait_seconds
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import EXTRA, Limits, bound_seconds, count_gate_places
 from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.snapshots import Snapshot, open_together, require_count, unpack_snapshot
 
 GradingIsolation = Literal["run", "attempt"]
 """`run` grades programs one after the other in one container, `attempt` each in a new one."""
@@ -115,6 +116,36 @@ class LocalHost:
         async with self.pool.lease(settings, seconds=seconds) as sandbox:
             yield sandbox
 
+    def fork(
+        self, snapshot: Snapshot, count: int = 1, *, deadline_seconds: float = 600.0
+    ) -> contextlib.AbstractAsyncContextManager[list[Sandbox]]:
+        """Return a context manager that opens `count` sandboxes with the files of a snapshot, side by side.
+
+        Its end destroys them. An error of one ends the others.
+
+        Args:
+            snapshot: what `Sandbox.snapshot` returned.
+            count: the number of sandboxes, from 1 to 64.
+            deadline_seconds: as for `sandbox`.
+
+        Raises as `sandbox` does.
+        """
+        self._require_open()
+        require_count(count)
+        return open_together([self._fork_one(snapshot, deadline_seconds) for _ in range(count)])
+
+    @contextlib.asynccontextmanager
+    async def _fork_one(self, snapshot: Snapshot, deadline_seconds: float) -> AsyncIterator[Sandbox]:
+        opening = self.sandbox(
+            snapshot.image,
+            limits=snapshot.limits,
+            terminals=snapshot.terminals,
+            deadline_seconds=deadline_seconds,
+        )
+        async with opening as sandbox:
+            await unpack_snapshot(sandbox, snapshot)
+            yield sandbox
+
     async def grade(
         self,
         target: PlainData,
@@ -186,6 +217,7 @@ class LocalHost:
         task_id: str,
         *,
         seed: int = 0,
+        machine_rules: MachineRules | None = None,
         before_grading: Callable[[], contextlib.AbstractAsyncContextManager[Any]] = contextlib.nullcontext,
     ) -> AsyncIterator[Episode]:
         """Open the environment of a task, and yield an attempt at the task for an agent of the caller.
@@ -194,6 +226,7 @@ class LocalHost:
             benchmark: as for `grade_task`.
             task_id: the id of the task.
             seed: for environments that draw random numbers.
+            machine_rules: for environments whose machines are made from images of tasks.
             before_grading: returns a context manager to hold while the state of the environment is graded.
 
         Raises:
@@ -214,14 +247,19 @@ class LocalHost:
                 context = EnvironmentContext(
                     self.pool,
                     SandboxSettings(spec.image or "", self._limits or spec.limits),
-                    seconds=MOST_SECONDS + spec.agent_seconds(task) + spec.grading_seconds(task),
+                    seconds=bound_life(task) + spec.agent_seconds(task) + spec.grading_seconds(task),
                     transcript=NoTranscript(),
                     turns=task.turns or spec.turns,
                     text_protocol=spec.text_protocol,
                     target=loaded.references[task.id].target if spec.is_on_host else None,
                     seed=seed,
+                    machine_rules=machine_rules,
                 )
                 environment = await stack.enter_async_context(spec.open_environment(task, context))
+                if environment.steps is not None:
+                    raise UsageError(
+                        f"task {task.id} has several prompts, and an episode has one", hint="make a run of it"
+                    )
             yield Episode(
                 loaded,
                 task,
@@ -402,7 +440,9 @@ def require_text_grading(target: PlainData) -> None:
 def list_grading_images(target: PlainData) -> list[str]:
     """Return the image of the sandbox that grades by a target, if one does."""
     grader = grader_of(target)
-    image = (grader.image or spec_of(target).image) if isinstance(grader, SandboxGrader) else None
+    if not isinstance(grader, SandboxGrader):
+        return []
+    image = grader.choose_image(target) or grader.image or spec_of(target).image
     return [] if image is None else [image]
 
 

@@ -103,6 +103,8 @@ class Retries:
 
     async def _prepare_retry(self, name: str, error: Fault, tried: int) -> bool:
         """Return whether to retry work that failed `tried` times, after the wait that precedes a retry."""
+        if isinstance(error, SandboxError) and error.lasting:
+            return False
         if isinstance(error, ImageMissingError):
             self.stop(
                 RunStoppedError(

@@ -32,7 +32,7 @@ class Bar:
     """An attempt in a timeline, in seconds since the first attempt began."""
 
     lane: int
-    """The place in which attempts ran one after another."""
+    """The place where attempts ran one after another."""
     start: float
     seconds: float
     status: Status
@@ -128,7 +128,7 @@ class AttemptFigures:
         return Durations(_quantile(ordered, 0.5), _quantile(ordered, 0.9), ordered[-1], bins)
 
     def timeline(self) -> Timeline | None:
-        """Return the attempts over time, None if no record has the time at which its attempt began.
+        """Return the attempts over time, None if no record has the time when its attempt began.
 
         A resumed run has gaps, because nothing ran in between.
         """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from harness.audit.agent import NULL, ORACLE
 from harness.audit.attack import Kind
-from harness.audit.run import Audit, AuditedAttempt, count_statuses
+from harness.audit.results import Audit, AuditedAttempt, count_statuses
 from harness.core.text import escape_terminal
 from harness.reports.console import (
     LONG,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,16 +11,16 @@ from typing import TextIO
 from harness.core.errors import UsageError
 from harness.core.inputs.files import open_input
 from harness.core.inputs.json_text import parse_json
-from harness.core.text import quote_markdown
+from harness.core.text import escape_terminal, quote_markdown
 from harness.core.types import Status
 from harness.reports.figures import count, describe_range, duration, list_scores, percent
+from harness.reports.page_file import hash_source, read_style
 from harness.reports.remarks import BUNDLED_NOTICE, list_conditions
 from harness.reports.run_folder import StoredRun
 
 CARD_VERSION = 1
 _MAX_CARD_BYTES = 16 * 1024**2
 _RATE = "rate"
-_TEMPLATES = Path(__file__).with_name("templates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +148,26 @@ def write_json(card: Card, stream: TextIO) -> None:
 
 def write_html(card: Card, stream: TextIO) -> None:
     """Write a card as one page that loads nothing and has no script."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    from harness.reports.html import open_templates
-
-    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style = read_style()
+    # The environment escapes every value, so that no template has to.
+    environment = Environment(
+        loader=PackageLoader("harness.reports"),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else escape_terminal(str(value), 4000),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     stream.write(
-        open_templates()
-        .get_template("card.html")
-        .render(
+        environment.get_template("card.html").render(
             card=card,
             names=[name_result(card, each) for each in card.results],
             style=Markup(style),  # our own file
-            policy=f"default-src 'none'; style-src 'sha256-{digest}'",
+            policy=f"default-src 'none'; style-src {hash_source(style)}",
         )
     )
 

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from markupsafe import Markup
-
 from harness.core.text import escape_terminal, escape_text, escape_unencodable
 from harness.core.types import AttemptRecord, Status
 
@@ -182,37 +180,13 @@ class FittingAttempts:
     """The number of attempts of each status."""
 
     @property
-    def rows(self) -> Iterator[Markup]:
+    def rows(self) -> Iterator[str]:
         """The rows, one at a time."""
-        return (Markup(row.decode()) for row in self.encoded_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class FittingTable:
-    """The first rows of a table."""
-
-    rows: Markup
-    shown: int
-    """The number of these rows."""
-    number: int
-    """The number of all rows."""
-    file: str
-    """The file that holds all rows."""
-
-
-def fit_table(rows: Iterable[Markup], number: int, *, room: int, file: str) -> FittingTable:
-    """Return the first rows that fit into `room` bytes."""
-    fitting = []
-    for row in rows:
-        room -= len(row.encode())
-        if room < 0:
-            break
-        fitting.append(row)
-    return FittingTable(Markup("").join(fitting), len(fitting), number, file)
+        return (row.decode() for row in self.encoded_rows)
 
 
 def fit_attempts(
-    attempts: Iterable[AttemptRecord], render: Callable[[AttemptRecord], Markup], *, room: int
+    attempts: Iterable[AttemptRecord], render: Callable[[AttemptRecord], str], *, room: int
 ) -> FittingAttempts:
     """Return the rows that fit into `room` bytes: all of them, or the first of each status.
 

@@ -21,6 +21,8 @@ from harness.reports.console import is_live, open_console
 from harness.reports.figures import count
 
 _SHOWN = 20_000
+# The values that are shown below their names.
+_TEXTS = ("prompt", "solution", "expected_output", "judged_by")
 
 
 def size(number: int) -> str:
@@ -74,6 +76,9 @@ def example_values(benchmark: Benchmark, example: Example, *, reference: bool) -
         "tags": list(task.tags),
         "environment": task.environment,
         "entry_point": task.entry_point,
+        "agent_seconds": task.agent_seconds,
+        "tests_seconds": task.tests_seconds,
+        "facts": dict(benchmark.definition.describe_task(task)),
         "instruction": task.instruction or None,
         "prompt": example.prompt,
     }
@@ -90,12 +95,14 @@ def example_values(benchmark: Benchmark, example: Example, *, reference: bool) -
 def print_example(values: dict[str, Any], *, stream: TextIO) -> None:
     """Print an example: one line for each fact, and each long text below its name."""
     console = open_console(stream)
-    for name, value in values.items():
+    texts = {name: values[name] for name in _TEXTS if name in values}
+    facts = {name: value for name, value in values.items() if name not in (*_TEXTS, "facts")}
+    for name, value in {**facts, **values.get("facts", {}), **texts}.items():
         if value in (None, {}):
             continue
         text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
         shown = escape_unencodable(escape_terminal(str(text), _SHOWN, multiline=True), stream)
-        below = name in ("prompt", "solution", "expected_output", "judged_by")
+        below = name in _TEXTS
         console.print(Text(f"\n--- {name} ---\n{shown}" if below else f"{name:12} {shown}"), soft_wrap=True)
 
 

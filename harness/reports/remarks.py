@@ -19,7 +19,7 @@ MOST_TOOLS = 8
 
 
 # The seal levels of task folders that are called otherwise.
-_LEVELS = {"live": "unsealed"}
+_LEVELS = {"live": "unsealed", "same_process": "of them same_process"}
 
 
 def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -144,9 +144,10 @@ _FILTERS = ("filter_category", "filter_difficulty", "filter_tags")
 _MOST_CHANGES = 10
 _SHOWN = 300
 _SAMPLES = {
-    "first": "the first {} of the tasks",
-    "random": "{} of the tasks, drawn at random",
-    "stratified": "{} of the tasks, drawn at random from each {}",
+    # The data may have fewer.
+    "first": "at most {} of the tasks, the first ones",
+    "random": "at most {} of the tasks, drawn at random",
+    "stratified": "at most {} of the tasks, drawn at random from each {}",
 }
 
 BUNDLED_NOTICE = (
@@ -171,6 +172,8 @@ def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "selected", selection
         if (seed := config.get("seed")) or (seed is not None and config.get("sample_size") is not None):
             yield "seed", _quote(seed)
+        if config.get("grading_network") == "on":
+            yield "graded", "with a network, so that verdicts depend on other machines"
     service = manifest.get(SERVICE)
     if isinstance(service, dict):
         yield "graded by", f"a service with harness {_quote(service.get('harness_version'), bare=True)}"

@@ -18,5 +18,6 @@ def print_levels(folder: Path, *, stream: TextIO) -> bool:
         level = str(record.metrics.get("seal", _UNPROVEN))
         is_proven = is_proven and level != _UNPROVEN
         reason = record.metrics.get("seal_reason", record.error or record.status.value)
-        print(escape_terminal(f"{record.task_id}: {level}, {reason}", 500), file=stream)
+        label = ", same_process" if record.metrics.get("same_process") else ""
+        print(escape_terminal(f"{record.task_id}: {level}{label}, {reason}", 500), file=stream)
     return is_proven

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord, DataSource, Status, Summary
@@ -37,6 +37,7 @@ from harness.reports.figures import (
     percent,
     tampering,
 )
+from harness.reports.recorded_attempts import list_objects
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.run_state import count_statuses
@@ -185,12 +186,22 @@ def _texts(record: AttemptRecord) -> Iterator[tuple[str, str, int]]:
         yield "error", record.error, 0
     if hint := record.metrics.get("hint"):
         yield "hint", str(hint), 0
+    if kept := list_objects(record.metrics.get("artifacts")):
+        yield "artifacts", "\n".join(map(_describe_artifact, kept)), 0
     if record.expected_output:
         yield "expected", record.expected_output, record.expected_output_cut
     if output:
         yield "agent", output, left_out
     if record.submission and record.submission.strip() != output.strip():
         yield "submission", record.submission, 0
+
+
+def _describe_artifact(kept: Mapping[str, Any]) -> str:
+    if "problem" in kept:
+        return f"{kept.get('source', 'none')} is not kept: {kept['problem']}"
+    left_out = f", {kept['left_out']} left out" if "left_out" in kept else ""
+    numbers = [value if type(value := kept.get(name)) is int else 0 for name in ("files", "bytes")]
+    return f"{kept.get('path')} ({count(numbers[0], 'file')}, {count(numbers[1], 'byte')}{left_out})"
 
 
 def _facts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -49,6 +49,14 @@ class Block:
     limit: int | None = None
     # Whether an empty line precedes the heading.
     begins_entry: bool = True
+    # The part that a page makes of it, such as a request, a reply, a call, an argument or a result.
+    role: str = "note"
+    # The role of a message, the tool of a call, or the name of an argument.
+    name: str = ""
+    # The id that joins a call with its result.
+    id: str = ""
+    # The words before the text, of which the page makes a heading.
+    label: str = ""
 
 
 @dataclass(slots=True)
@@ -79,14 +87,14 @@ def describe_entry(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Bloc
     elif "prompt" in entry:
         shown.prompt = read_text(entry["prompt"]).strip()
         shown.texts.add(shown.prompt)
-        yield Block(text=read_text(entry["prompt"]), indent="")
+        yield Block(text=read_text(entry["prompt"]), indent="", role="prompt")
     elif "output" in entry:
         output = read_text(entry["output"])
         is_shown = bool(output.strip()) and output.strip() in shown.texts
-        yield Block("[output] as above") if is_shown else Block("[output]", output)
+        yield Block("[output] as above") if is_shown else Block("[output]", output, role="output")
     elif "error" in entry:
         heading = f"[agent error] {escape_terminal(read_text(entry['error']))}"
-        yield Block(heading, read_text(entry.get("traceback")), heading_style="bold red")
+        yield Block(heading, read_text(entry.get("traceback")), heading_style="bold red", role="error")
     elif "tool" in entry:
         shown.texts.add(read_text(entry.get("observation")).strip())
         yield from _describe_call(entry)
@@ -101,24 +109,28 @@ def _describe_call(entry: Mapping[str, Any]) -> Iterator[Block]:
     yield Block(
         f"[{_name(entry.get('round'))}] {_name(entry.get('tool'))}  ({_name(entry.get('seconds'))} s)",
         heading_style="bold yellow" if refused else "bold",
+        role="call",
+        name=read_text(entry.get("tool")),
     )
     if refused:
         # The name of an argument may be the mistake, so a refused call is shown as it was.
-        yield Block(text=json.dumps(arguments), indent="  $ ", style="cyan")
+        yield Block(text=json.dumps(arguments), indent="  $ ", style="cyan", role="argument")
         arguments = None
     for name, value in (arguments if isinstance(arguments, dict) else {}).items():
         # A command or a query is easiest to read as it was written, so it is not shown in JSON.
         label = "" if len(arguments or {}) == 1 else f"{_name(name)}: "
-        yield Block(text=label + read_text(value), indent="  $ ", style="cyan")
+        yield Block("", read_text(value), "  $ ", style="cyan", role="argument", name=name, label=label)
     if entry.get("ended") is None:
-        yield Block(text=read_text(entry.get("observation")))
+        yield Block(text=read_text(entry.get("observation")), role="result")
     else:
-        yield Block(text=f"no observation: the call ended with {_name(entry['ended'])}", style="yellow")
+        ended = f"no observation: the call ended with {_name(entry['ended'])}"
+        yield Block(text=ended, style="yellow", role="result")
 
 
 def _describe_model(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     asked = "request to the judge" if entry.get("kind") == "judge" else "request"
-    yield Block(f"[{asked} {_name(entry.get('request'))}]  ({', '.join(_list_figures(entry))})")
+    figures = ", ".join(_list_figures(entry))
+    yield Block(f"[{asked} {_name(entry.get('request'))}]  ({figures})", role="request")
     for name in ("parameters", "tools"):
         if entry.get(name):
             yield Block(text=f"{name}: {json.dumps(entry[name])}", indent="  ", style="dim")
@@ -189,7 +201,16 @@ def _describe_message(message: Mapping[str, Any], shown: ShownTexts) -> Iterator
     else:
         shorter = _leave_out_prompt(text, shown)
         shown.texts.add(text.strip())
-        yield Block(f"  {role}:", shorter, indent="  > ", heading_style="dim", begins_entry=False)
+        yield Block(
+            f"  {role}:",
+            shorter,
+            indent="  > ",
+            heading_style="dim",
+            begins_entry=False,
+            role="result" if role == "tool" else "message",
+            name=role,
+            id=read_text(message.get("tool_call_id")),
+        )
 
 
 def _leave_out_prompt(text: str, shown: ShownTexts) -> str:
@@ -199,7 +220,8 @@ def _leave_out_prompt(text: str, shown: ShownTexts) -> str:
 
 def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
     def describe(label: str, text: str, style: str = "", limit: int | None = None) -> Block:
-        return Block(f"  {label}:", text, "  | ", "dim", style, limit, begins_entry=False)
+        kind = label if label == "reasoning" else "reply"
+        return Block(f"  {label}:", text, "  | ", "dim", style, limit, False, kind, role)
 
     if reply.get("reasoning"):
         yield describe("reasoning", read_text(reply["reasoning"]), "dim", REASONING_CHARACTERS)
@@ -207,7 +229,13 @@ def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
         yield describe(role, read_text(reply["text"]))
     for call in list_objects(reply.get("tool_calls")):
         yield Block(
-            text=f"{_name(call.get('name'))} {read_text(call.get('arguments'))}", indent="  $ ", style="cyan"
+            text=read_text(call.get("arguments")),
+            indent="  $ ",
+            style="cyan",
+            label=f"{_name(call.get('name'))} ",
+            role="call",
+            name=read_text(call.get("name")),
+            id=read_text(call.get("id")),
         )
     if reply.get("refusal"):
         yield describe("refusal", read_text(reply["refusal"]), "yellow")
@@ -250,9 +278,9 @@ def _describe_program(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[
 
 def _describe_reference(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
     shown.texts.add(read_text(entry.get("observation")).strip())
-    yield Block("[reference]")
-    yield Block(text=read_text(entry.get("text")), indent="  $ ", style="cyan")
-    yield Block(text=read_text(entry.get("observation")))
+    yield Block("[reference]", role="call", name="reference")
+    yield Block(text=read_text(entry.get("text")), indent="  $ ", style="cyan", role="argument")
+    yield Block(text=read_text(entry.get("observation")), role="result")
 
 
 def _describe_terminal(_entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
@@ -284,6 +312,19 @@ def _describe_mcp_server(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterat
         yield Block(f"{server} tools: {_name(entry.get('tools'))}  ({_name(entry.get('seconds'))} s)")
 
 
+def _describe_step(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
+    shown.prompt = read_text(entry.get("prompt")).strip()
+    shown.texts.add(shown.prompt)
+    place = f"{_name(entry.get('number'))} of {_name(entry.get('of'))}"
+    yield Block(f"[step {place}] {_name(entry.get('name'))}", shown.prompt, indent="")
+
+
+def _describe_graded_step(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
+    reward = f", reward {_name(entry['reward'])}" if "reward" in entry else ""
+    heading = f"[graded] {_name(entry.get('name'))}: {_name(entry.get('status'))}{reward}"
+    yield Block(heading, None if entry.get("error") is None else read_text(entry["error"]))
+
+
 _KINDS = {
     "model": _describe_model,
     "judge": _describe_model,
@@ -296,6 +337,8 @@ _KINDS = {
     "terminal": _describe_terminal,
     "difference": _describe_difference,
     "mcp_server": _describe_mcp_server,
+    "step": _describe_step,
+    "step_graded": _describe_graded_step,
 }
 
 
@@ -305,8 +348,8 @@ def _name(value: Any) -> str:
 
 # The metrics of attempts that asked a model or called a tool.
 _ACTED = {"model_requests", "rounds"}
-# The most characters of one text in an excerpt.
-_EXCERPT_CHARACTERS = 2000
+EXCERPT_CHARACTERS = 2000
+"""The most characters of one text in an excerpt."""
 
 
 def print_transcript(
@@ -349,11 +392,11 @@ def excerpt_transcript(folder: Path, record: AttemptRecord, characters: int) -> 
     excerpt: list[Block] = []
     try:
         for block in read_transcript(folder, record.task_id, record.attempt) or ():
-            characters -= len(block.heading) + min(len(block.text or ""), _EXCERPT_CHARACTERS)
+            characters -= len(block.heading) + min(len(block.text or ""), EXCERPT_CHARACTERS)
             if characters < 0:
                 name = transcript_name(record.task_id, record.attempt)
                 return [*excerpt, Block(f"... (the rest is in {TRANSCRIPTS}/{name})")]
-            excerpt.append(replace(block, limit=min(block.limit or _EXCERPT_CHARACTERS, _EXCERPT_CHARACTERS)))
+            excerpt.append(block)
     except DataError as error:
         excerpt.append(Block(f"The transcript cannot be read: {error.message}"))
     return excerpt
@@ -378,4 +421,4 @@ def _print_block(console: Console, block: Block, limit: int, file: Path) -> None
         print_line(console, ("\n" if block.begins_entry else "") + block.heading, block.heading_style)
     if block.text is not None:
         most = limit if block.limit is None else min(limit, block.limit)
-        print_text(console, block.text, most, indent=block.indent, style=block.style, file=file)
+        print_text(console, block.label + block.text, most, indent=block.indent, style=block.style, file=file)

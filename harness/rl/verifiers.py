@@ -14,6 +14,7 @@ Source: https://docs.primeintellect.ai/verifiers/v1/overview, for verifiers 0.4.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable
@@ -25,15 +26,19 @@ from pydantic import Field
 
 from harness.benchmarks import Benchmark, load_with_options
 from harness.client.connection import TOKEN_VARIABLE
+from harness.client.remote import connect
 from harness.core.errors import UsageError, describe_installation
 from harness.core.logger import get_logger
 from harness.core.types import Verdict
+from harness.environments import environment_spec
 from harness.host.local import is_graded_by_text
+from harness.hosts import open_host
 from harness.rl.held import HeldGrading
 from harness.rl.local import open_local
 from harness.rl.remote import DEFAULT_SECONDS, open_remote
 from harness.rl.samples import RewardSample
 from harness.rl.shared import require_score
+from harness.runs.task_machines import make_machine_rules
 
 try:
     import verifiers.v1 as vf
@@ -61,6 +66,9 @@ class BenchmarkTaskConfig(vf.TaskConfig):
     """The options of the benchmark, as `options` of a run's config. A service must have loaded the same."""
     environments: tuple[str, ...] = ("python",)
     """The environments whose images are needed, as for `open_grader`."""
+    machines: dict[str, Any] = Field(default_factory=dict)
+    """The settings of a run for machines that are made from images of tasks, such as `base_images`. With a
+    URL, the service has its own."""
 
 
 class BenchmarkTasksetConfig(vf.TasksetConfig):
@@ -133,6 +141,76 @@ class BenchmarkTaskset(vf.Taskset[BenchmarkTask, BenchmarkTasksetConfig]):
                 task_id=task.id,
             )
             yield BenchmarkTask(data, config.task)
+
+
+class EpisodeTask(vf.Task[BenchmarkTaskData, vf.State, BenchmarkTaskConfig]):
+    """A task in whose environment an agent acts. EpisodeEnv rewards it."""
+
+
+class EpisodeTaskset(vf.Taskset[EpisodeTask, BenchmarkTasksetConfig]):
+    """The tasks of a benchmark in whose environments an agent acts, without those that cannot run."""
+
+    def load(self) -> Iterable[EpisodeTask]:
+        """Yield the tasks. Raises UsageError for an unknown benchmark, and DataError for unusable data."""
+        config = self.config
+        benchmark = _load(_Choice.of(config.benchmark, config.task))
+        for task in benchmark.tasks:
+            acts = environment_spec(task.environment).open_environment is not None
+            if acts and task.id not in benchmark.quarantined:
+                name = f"{benchmark.name}/{task.id}"
+                data = BenchmarkTaskData(id=task.id, name=name, benchmark=config.benchmark, task_id=task.id)
+                yield EpisodeTask(data, config.task)
+
+
+class EpisodeEnvConfig(vf.EnvConfig):
+    """An agent that acts by its replies, one action a turn."""
+
+    player: vf.AgentConfig = vf.AgentConfig()
+
+
+class EpisodeEnv(vf.Env[EpisodeEnvConfig]):
+    """Plays the environment of a benchmark's task to an agent, and rewards what the agent leaves there.
+
+    The environment is opened here or at a service. The agent gets the prompt and the form of an action. It
+    writes an action in each reply, and gets its observation. The reward `verdict` is the score of the
+    verdict. An agent that stops without a submission is judged by what it has left.
+    """
+
+    async def start(self) -> None:
+        """Open the host of all environments."""
+        config = self.config.taskset.task
+        self._stack = contextlib.AsyncExitStack()
+        opening: Any
+        if config.url is not None:
+            opening = connect(config.url, token=os.environ.get(TOKEN_VARIABLE))
+        else:
+            benchmark = _load(_Choice.of(self.config.taskset.benchmark, config))
+            opening = open_host(environments=sorted({task.environment for task in benchmark.tasks}))
+        self._host: Any = await self._stack.enter_async_context(opening)
+
+    async def stop(self) -> None:
+        """Close the host, and destroy all sandboxes of this machine."""
+        if hasattr(self, "_stack"):
+            await self._stack.aclose()
+
+    async def run(self, task: EpisodeTask, agents: vf.Agents) -> None:
+        """Play one episode. Raises RewardUnavailableError for an episode without a score."""
+        async with self._open(task) as episode, agents.player.interaction(task) as interaction:
+            shown = f"{episode.prompt}\n\n{episode.instructions}"
+            while episode.verdict is None:
+                segment = await interaction.turn(shown)
+                if segment.terminated:
+                    break
+                shown = (await episode.reply(segment.last_reply)).text
+            verdict = episode.verdict or await episode.submit("")
+        interaction.trace.record_reward("verdict", require_score(verdict))
+
+    def _open(self, task: EpisodeTask) -> Any:
+        benchmark = _load(_Choice.of(task.data.benchmark, task.config))
+        if task.config.url is not None:
+            return self._host.environment(benchmark.name, task.data.task_id)
+        rules = make_machine_rules(task.config.machines)
+        return self._host.environment(benchmark, task.data.task_id, machine_rules=rules)
 
 
 @dataclass(frozen=True, slots=True)

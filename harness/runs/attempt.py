@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.core.errors import SandboxError
+from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Phase, Submission, Task, Verdict
 from harness.environments import environment_spec
@@ -35,7 +35,7 @@ from harness.runs.transcript_file import begin_transcript
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxSettings
 
-# How long an attempt may wait for grading while it holds the sandbox in which its agent acted.
+# How long an attempt may wait for grading while it holds the sandbox where its agent acted.
 WAIT_SECONDS = 1200.0
 
 
@@ -87,6 +87,9 @@ class _Attempt:
 
     def _note_fault(self, error: Fault, tried: int) -> None:
         self._active.enter(Stage.QUEUED)
+        refused = error.__cause__ if isinstance(error, SandboxError) and error.lasting else None
+        if isinstance(refused, UsageError | DataError) and self._settings.faults.has_one_attempt:
+            raise refused
         if tried == 1 and self._settings.faults.stopped is not None:
             raise RunStopped from error
 
@@ -151,6 +154,7 @@ class _Attempt:
         )
         return Try(
             *(settings, planned, spec, self._active, self._sandbox_time, seconds, stack, environment, agent),
+            act=settings.agent.attempt,
             needs_environment=getattr(settings.agent, "needs_environment", False),
         )
 
@@ -190,7 +194,7 @@ class _Attempt:
                 self._active.enter(Stage.ACTING)
                 with self._settings.faults.watch_start():
                     has_begun = is_acting = True
-                    submission = await self._settings.agent.attempt(attempt.agent_context)
+                    submission = await attempt.act(attempt.agent_context)
                     is_acting = False
         except Exception as error:
             answer = None if environment is None else environment.submitted

@@ -129,5 +129,7 @@ def mention_turns(task: Task, turns: int | None) -> Task:
     """Return the task with a prompt that names the number of turns in this run."""
     if turns is None:
         return task
-    line = f"You have {turns} rounds. Every tool call uses one round, including `submit`."
+    # A published protocol does not list `submit`.
+    including = ", including `submit`" if task.protocol is None else ""
+    line = f"You have {turns} rounds. Every tool call uses one round{including}."
     return replace(task, prompt=f"{task.prompt.rstrip()}\n\n{line}\n")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.core.types import Task, Transcript, Verdict
+    from harness.core.types import Submission, Task, Transcript, Verdict
     from harness.environments.base import Environment, EnvironmentContext
     from harness.environments.spec import EnvironmentSpec
     from harness.runs.agents import AttemptContext
@@ -51,6 +51,8 @@ class Try:
     # The contexts of the environment and of the agent. A part replaces the fields that it fills.
     environment_context: EnvironmentContext
     agent_context: AttemptContext
+    # Lets the agent act, and returns its submission. A part may put itself in between.
+    act: Callable[[AttemptContext], Awaitable[Submission]]
     # Whether a task without an environment gets one whose only own tool is `submit`.
     needs_environment: bool = False
     # None until it is open, and for an agent that only answers.

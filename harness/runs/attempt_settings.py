@@ -84,7 +84,7 @@ class AttemptSettings:
         return self.isolation == "attempt"
 
     def acting_key(self, planned: PlannedAttempt) -> Hashable:
-        """Return the key of the sandboxes in which agents of several attempts may act, None if none may."""
+        """Return the key of the sandboxes where agents of several attempts may act, None if none may."""
         # A sandbox for one attempt alone needs no second one in which the reference runs.
         return None if self.is_isolated or not self.repeats else ("acting", planned.task.id)
 

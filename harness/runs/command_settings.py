@@ -33,7 +33,7 @@ def _require_variable(name: str) -> None:
 
 
 class CommandSettings(BaseModel):
-    """The program, the place where it runs, and the way in which it submits."""
+    """The program, the place where it runs, and how it submits."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
@@ -84,5 +84,5 @@ class CommandSettings(BaseModel):
             raise ValueError("has both submission and submission_file, of which one counts")
         file = PurePosixPath(self.submission_file or "")
         if self.where == "host" and (file.is_absolute() or ".." in file.parts):
-            raise ValueError("has a submission_file that is not below the folder in which the program starts")
+            raise ValueError("has a submission_file that is not below the folder where the program starts")
         return self

@@ -160,8 +160,8 @@ def compare_runs(
         candidate: the folders of the runs that are compared with them.
         only_common_tasks: whether to leave out the tasks that a run has no attempt at. Otherwise they count
             as failed there. All figures are then those of the tasks that are left.
-        cluster_by: the field whose values cluster the tasks: `category`, or the field by which all runs have
-            clustered them. None for this field, and for the tasks themselves without it.
+        cluster_by: the field whose values cluster the tasks: `category`, or the field that clustered the
+            tasks of all runs. None for this field, and for the tasks themselves without it.
         resamples: the number of resamples for the intervals.
         seed: the seed of the resamples.
         regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.

@@ -74,7 +74,7 @@ def check_config(path: Path, overrides: Mapping[str, Any]) -> CheckedConfig:
 
 @dataclass(slots=True)
 class _Check:
-    """The problems of a config, in the order in which they are found."""
+    """The problems of a config, in the order that they are found."""
 
     read: ReadConfig
     config: RunConfig

@@ -40,7 +40,7 @@ async def execute_plan(
 
     Args:
         executor: makes the attempts.
-        plan: the planned attempts, in the order in which they start.
+        plan: the planned attempts, in the order that they start.
         store: gets the records.
         observer: gets the events.
 

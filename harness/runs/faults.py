@@ -43,6 +43,11 @@ class Faults(Retries):
         self._failed_starts = 0
         self._has_started = False
 
+    @property
+    def has_one_attempt(self) -> bool:
+        """Whether the run makes a single attempt, whose refusal is the refusal of the run."""
+        return self._start_tries == 1
+
     @contextlib.contextmanager
     def watch_start(self) -> Iterator[None]:
         """Stop the run if the agent has started in none of its first attempts. The block calls the agent."""

@@ -15,6 +15,7 @@ from harness.runs.attempt_parts import AttemptPart
 from harness.runs.model_access import open_models
 from harness.runs.plan import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
+from harness.runs.steps import StepsPart
 from harness.runs.task_machines import TaskMachinePart, read_machine_rules
 from harness.runs.working_time import TimePart
 from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
@@ -49,7 +50,10 @@ class Features:
             # A run without a model starts sooner without these.
             from harness.runs.model_parts import JudgePart, ModelPart, RecordedJudgePart
         if spec.runs_task_images:
-            parts.append(TaskMachinePart(self.machine_rules or MachineRules()))
+            from harness.runs.artifacts import ArtifactsPart
+
+            machine = TaskMachinePart(self.machine_rules or MachineRules())
+            parts += [StepsPart(planned.task), ArtifactsPart(), machine]
         if recording is not None:
             parts.append(RecordedJudgePart(recording))
         elif self.judge is not None:

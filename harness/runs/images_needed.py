@@ -12,9 +12,11 @@ from harness.runs.workspaces import Workspaces
 
 
 def list_shared_images(benchmark: Benchmark, tasks: Iterable[Task]) -> list[str]:
-    """Return the images of the graders that grade many tasks in one sandbox."""
-    graders = {grader_of(benchmark.references[task.id].target) for task in tasks}
-    return sorted({each.image for each in graders if isinstance(each, SandboxGrader) and each.image})
+    """Return the images of the graders that grade many tasks in one sandbox, or in one of another image."""
+    targets = [benchmark.references[task.id].target for task in tasks]
+    graders = [(each, target) for target in targets if isinstance(each := grader_of(target), SandboxGrader)]
+    images = {each.image or each.choose_image(target) for each, target in graders}
+    return sorted(image for image in images if image)
 
 
 def list_images(

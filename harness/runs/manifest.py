@@ -41,7 +41,7 @@ GRADING_VERSION = "grading_version"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The code of harness and the system on which it runs, which only other programs can report."""
+    """The code of harness and the system where it runs, which only other programs can report."""
 
     # The revision of the checkout, with `-dirty` if it has changes, None outside of a checkout.
     git_revision: str | None
@@ -87,7 +87,7 @@ def build_manifest(
         limits: the limits of sandboxes by the name of their environment.
         environments: the environments of the planned tasks.
         unsound: the reason for each task that a rehearsal of its reference has quarantined, by task id.
-        origin: the code of harness and the system on which it runs.
+        origin: the code of harness and the system where it runs.
         agent_sha256: the SHA-256 of the file of a user's own agent.
         judge: the model that environments ask for judgements.
         replay: the facts about the recorded run that the agent replays.

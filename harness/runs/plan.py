@@ -115,7 +115,7 @@ def select_tasks(
         benchmark: the benchmark to select from.
         filters: the wanted tasks, None for all.
         sample_size: the number of tasks to take from the tasks that are left, None for all.
-        sampling: the way in which they are taken.
+        sampling: how they are taken.
         stratify_by: the strata of `stratified`, None for the categories.
         seed: the seed of the draw.
         include_quarantined: whether quarantined tasks take part.
@@ -254,13 +254,14 @@ def name_clusters(plan: Sequence[PlannedAttempt], cluster_by: str | None) -> lis
 
 def require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequence[str]) -> None:
     """Raise UsageError if a named task is quarantined, or if all tasks are."""
-    hint = "add --include-quarantined to run it"
+    hint = "add --include-quarantined to run it" if benchmark.definition.runs_quarantined else None
     for task_id in named:
         if task_id in benchmark.quarantined:
             reason = benchmark.quarantined[task_id]
             raise UsageError(f"{benchmark.name}: task {task_id} is quarantined: {reason}", hint=hint)
     if tasks and all(task.id in benchmark.quarantined for task in tasks):
-        raise UsageError(f"{benchmark.name}: every selected task is quarantined", hint=hint)
+        first = f"{tasks[0].id}: {benchmark.quarantined[tasks[0].id]}"
+        raise UsageError(f"{benchmark.name}: every selected task is quarantined, such as {first}", hint=hint)
 
 
 def describe_unused_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> str | None:

@@ -37,7 +37,13 @@ def read_steps(path: Path, rounds: int | None, is_oracle: bool) -> Generator[Rec
             kind = entry.get("kind")
             if kind == "terminal":
                 raise DataError(
-                    "is a terminal in which a person typed, whose keys no transcript has",
+                    "is a terminal where a person typed, whose keys no transcript has",
+                    path=path,
+                    line=line,
+                )
+            if kind == "step":
+                raise DataError(
+                    "is a step of a task with several prompts, and a replay repeats tasks with one",
                     path=path,
                     line=line,
                 )

@@ -18,6 +18,7 @@ import hashlib
 import io
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -116,18 +117,39 @@ def append_to_run_file(folder: Path, name: str) -> int:
 def create_run_file(folder: Path, name: str) -> int:
     """Return a descriptor that writes a new file of a run folder, in place of anything that has its name.
 
-    A link of this name is removed, and the file to which it leads is left as it is. The folder of the file is
-    made if it is missing. Raises OSError, also for a link to a folder.
+    A link of this name is removed, and the file to which it leads is left as it is. The folders of the file
+    are made if they are missing. Raises OSError, also for a link to a folder.
     """
+    with _open_new(folder, name) as (below, last):
+        return os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _MODE, dir_fd=below)
+
+
+def link_in_run_folder(folder: Path, name: str, target: str) -> None:
+    """Make a symbolic link in a run folder as `create_run_file` makes a file. Nothing of harness follows it.
+
+    Raises OSError.
+    """
+    with _open_new(folder, name) as (below, last):
+        os.symlink(target, last, dir_fd=below)
+
+
+def remove_run_folder(folder: Path, name: str) -> None:
+    """Remove a folder in a run folder with everything in it, if there is one. Raises OSError."""
+    with suppress(FileNotFoundError), _open_folder(folder) as top, open_parent_below(top, name) as found:
+        shutil.rmtree(found[1], dir_fd=found[0])
+
+
+@contextmanager
+def _open_new(folder: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Yield the folder of a name that is free, and the last part of the name. Raises OSError."""
     with _open_folder(folder) as descriptor:
-        parent = str(PurePath(name).parent)
-        if parent != ".":
-            with suppress(FileExistsError):
-                os.mkdir(parent, dir_fd=descriptor)
+        for parent in reversed(PurePath(name).parents[:-1]):
+            with open_parent_below(descriptor, str(parent)) as (above, last), suppress(FileExistsError):
+                os.mkdir(last, dir_fd=above)
         with open_parent_below(descriptor, name) as (below, last):
             with suppress(FileNotFoundError):
                 os.unlink(last, dir_fd=below)
-            return os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, _MODE, dir_fd=below)
+            yield below, last
 
 
 def replace_run_file(folder: Path, name: str, data: bytes) -> None:

@@ -95,7 +95,7 @@ class Selection:
 
     @property
     def workspaces(self) -> list[Workspaces]:
-        """The sandboxes in which programs of the agent and of MCP servers run, by the environments."""
+        """The sandboxes where programs of the agent and of MCP servers run, by the environments."""
         return find_workspaces(self.agent, self.config.mcp_servers, self.environments)
 
     @property

@@ -67,7 +67,7 @@ class ShardRun:
     number: int
     # The number of all shards.
     shards: int
-    # The offsets of all records of each attempt in `attempts.jsonl`, in the order in which they were written.
+    # The offsets of all records of each attempt in `attempts.jsonl`, in the order that they were written.
     offsets: Mapping[AttemptKey, Sequence[int]]
     # The line of each attempt in the samples file.
     lines: Mapping[AttemptKey, int | None]

@@ -82,7 +82,7 @@ def summarize(
         plan: the planned attempts. An attempt without a result counts as cancelled.
         results: the stored results by task id and attempt number.
         ks: each k of pass@k. Only attempts with a verdict count as n, so pass@k may be undefined.
-        metrics: the metrics that the store keeps, in the order in which it keeps them.
+        metrics: the metrics that the store keeps, in the order that it keeps them.
         benchmark: the benchmark, which may add its own scores.
         quarantined: the reason for each quarantined task, by id. Such a task counts only if it is planned.
         has_samples: whether the attempts submit samples from a file.
@@ -415,7 +415,7 @@ def write_results(
         state: Whether the run goes on.
         duration_seconds: The duration of the run.
         summary: The summary as plain data.
-        attempts: The attempts in the order in which they are written.
+        attempts: The attempts in the order that they are written.
     """
     run = {key: value for key, value in manifest.items() if key != "schema_version"}
     of_folder = {

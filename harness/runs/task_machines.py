@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from harness.core.types import Submission
 from harness.environments.base import MachineRules
 from harness.runs.attempt_parts import AttemptPart, Try
+from harness.runs.config import load_config
 from harness.sandbox.backends.base import BuildRules
 
 if TYPE_CHECKING:
     from harness.core.types import Verdict
+    from harness.runs.agents import AttemptContext
     from harness.runs.settings import RunConfig
 
 
@@ -25,7 +28,17 @@ def read_machine_rules(config: RunConfig) -> MachineRules:
         allow_network=config.allow_network,
         without_network=config.network == "none",
         seal=config.seal,
+        grading_network=config.grading_network == "on",
     )
+
+
+def make_machine_rules(settings: Mapping[str, Any]) -> MachineRules:
+    """Return the rules that these keys of a config set. Raises UsageError for one that cannot be used."""
+    return read_machine_rules(load_config(None, {"benchmark": "tasks", **settings}))
+
+
+async def _hand_in_nothing(_context: AttemptContext) -> Submission:
+    return Submission("", agent_output="")
 
 
 class TaskMachinePart(AttemptPart):
@@ -41,6 +54,10 @@ class TaskMachinePart(AttemptPart):
     @contextlib.asynccontextmanager
     async def enter(self, attempt: Try) -> AsyncIterator[None]:
         self._facts = getattr(attempt.environment, "facts", {})
+        is_unproven = getattr(attempt.environment, "seal_level", "work") is None
+        if is_unproven and not getattr(attempt.settings.agent, "acts_unproven", False):
+            # Nothing that the agent does could be graded.
+            attempt.act = _hand_in_nothing
         yield
 
     def metrics(self, verdict: Verdict) -> Mapping[str, Any]:

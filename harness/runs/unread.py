@@ -51,7 +51,7 @@ def refuse_unread(
         benchmark: the benchmark of the run.
         environments: the environments of the selected tasks.
         images: the names of the images that the selected tasks need.
-        workspaces: the sandboxes in which programs of the agent and of MCP servers run.
+        workspaces: the sandboxes where programs of the agent and of MCP servers run.
     """
     definition = benchmark.definition
     for unread in list_unread(config, agent, definition, environments, workspaces, needs_image=bool(images)):
@@ -96,7 +96,7 @@ def list_unread(
         agent: the agent of the run, or its class.
         definition: the benchmark of the run.
         environments: the environments of the tasks.
-        workspaces: the sandboxes in which programs of the agent and of MCP servers run.
+        workspaces: the sandboxes where programs of the agent and of MCP servers run.
         needs_image: whether the tasks or the agent need a sandbox.
     """
     read_by_agent = list_read_settings(agent)
@@ -152,7 +152,7 @@ def list_unread_isolation(
     if config.isolation != "run" or levels != {"attempt"}:
         return []
     message = f"benchmark '{definition.name}' does not read {name_option('isolation')} run"
-    hint = "leave it out, because a sandbox in which an agent acts is never used again"
+    hint = "leave it out, because a sandbox where an agent acts is never used again"
     return [UnreadSettingError("isolation", message, hint=hint)]
 
 

@@ -71,18 +71,28 @@ class TimeIsOver(Exception):
         self.seconds = seconds
 
 
-class TimePart(AttemptPart):
-    """Bounds the agent's time. An engine that stopped responding meanwhile is a fault, and no timeout."""
+@contextlib.asynccontextmanager
+async def limit_agent(attempt: Try, seconds: float) -> AsyncIterator[None]:
+    """Bound the agent's time in the block, which is the clock of the attempt meanwhile.
 
-    @contextlib.asynccontextmanager
-    async def enter(self, attempt: Try) -> AsyncIterator[None]:
-        try:
-            async with limit_working_time(attempt.seconds) as attempt.clock:
-                yield
-        except TimeoutError as error:
-            if attempt.clock is None or not attempt.clock.is_over:
-                raise
-            if attempt.environment is not None and not await attempt.settings.faults.check_engine():
-                message = "the Docker engine stopped responding while the agent acted"
-                raise SandboxError(message, outside=True) from error
-            raise TimeIsOver(attempt.seconds) from error
+    Raises TimeIsOver, and SandboxError if the engine has stopped responding, because that is a fault.
+    """
+    clock = None
+    try:
+        async with limit_working_time(seconds) as clock:
+            attempt.clock = clock
+            yield
+    except TimeoutError as error:
+        if clock is None or not clock.is_over:
+            raise
+        if attempt.environment is not None and not await attempt.settings.faults.check_engine():
+            message = "the Docker engine stopped responding while the agent acted"
+            raise SandboxError(message, outside=True) from error
+        raise TimeIsOver(seconds) from error
+
+
+class TimePart(AttemptPart):
+    """Bounds the agent's time."""
+
+    def enter(self, attempt: Try) -> contextlib.AbstractAsyncContextManager[None]:
+        return limit_agent(attempt, attempt.seconds)

@@ -1,4 +1,4 @@
-"""The sandboxes in which the programs of agents and servers run: their images, limits and settings."""
+"""The sandboxes where the programs of agents and servers run: their images, limits and settings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_needs(agent: object) -> WorkspaceNeeds | None:
 
 @dataclass(frozen=True, slots=True)
 class Workspaces:
-    """The sandboxes of one kind of environment in which the programs of an agent and of servers run."""
+    """The sandboxes of one kind of environment where the programs of an agent and of servers run."""
 
     needs: WorkspaceNeeds | None
     # All servers of the config, also for a baseline, which starts none of them.
@@ -121,7 +121,7 @@ def make_apart_settings(layer: str | None, limits: Mapping[str, Limits], *, rela
 def find_workspaces(
     agent: object, servers: Sequence[McpServer], environments: Iterable[EnvironmentSpec]
 ) -> list[Workspaces]:
-    """Return the sandboxes of a run in which programs of its agent and of its servers run."""
+    """Return the sandboxes of a run where programs of its agent and of its servers run."""
     return [Workspaces(find_needs(agent), tuple(servers), spec) for spec in environments]
 
 
@@ -205,16 +205,15 @@ class PlacesPart(AttemptPart):
         if needs is None:
             return None
         if self._workspaces.agent_is_in_environment and isinstance(environment, SandboxEnvironment):
-            shared = SandboxWorkspace(environment.sandbox, environment.note_acting, is_in_environment=True)
-            return lambda: hold_workspace(shared)
+            shared = environment.sandbox, environment.note_acting
+            return lambda: hold_workspace(SandboxWorkspace(*shared, is_in_environment=True))
         settings = make_apart_settings(needs.agent_image, self._limits, relay=needs.relays)
         sandbox = await self._lease(stack, settings, seconds)
 
         def note_acting() -> None:
             sandbox.agent_acted = True
 
-        own = SandboxWorkspace(sandbox, note_acting)
-        return lambda: hold_workspace(own)
+        return lambda: hold_workspace(SandboxWorkspace(sandbox, note_acting))
 
     async def _open_server(
         self,

@@ -6,7 +6,6 @@ import math
 import os
 from typing import TYPE_CHECKING, Literal
 
-import psutil
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.core.errors import UsageError
@@ -97,10 +96,12 @@ def bound_seconds(name: str, seconds: float) -> float:
 
 def free_memory_mb() -> int:
     """Return the memory in MiB that all sandboxes together may take: a share of the free memory."""
+    import psutil  # late, because the help of a command needs the limits and not this
+
     return int(psutil.virtual_memory().available * MEMORY_SHARE / MIB)
 
 
 def count_gate_places() -> int:
     """Return how many container starts and gradings may run at once on the cores of this machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else psutil.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores + EXTRA

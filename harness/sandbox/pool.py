@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -45,7 +46,15 @@ class SandboxSettings:
     terminals: bool = False
     relay: bool = False
     foreign: ForeignImage | None = None
+    # Memory that the pool counts for this sandbox beside its limit. The first of several that a block opens
+    # counts that of all, so that no block holds some and waits for others. The others count theirs off.
+    beside_mb: int = 0
     kind: type[Sandbox] = Sandbox
+
+    @property
+    def memory_mb(self) -> int:
+        """The memory in MiB that the pool counts for the sandbox."""
+        return self.limits.memory_mb + self.beside_mb
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class AcrossTasks:
     """The key of a sandbox that grades the programs of one task after another task's.
 
     Only a sandbox that is made for programs under tests can have this key: with the strict filter of system
-    calls, with a user for each job, and without terminals. The sandboxes in which agents act are different,
+    calls, with a user for each job, and without terminals. The sandboxes where agents act are different,
     and so are copies of them.
     """
 
@@ -157,6 +166,8 @@ class SandboxPool:
         self._nesting = asyncio.Semaphore(self._nesting_places)
         self._used_mb = 0
         self._count = 0
+        # The number of live sandboxes by their limit of memory in MiB.
+        self._sizes = Counter[int]()
         # Leases wait for memory in a line, so that many small sandboxes cannot starve a large one.
         self._line = asyncio.Lock()
         self._next: _Waiting | None = None
@@ -257,9 +268,9 @@ class SandboxPool:
 
         A prepared sandbox is destroyed as soon as a lease lacks its memory. Raises as `lease` does.
         """
-        if self._next is not None or self.gate.locked() or not self._fits(settings.limits.memory_mb):
+        if self._next is not None or self.gate.locked() or not self._fits(settings.memory_mb):
             return False
-        self._count_in(settings.limits.memory_mb)
+        self._count_in(settings)
         async with self.gate:
             self._keep_idle(await self._open(settings, seconds, PREPARED))
         return True
@@ -288,17 +299,17 @@ class SandboxPool:
         self, settings: SandboxSettings, seconds: float, key: Hashable | None, *, nested: bool, held: int
     ) -> _Live:
         """Return the sandbox for a lease, which has a place at the gate then, unless it is nested."""
-        memory_mb = settings.limits.memory_mb
+        memory_mb = settings.memory_mb
         # A lease that came earlier and waits for such a sandbox gets it first.
         is_behind = self._next is not None and self._next.wants(settings, key) and not nested
         live = None if is_behind else self._find_idle(settings, seconds, key)
         if live is None and nested:
             await self._close_idle_above_budget(memory_mb)
-            self._count_in(memory_mb)
+            self._count_in(settings)
         elif live is None and held:
-            while not self._fits(memory_mb, held=held):
+            while not self._fits(settings.limits.memory_mb, held=held):
                 await self._free_memory()
-            self._count_in(memory_mb)
+            self._count_in(settings)
         elif live is None:
             live = await self._take_memory(settings, seconds, key)
         try:
@@ -306,13 +317,13 @@ class SandboxPool:
                 await self.gate.acquire()
         except asyncio.CancelledError:
             if live is None:
-                self._count_out(memory_mb)
+                self._count_out(settings)
             else:
                 self._close(live)
             raise
         if live is None and (live := self._find_idle(settings, seconds, key)) is not None:
             # Another lease has given this sandbox back while this one waited at the gate.
-            self._count_out(memory_mb)
+            self._count_out(settings)
         if live is not None:
             return live
         if key is None:
@@ -353,7 +364,7 @@ class SandboxPool:
         closing = asyncio.Event()
         owner = asyncio.create_task(self._own(settings, lasts + MARGIN_SECONDS, opened, closing))
         self._owners.add(owner)
-        owner.add_done_callback(functools.partial(self._forget, memory_mb=settings.limits.memory_mb))
+        owner.add_done_callback(functools.partial(self._forget, settings=settings))
         self._starts.append(began)
         try:
             await asyncio.wait((opened, owner), return_when=asyncio.FIRST_COMPLETED)
@@ -425,9 +436,9 @@ class SandboxPool:
             self._idle.remove(live)
         live.closing.set()
 
-    def _forget(self, owner: asyncio.Task[None], *, memory_mb: int) -> None:
+    def _forget(self, owner: asyncio.Task[None], *, settings: SandboxSettings) -> None:
         self._owners.discard(owner)
-        self._count_out(memory_mb)
+        self._count_out(settings)
         if not owner.cancelled():
             owner.exception()  # asyncio warns of an exception that nobody retrieves
 
@@ -438,15 +449,14 @@ class SandboxPool:
 
         If a fitting sandbox becomes idle first, return that and take no memory.
         """
-        memory_mb = settings.limits.memory_mb
         async with self._line:
             self._next = _Waiting(settings, key, time.monotonic())
             try:
-                while not self._fits(memory_mb):
+                while not self._fits(settings.limits.memory_mb, beside_mb=settings.beside_mb):
                     if (live := self._find_idle(settings, seconds, key)) is not None:
                         return live
                     await self._free_memory()
-                self._count_in(memory_mb)
+                self._count_in(settings)
             finally:
                 self._next = None
         return None
@@ -471,26 +481,30 @@ class SandboxPool:
             self._close(oldest)
             await asyncio.wait((oldest.owner,))
 
-    def _fits(self, memory_mb: int, *, held: int = 0) -> bool:
+    def _fits(self, memory_mb: int, *, beside_mb: int = 0, held: int = 0) -> bool:
         """Return whether a sandbox fits next to those that live and those that gradings may open.
 
         It always fits if no more sandboxes live than the `held` ones, which the caller does not give back.
         """
         kept = self._nesting_places * self._nested_sandboxes
+        # A grading may open sandboxes that are as large as the one that it holds.
+        largest = max((memory_mb, *self._sizes))
         return self._count <= held or self._is_within_budget(
-            self._count + kept + 1, self._used_mb + (kept + 1) * memory_mb
+            self._count + kept + 1, self._used_mb + memory_mb + beside_mb + kept * largest
         )
 
     def _is_within_budget(self, count: int, memory_mb: int) -> bool:
         return (self._max_sandboxes is None or count <= self._max_sandboxes) and memory_mb <= self._memory_mb
 
-    def _count_in(self, memory_mb: int) -> None:
-        self._used_mb += memory_mb
+    def _count_in(self, settings: SandboxSettings) -> None:
+        self._used_mb += settings.memory_mb
         self._count += 1
+        self._sizes[settings.limits.memory_mb] += 1
 
-    def _count_out(self, memory_mb: int) -> None:
-        self._used_mb -= memory_mb
+    def _count_out(self, settings: SandboxSettings) -> None:
+        self._used_mb -= settings.memory_mb
         self._count -= 1
+        self._sizes -= Counter((settings.limits.memory_mb,))
         self._changed.set()
 
 

@@ -1,7 +1,7 @@
 """Labels that name the owner of a container, and the removal of the containers of dead owners.
 
 An owner is a process. A pid identifies it only within one pid namespace of one boot of one machine, and only
-together with the time at which the process started. Several machines, or CI jobs in containers, may share an
+together with the time when the process started. Several machines, or CI jobs in containers, may share an
 engine. They cannot compare pids, so only a deadline long past makes an orphan there.
 
 A namespace, from the environment variable HARNESS_NAMESPACE, keeps the orphans of one user of an engine from
@@ -10,18 +10,20 @@ the clean-ups of another, such as two test workers' clean-ups.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from harness.sandbox.backends.base import Backend
+from harness.core.errors import SandboxError
+from harness.sandbox.backends.base import Backend, MakesNetworks
 
 RUN = "harness.run"
 ROLE = "harness.role"
@@ -120,12 +122,26 @@ def remove_orphans(backend: Backend) -> list[Orphan]:
     """
     orphans = find_orphans(backend)
     removed = _remove_all(backend, (orphan.container_id for orphan in orphans))
+    _remove_networks(backend, {RUN: None, HOST: None}, lambda its: _find_orphan_reason(its) is not None)
     return [orphan for orphan in orphans if orphan.container_id in removed]
 
 
 def remove_run(backend: Backend, run_id: str) -> int:
     """Remove every container of run `run_id`, whoever owns it; return how many. Raises SandboxError."""
-    return len(_remove_all(backend, find_run_containers(backend, run_id)))
+    removed = _remove_all(backend, find_run_containers(backend, run_id))
+    _remove_networks(backend, {RUN: run_id}, lambda _its: True)
+    return len(removed)
+
+
+def _remove_networks(
+    backend: Backend, labels: Mapping[str, str | None], is_over: Callable[[Mapping[str, str]], bool]
+) -> None:
+    """Remove the networks with these labels that are over. One that still has containers stays."""
+    if isinstance(backend, MakesNetworks):
+        for name, its in backend.find_networks(labels).items():
+            if is_over(its):
+                with contextlib.suppress(SandboxError):
+                    backend.destroy_network(name)
 
 
 def find_run_containers(backend: Backend, run_id: str) -> list[str]:

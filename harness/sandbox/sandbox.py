@@ -51,6 +51,7 @@ from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import Exec, Get, Hello, JobLimits, JobReply, OpenTerminal, Put
+    from harness.sandbox.snapshots import Snapshot
 
 HELLO_SECONDS = 60.0
 # The guest enforces limits itself. The host waits this much longer before it ends the sandbox from outside.
@@ -80,6 +81,7 @@ class Sandbox:
         self.container_id = container_id
         self._connection = connection
         self._limits = spec.limits
+        self._spec = spec
         self._network = spec.network
         self._relay = spec.relay
         self._environment = job_environment(root=spec.root_agent)
@@ -330,6 +332,11 @@ class Sandbox:
         return self._limits.time_factor
 
     @property
+    def limits(self) -> Limits:
+        """The limits of the container, and of each job in it."""
+        return self._limits
+
+    @property
     def is_root_agent(self) -> bool:
         """Whether the agent is root, in a root file system that it can write."""
         return self._root_agent
@@ -420,6 +427,20 @@ class Sandbox:
         header, body = await self._request({"verb": "get", **request}, seconds=extend_wait(FILE_SECONDS))
         raise_refusal(f"cannot read {path}", header)
         return body
+
+    async def snapshot(self) -> Snapshot:
+        """Return the files of the sandbox, from which `fork` of a host opens further ones.
+
+        It has no processes. Raises UsageError if the agent can write elsewhere than to folders in memory, or
+        the files have more than 64 MiB, and SandboxError.
+        """
+        from harness.sandbox.snapshots import take_snapshot  # it imports this module
+
+        if self._spec.writable_root:
+            raise UsageError(
+                "a snapshot has files of folders in memory alone, and this root file system can be written"
+            )
+        return await take_snapshot(self, self._spec.image, terminals=self._spec.terminals)
 
     def _require_own_network(self) -> None:
         """Raise UsageError if other sandboxes may share the network namespace of this one.

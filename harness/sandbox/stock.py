@@ -70,7 +70,9 @@ class Stock:
         return self.ready + self._is_starting
 
     def _note(self, settings: SandboxSettings, seconds: float, age: float | None) -> None:
-        self._claims.setdefault(settings, deque()).append((time.monotonic(), seconds))
+        # A machine among several is not prepared, because they are counted together.
+        if not settings.beside_mb:
+            self._claims.setdefault(settings, deque()).append((time.monotonic(), seconds))
         self._on_claim(age)
 
     async def _keep(self) -> None:
@@ -92,7 +94,7 @@ class Stock:
             self._pool.discard(PREPARED, settings)
             del self._claims[settings]
             return
-        most = int(self._pool.memory_mb * MEMORY_SHARE) // settings.limits.memory_mb
+        most = int(self._pool.memory_mb * MEMORY_SHARE) // settings.memory_mb
         kept = sum(self._pool.count_idle(PREPARED, each) for each in self._claims if each != settings)
         wanted = min(count_burst([at for at, _ in claims]), max(0, most - kept))
         while self._pool.count_idle(PREPARED, settings) < wanted:

@@ -41,7 +41,7 @@ class WaitingRequest:
         loop = asyncio.get_running_loop()
         self.client = client
         self.wait_seconds = wait_seconds
-        # Gets the time at which the request begins, or the error that refuses it.
+        # Gets the time when the request begins, or the error that refuses it.
         self.turn: asyncio.Future[float] = loop.create_future()
         # Whether it may take the place that is kept for clients without work.
         self.is_late = False
@@ -88,7 +88,7 @@ class _Client:
     round: int
     waiting: collections.deque[WaitingRequest] = field(default_factory=collections.deque)
     working: int = 0
-    # The sum of the times at which they began.
+    # The sum of the times when they began.
     begun: float = 0.0
 
 
@@ -161,7 +161,7 @@ class FairQueue:
         self._on_begin = on_begin
         self._list_starts = list_starts
         self._working = 0
-        # In the order in which they came.
+        # In the order that they came.
         self._clients: dict[str, _Client] = {}
         # The round of the client that was served last. A client that comes back begins here, and not in an
         # earlier round, so that no client gains by leaving.
@@ -170,7 +170,7 @@ class FairQueue:
         # The held requests that have waited for longer than was expected when they came.
         self._overdue: list[WaitingRequest] = []
         self._mean_seconds = FIRST_SECONDS
-        # The sum of the times at which the requests at work began.
+        # The sum of the times when the requests at work began.
         self._begun = 0.0
 
     @property
@@ -313,7 +313,7 @@ class FairQueue:
         self._end(client, begun)
 
     async def _wait(self, client: str, wait_seconds: float, *, hold: bool) -> float:
-        """Return the time at which the request begins."""
+        """Return the time when the request begins."""
         self.require_room(client, wait_seconds=wait_seconds, hold=hold)
         waiting = WaitingRequest(client, wait_seconds)
         waiting.add_step(self._late_seconds, self._let_late_work)

@@ -36,9 +36,10 @@ def list_operations() -> list[OperationRoute]:
     """Return all operations of the service. To add some, import their file here and list them."""
     from harness.service import metrics
     from harness.service.sandboxes import endpoints as sandboxes
+    from harness.service.sandboxes import snapshots
     from harness.service.verdicts import benchmark_list, grade, rewards, run_code
 
-    files = (benchmark_list, grade, rewards, run_code, sandboxes, metrics)
+    files = (benchmark_list, grade, rewards, run_code, sandboxes, snapshots, metrics)
     return [cast("OperationRoute", each) for file in files for each in file.router.routes]
 
 

@@ -18,6 +18,7 @@ from harness.sandbox.stock import Stock
 from harness.service.body import Bodies
 from harness.service.metrics import ServiceMetrics
 from harness.service.queue import FairQueue
+from harness.service.sandboxes.held_snapshots import HeldSnapshots
 from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
@@ -46,6 +47,8 @@ class Service:
     benchmarks: Mapping[str, ServedBenchmark]
     # The sandboxes that clients hold from one request to the next.
     sessions: SandboxSessions
+    # The files of those that clients keep.
+    snapshots: HeldSnapshots
     # Read the bodies of requests.
     bodies: Bodies
     # Builds the hidden tests that clients send, and the turns to use it.
@@ -154,6 +157,7 @@ async def open_service(
             workers,
             benchmarks,
             sessions,
+            HeldSnapshots(sessions),
             Bodies(settings.limits),
             await stack.enter_async_context(open_source_parser()),
             FairQueue(1, most=settings.limits.queued),

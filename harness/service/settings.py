@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.benchmarks import Benchmark
+from harness.environments.base import MachineRules
 
 MIB = 1024 * 1024
 
@@ -77,5 +78,7 @@ class ServiceSettings:
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     # The benchmarks that clients may name. A client can load none.
     benchmarks: tuple[Benchmark, ...] = ()
+    # The rules for machines that are made from images of tasks.
+    machine_rules: MachineRules | None = None
     # Without it, this machine does the work.
     ray: RaySettings | None = None

@@ -133,7 +133,7 @@ async def _processes(backend: DockerBackend, package: bytes) -> AsyncIterator[Gr
 async def _commands(backend: DockerBackend, package: bytes) -> AsyncIterator[Grade]:
     """Grade with a peer that runs a command in a container for each sample.
 
-    The peer's code runs in a sandbox in which no untrusted program ever runs.
+    The peer's code runs in a sandbox where no untrusted program ever runs.
     """
     async with _ground(backend, limits=PEER_LIMITS) as ground:
 

@@ -70,7 +70,7 @@ def make_disturbed(
     Args:
         harness: starts the command.
         command: the arguments of a new run.
-        place: the folder in which the run makes its run folder.
+        place: the folder where the run makes its run folder.
         kills: the number of kills.
         expected: the number of attempts of the run.
         moments: decides the moments of the kills.

@@ -44,7 +44,7 @@ def test_answers_are_graded_without_an_engine(harness: Harness, name: str, metri
     assert results["run"]["images"] == {}
     assert f"\n{metric}" in shown
     (run,) = (harness.folder / "runs").iterdir()
-    assert f"<small>{metric}</small>" in (run / "report.html").read_text()
+    assert f'["{metric}",' in (run / "report.html").read_text()
 
 
 def test_mathematics_is_graded_in_the_image_maths(harness: Harness) -> None:

@@ -21,6 +21,7 @@ from harness import AttemptContext, RunResult, RunStoppedError, load_benchmark, 
 from harness.benchmarks import Benchmark
 from harness.core.types import Status
 from harness.environments import environment_spec
+from harness.environments.kg.program import FUNCTIONS, parse_action
 from harness.runs.trust import is_signed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -184,6 +185,41 @@ async def test_a_model_plays_a_game_on_the_host_to_its_end(
     assert record.metrics["won"] == record.resolved
     assert record.metrics["game_turns"] > 4
     assert record.metrics["damage"] > 0
+
+
+async def test_a_model_answers_a_question_by_agentbenchs_function_calls(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    """The model makes the calls of the gold, and then states the variable in a reply without a call."""
+    task_id = "kg/dev/0"
+    target: Any = load_benchmark("agentbench", data="bundled", protocol="fc").references[task_id].target
+    actions = [parse_action(text) for text in target.actions]
+
+    def script(asked: Asked) -> Mapping[str, Any]:
+        done = sum(message["role"] == "tool" for message in asked.messages)
+        if done < len(actions):
+            names = FUNCTIONS[actions[done].function]
+            arguments = dict(zip(names, actions[done].arguments, strict=True))
+            return completion(calls=[(actions[done].function, arguments)])
+        made = re.findall(r"#(\d+)", str(asked.messages[-1]["content"]))
+        return completion(f"I know it. Final Answer: #{made[-1]}")
+
+    server.script = script
+    endpoint = {"model": "scripted", "base_url": server.url, "tool_mode": "native"}
+    result = await run(
+        "agentbench",
+        agent="chat",
+        data="bundled",
+        model="scripted",
+        endpoints={"scripted": endpoint},
+        options={"protocol": "fc"},
+        task_ids=[task_id],
+        output_dir=str(tmp_path),
+    )
+    (record,) = result.attempts
+    assert record.status is Status.PASSED, record.error
+    assert {tool["function"]["name"] for tool in tools_offered(server)} == {*FUNCTIONS}
+    assert "`submit`" not in all_sent(server)
 
 
 def choose_attack(state: str) -> tuple[str, int]:

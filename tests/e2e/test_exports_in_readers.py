@@ -95,7 +95,7 @@ print(json.dumps([[output.get("data", {}) for output in cell.outputs] for cell i
 def folder(
     request: pytest.FixtureRequest, running_server: ModelServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Return the folder of a run in which a model called tools."""
+    """Return the folder of a run where a model called tools."""
     benchmark = load_benchmark("agentbench", data="bundled")
     running_server.script = Solver(benchmark, is_native=request.param == "native")
     endpoint = {"model": "scripted", "base_url": running_server.url, "tool_mode": request.param}

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from docker import APIClient
 from e2e.command_line import Harness
 from e2e.served_process import start_service
 from model_server import Asked, ModelServer, RawReply
 from readers import TRL, VERIFIERS
+from sealed_tasks import build_image, write_task
 from streamed_events import stream_completion
 
 from harness import load_benchmark
@@ -139,6 +141,26 @@ main([
     "--no-rich", "--no-push", "--output-dir", folder,
 ])
 """
+# The token of the service is the last argument, because verifiers writes its config to the results.
+EPISODE_PROGRAM = """
+import os, pathlib, sys
+folder, url, tasks, service, token = sys.argv[1:]
+sys.path.insert(0, folder)
+programs = pathlib.Path(sys.executable).parent
+os.environ |= {"HOME": folder, "PATH": f"{programs}:{os.environ['PATH']}", "TEST_KEY": "key"}
+os.environ |= {"UV_NATIVE_TLS": "true", "HARNESS_SERVE_TOKEN": token}
+from verifiers.v1.cli.eval.main import main
+main([
+    "folder-taskset", "--env.taskset.benchmark", tasks, "--env.taskset.task.url", service,
+    "--env.player.harness.id", "null", "--env.player.runtime.type", "subprocess",
+    "-n", "2", "-r", "1", "-m", "scripted", "--client.base-url", url, "--client.api-key-var", "TEST_KEY",
+    "--no-rich", "--no-push", "--output-dir", folder,
+])
+"""
+EPISODES = """from harness.rl.verifiers import EpisodeEnv, EpisodeTaskset
+
+__all__ = ["EpisodeEnv", "EpisodeTaskset"]
+"""
 
 
 def test_a_trainer_of_trl_trains_on_verdicts(tmp_path: Path) -> None:
@@ -194,3 +216,30 @@ def test_rollouts_of_verifiers_are_rewarded(tmp_path: Path, running_server: Mode
     traces = [json.loads(line)["traces"][0] for line in path.read_text().splitlines()]
     rewards = {trace["task"]["data"]["task_id"]: trace["rewards"]["verdict"]["score"] for trace in traces}
     assert rewards == {task.id: 0.0 if task is wrong else 1.0 for task in benchmark.tasks[:3]}
+
+
+def test_rollouts_of_verifiers_act_in_task_folders_and_get_the_reward_of_their_tests(
+    tmp_path: Path, harness: Harness, running_server: ModelServer, client: APIClient
+) -> None:
+    (tmp_path / "folder_taskset.py").write_text(EPISODES)
+    image = build_image(client)
+    for name, instruction in (("right", "Write 42 into /app/answer.txt."), ("wrong", "Write it.")):
+        toml = "[environment]\nmemory_mb = 512\n"
+        write_task(tmp_path / "tasks" / name, image, toml=toml, instruction=instruction)
+
+    def act(asked: Asked) -> RawReply:
+        said = [str(message["content"]) for message in asked.messages if message["role"] == "user"]
+        value = 42 if "Write 42" in said[0] else 41
+        command = f"echo {value} > /app/answer.txt"
+        tool, arguments = [("bash", {"command": command}), ("submit", {"answer": "done"})][len(said) > 1]
+        return stream_completion(f"Act: {tool}\n\n```json\n{json.dumps(arguments)}\n```")
+
+    running_server.script = act
+    tasks = str(tmp_path / "tasks")
+    with start_service(harness, "-b", tasks, "--seal", "work") as served:
+        url = served.url.rpartition("/")[0]
+        VERIFIERS.run(EPISODE_PROGRAM, tmp_path, running_server.url, tasks, url, served.token)
+    (path,) = tmp_path.rglob("traces.jsonl")
+    traces = [json.loads(line)["traces"][0] for line in path.read_text().splitlines()]
+    rewards = {trace["task"]["data"]["task_id"]: trace["rewards"]["verdict"]["score"] for trace in traces}
+    assert rewards == {"right": 1.0, "wrong": 0.0}

@@ -73,7 +73,7 @@ def test_show_prints_the_verdict_of_an_attempt(harness: Harness, null: FinishedR
 def test_show_names_the_tasks_of_the_run(harness: Harness, null: FinishedRun) -> None:
     refused = harness("show", str(null.folder.path), "no-such-task")
     assert refused.returncode == 2
-    # The hint names some tasks, in the order in which they ended.
+    # The hint names some tasks, in the order that they ended.
     assert any(attempt["task_id"] in refused.stderr for attempt in null.results["attempts"])
 
 

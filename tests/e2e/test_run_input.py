@@ -70,7 +70,6 @@ REFUSED = {
     "short name of an option": ((*RUN, "--n", "5"), ["no option --n", "did you mean -n, --sample-size"]),
     "option that is a config key": ((*RUN, "--rounds", "5"), ["'rounds' is a key of the config file"]),
     "benchmark without its option": (("run", "mbpp"), ["no argument", "got 'mbpp'", "harness run -b mbpp"]),
-    "option for an argument": (("audit", "-b", "mbpp"), ["no option -b", "harness audit mbpp"]),
     "model that nobody reads": (
         (*RUN, "--agent", "oracle", "--model", "m"),
         ["agent 'oracle' does not read --model"],

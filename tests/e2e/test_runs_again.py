@@ -32,7 +32,7 @@ def run(finished_run: Callable[..., FinishedRun], tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def flaky(harness: Harness) -> RunFolder:
-    """Make a run in which no attempt passes. All pass once the file `answer` exists."""
+    """Make a run where no attempt passes. All pass once the file `answer` exists."""
     agent = harness.folder / "flaky.py"
     agent.write_text(AGENT.format(place=str(harness.folder / "answer")))
     command = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", agent, "-n", "1", "--n-samples", "2")

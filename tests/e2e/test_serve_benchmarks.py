@@ -48,6 +48,11 @@ def test_the_operator_chooses_the_split_and_the_options_of_a_benchmark(harness: 
         ),
         (("-b", "gsm8k", "--data", "bundled", "--option", "a=1"), "error: gsm8k has no options, such as 'a'"),
         (("-b", "gsm8k", "--data", "bundled", "--split", "a"), "error: gsm8k has no split 'a'"),
+        (("--seal", "work"), "error: --seal is an option of a benchmark, and none is served"),
+        (
+            ("-b", "gsm8k", "--data", "bundled", "--seal", "work"),
+            "error: an option for images of tasks has no effect",
+        ),
         (("-b", "no-such"), "error: unknown benchmark 'no-such'"),
         (
             ("-b", "mbpp", "-b", "humaneval", "--data", "rows.jsonl"),

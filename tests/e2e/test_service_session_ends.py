@@ -40,7 +40,7 @@ def test_a_killed_service_leaves_no_sandbox(harness: Harness, client: APIClient)
         sandbox, _idle = create(served), create(served)
         running = threads.submit(run, sandbox, "touch begun; sleep 100")
         wait_until(lambda: run(sandbox, "test -e begun").json()["exit_code"] == 0, "the command")
-        assert len(served.list_containers(client)) == 2
+        assert len(served.list_containers(client)) >= 2, "a third one may be prepared"
         served.end(signal.SIGKILL)
         wait_until(lambda: not served.list_containers(client), "no container", seconds=GONE_SECONDS)
         with pytest.raises(httpx.TransportError):

@@ -17,7 +17,7 @@ SCRIPT = Path(sys.executable).parent / "harness"
 
 
 class Keyboard:
-    """A terminal on which `harness` runs."""
+    """A terminal where `harness` runs."""
 
     def __init__(self, harness: Harness, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()

@@ -84,11 +84,14 @@ def test_a_model_solves_a_task_in_an_image_without_python(
 
 
 def test_settings_of_task_images_are_refused_elsewhere(harness: Harness, task: Path) -> None:
+    samples = harness.folder / "samples.jsonl"
+    samples.write_text('{"task_id": "some-task", "solution": "42"}')
     for arguments, message in (
         (("-b", "humaneval", "--base-image", "a=b"), "does not read --base-image"),
         (("-b", "humaneval", "--allow-network"), "does not read --allow-network"),
         (("-b", str(task), "--agent", "null", "--base-image", "ab"), "--base-image 'ab' is not NAME=VALUE"),
         (("-b", str(task), "--agent", "null"), "task some-task asks for network_mode = 'public'"),
+        (("-b", str(task), "--agent", "predictions", "--samples", samples), "samples are texts"),
     ):
         ended = harness("run", *arguments)
         assert ended.returncode == 2, ended.stdout + ended.stderr

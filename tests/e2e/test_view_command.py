@@ -94,3 +94,14 @@ def test_a_run_or_a_folder_that_does_not_exist_is_refused(
     assert (code, out) == (2, "")
     assert arguments[-1] in error
     assert "hint: " in error
+
+
+def test_static_pages_are_written_and_nothing_is_served(
+    finished: FinishedRun, harness: Harness, tmp_path: Path
+) -> None:
+    runs = ("view", "--output-dir", finished.folder.path.parent, "--export", tmp_path / "pages")
+    done = harness(*runs, env=NO_ENGINE)
+    assert (done.returncode, done.stdout) == (0, f"1 run: {tmp_path / 'pages' / 'index.html'}\n")
+    assert (tmp_path / "pages" / finished.folder.path.name / "report.html").is_file()
+    assert "is not empty" in harness(*runs, env=NO_ENGINE).stderr
+    assert "serves no page" in harness(*runs, "--port", "1", env=NO_ENGINE).stderr

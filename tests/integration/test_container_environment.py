@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from contexts import environment_context
+from contexts import environment_context, find_own_address
 from docker import APIClient
 
 from harness.core.errors import DataError, SandboxError, UsageError
@@ -122,19 +123,21 @@ async def test_a_machine_that_is_not_healthy_is_a_fault_with_its_output(open_tas
 async def test_a_network_needs_the_consent_of_the_run(open_task: Open) -> None:
     public = "[environment]\nallow_internet = true\n"
     allowlist = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example"]\n'
-    for toml, rules, message in (
+    given: dict[str, bool]
+    for toml, given, message in (
         (public, {}, "task some-task asks for network_mode = 'public'"),
-        (allowlist, {"allow_network": True}, "'allowlist', which is not supported yet"),
+        (allowlist, {}, "task some-task asks for network_mode = 'allowlist'"),
     ):
         with pytest.raises(UsageError, match=message):
-            async with open_task(toml, **rules):
+            async with open_task(toml, **given):
                 pass
-    for toml, rules, has_network in (
+    for toml, given, has_network in (
         (public, {"allow_network": True}, True),
         (public, {"without_network": True}, False),
         ("[environment]\n", {}, False),
+        (allowlist, {"without_network": True}, False),
     ):
-        async with open_task(toml, **rules) as environment:
+        async with open_task(toml, **given) as environment:
             interfaces = await environment.call("bash", {"command": "cat /proc/net/dev"})
             assert ("eth0" in interfaces.text) is has_network
             assert ("without_network" in environment.facts) is not has_network
@@ -147,3 +150,42 @@ async def test_a_folder_that_changes_under_a_run_is_refused(open_task: Open, tas
 
     with pytest.raises(DataError, match="has changed since the run has read it"):
         read_folder(TaskFolderSetup(folder.path, folder.digest))
+
+
+FETCH = """
+import os, socket, sys, urllib.request
+def fetch(url, handlers=()):
+    try:
+        return urllib.request.build_opener(*handlers).open(url, timeout=20).read().decode()
+    except Exception as error:
+        return str(error)
+own = sys.argv[1]
+print(fetch(own), fetch("http://evil.example/"), fetch("http://127.0.0.1:9/"), sep="|")
+print(fetch(own, (urllib.request.ProxyHandler({}),)))
+print(sorted(os.listdir("/sys/class/net")), "http_proxy" in os.environ)
+"""
+
+
+async def test_an_agent_reaches_the_hosts_of_an_allowlist_and_nothing_else(open_task: Open) -> None:
+    address = find_own_address()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        writer.close()
+
+    async with await asyncio.start_server(serve, address, 0) as server:
+        url = f"http://{address}:{server.sockets[0].getsockname()[1]}/"
+        toml = (
+            '[environment]\nnetwork_mode = "no-network"\n'
+            f'[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example", "{address}"]\n'
+        )
+        async with open_task(toml, allow_network=True) as environment:
+            assert f"a proxy that reaches a.example, {address}" in environment.tools["bash"].description
+            seen = await environment.call("bash", {"command": f"python3 -c '{FETCH}' {url}"})
+            assert seen.text == (
+                "hello|HTTP Error 403: Refused|<urlopen error [Errno 111] Connection refused>\n"
+                "<urlopen error [Errno 101] Network is unreachable>\n['lo'] True\n[exit code 0]"
+            )
+            # The machine of the tests is made with these variables, and has no way out.
+            assert "http_proxy" not in environment.machine.env

@@ -211,3 +211,27 @@ async def test_a_reference_that_fails_on_its_inputs_gives_no_verdict(
     verdict = await grade(sandbox, load(tmp_path, "mbpp-plus", row), "def f(x): return 1")
     assert verdict.status is Status.GRADER_ERROR
     assert "ZeroDivisionError" in str(verdict.evidence)
+
+
+# Passes the tests of HumanEval/109, although it never compares the last element with the first.
+ONE_DESCENT = """
+def move_one_ball(arr):
+    return sum(one > other for one, other in zip(arr, arr[1:])) <= 1
+"""
+
+
+async def test_rows_of_humaneval_are_judged_by_the_bundled_inputs(
+    sandbox: Sandbox, shared_data: Path
+) -> None:
+    benchmark = load_benchmark("humaneval-plus", data=str(shared_data / "humaneval/HumanEval.jsonl.gz"))
+    found = {}
+    # Helpers of the prompt (10, 32, 38, 50), tuples as arguments (127), a tolerance (32).
+    for number in (0, 1, 2, 3, 4, 10, 32, 38, 50, 109, 127):
+        task = next(task for task in benchmark.tasks if task.id == f"HumanEval/{number}")
+        reference = benchmark.references[task.id]
+        programs = [reference.solution, *([ONE_DESCENT] if number == 109 else [])]
+        for place, program in enumerate(programs):
+            submission = benchmark.submission(task, "solution", program)
+            verdict = await grade_program(sandbox, reference.target, submission)  # type: ignore[arg-type]
+            found[number, place] = verdict.metrics.get("base"), verdict.metrics.get("plus")
+    assert {key: parts for key, parts in found.items() if parts != (1.0, 1.0)} == {(109, 1): (1.0, 0.0)}

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from harness.sandbox.backends.docker.engine import connect
-from harness.sandbox.backends.docker.images import image_names
+from harness.sandbox.backends.docker.images import image_names, language_image_names
 from harness.sandbox.machine import image_lock
 from harness.sandbox.machine.images import build_images
 
 
 def test_the_lock_has_the_recipe_of_every_image() -> None:
     lock = image_lock.read_lock()
-    recipes = {name: image_lock.hash_recipe(name) for name in image_names()}
+    names = (*image_names(), *language_image_names())
+    recipes = {name: image_lock.hash_recipe(name) for name in names}
     assert recipes == lock["recipes"], "run: harness images verify --update"
-    assert set(lock["packages"]) == set(image_names())
+    assert set(lock["packages"]) == set(names)
 
 
 def test_another_version_of_a_package_and_another_recipe_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

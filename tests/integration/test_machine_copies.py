@@ -35,7 +35,7 @@ def context(client: APIClient) -> EnvironmentContext:
 async def copied(
     context: EnvironmentContext, *commands: str, init: str = "true", prompt: str = "", check: str = ""
 ) -> AsyncIterator[Copy]:
-    """Yield a copy of the machine in which an agent ran these commands."""
+    """Yield a copy of the machine where an agent ran these commands."""
     task = Task("t", "test", "os", prompt, setup=OsSetup(inits=(Script("bash", init),)))
     async with open_machine(task, context) as environment:
         for command in commands:

@@ -85,8 +85,9 @@ MEASURE = """
     frame.onload = () => {
       const page = frame.contentDocument;
       page.querySelectorAll("details").forEach(each => each.open = true);
-      page.querySelectorAll(".list > details").forEach(each => each.style.contentVisibility = "visible");
-      const cells = [...page.querySelectorAll("th, td")].filter(each => each.textContent.length > 3);
+      // A cell that is not in columns is as wide as its text.
+      const cells = [...page.querySelectorAll("th, td")].filter(each => each.textContent.length > 3
+        && frame.contentWindow.getComputedStyle(each).display === "table-cell");
       found.push({
         name, width, inner: frame.contentWindow.innerWidth, scroll: page.documentElement.scrollWidth,
         narrowest: Math.min(...cells.map(each => each.clientWidth || Infinity), width),

@@ -145,7 +145,7 @@ async def test_programs_of_one_client_share_no_state(served: Served) -> None:
 @each_case(
     "wrong",
     [
-        {"language": "cpp"},
+        {"language": "cobol"},
         {"run_timeout": 0},
         {"run_timeout": 601},
         {"memory_limit_MB": 1 << 40},
@@ -158,6 +158,21 @@ async def test_a_value_that_cannot_be_used_is_named(served: Served, wrong: dict[
     response = await served.post("/run_code", **{"code": "1", "language": "python", **wrong})
     assert response.status_code == 422
     assert next(iter(wrong)) in response.json()["error"]["message"]
+
+
+async def test_a_compiled_program_has_the_outcome_of_its_compiler(served: Served) -> None:
+    source = "#include <iostream>\nint main() { int a; std::cin >> a; std::cout << a * 2; return a; }"
+    body = await run(served, source, "cpp", stdin="3", compile_timeout=30)
+    assert (body["status"], body["compile_result"]["status"]) == ("Failed", "Finished")
+    assert body["compile_result"]["return_code"] == 0
+    assert (body["run_result"]["return_code"], body["run_result"]["stdout"]) == (3, "6")
+    body = await run(served, "int main() { return x; }", "cpp", compile_timeout=30)
+    assert (body["status"], body["run_result"]) == ("Failed", None)
+    assert body["compile_result"]["return_code"] == 1
+    assert "was not declared" in body["compile_result"]["stderr"]
+    body = await run(served, source, "cpp", compile_timeout=0.01)
+    assert (body["status"], body["run_result"]) == ("Failed", None)
+    assert body["compile_result"]["status"] == "TimeLimitExceeded"
 
 
 async def test_fields_of_other_versions_are_ignored(served: Served) -> None:

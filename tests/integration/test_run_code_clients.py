@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from readers import SANDBOX_FUSION, VERL
 from service_fixtures import TOKEN, Served, serve
 
@@ -61,6 +62,23 @@ VERL_PROGRAMS: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
         [True, -2],
     ),
 }
+CPP = (
+    "#include <bits/stdc++.h>\nint main() { long a; if (!(std::cin >> a)) throw 1; std::cout << a * 2; BODY }"
+)
+# As above, in C++: -4 is a program that does not compile.
+CPP_PROGRAMS: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
+    "right": (CPP.replace("BODY", ""), {"inputs": ["2\n", "21\n"], "outputs": ["4", "42\n"]}, [True, True]),
+    "wrong once": (CPP.replace("BODY", ""), {"inputs": ["2", "3"], "outputs": ["4", "7"]}, [True, False]),
+    "crash": (CPP.replace("BODY", ""), {"inputs": ["two"], "outputs": ["4"]}, [-2]),
+    "exit without output": ("int main() {}", {"inputs": [""], "outputs": ["1"]}, [False]),
+    "exit with 1": (CPP.replace("BODY", "return 1;"), {"inputs": ["2"], "outputs": ["4"]}, [-2]),
+    "does not compile": (CPP.replace("BODY", "x"), {"inputs": ["2"], "outputs": ["4"]}, [-4]),
+    "slow": (
+        CPP.replace("BODY", "for (volatile long i = 0; ; i++);"),
+        {"inputs": ["2"], "outputs": ["4"]},
+        [-3],
+    ),
+}
 CHECK_CORRECTNESS = """
 import importlib.util, json, pathlib, sys
 
@@ -69,22 +87,26 @@ file = folder / "verl" / "utils" / "reward_score" / "sandbox_fusion" / "utils.py
 spec = importlib.util.spec_from_file_location("verl_client", file)
 client = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(client)
-url, programs = sys.argv[1], json.loads(sys.argv[2])
+url, programs, language = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 print(json.dumps([
-    client.check_correctness(url, tests, program, timeout=seconds)[0] for program, tests, seconds in programs
+    client.check_correctness(url, tests, program, timeout=seconds, language=language)[0]
+    for program, tests, seconds in programs
 ]))
 """
 
 
-async def test_verl_gets_its_documented_codes(served: Served) -> None:
-    # Only the programs that must reach their limit get a short one, because the machine may be busy.
-    programs = [
-        (program, tests, 2 if codes == [-3] else 30) for program, tests, codes in VERL_PROGRAMS.values()
-    ]
+@each_case(("language", "table"), [("python", VERL_PROGRAMS), ("cpp", CPP_PROGRAMS)], ids=["python", "cpp"])
+async def test_verl_gets_its_documented_codes(
+    served: Served, language: str, table: dict[str, tuple[str, dict[str, Any], list[Any]]]
+) -> None:
+    # Only the programs that must reach their limit get a short one, because the machine may be busy. It is
+    # the limit of a compiler too.
+    short = 2 if language == "python" else 6
+    programs = [(program, tests, short if codes == [-3] else 30) for program, tests, codes in table.values()]
     url = f"{served.url}/{TOKEN}/run_code"
-    printed = await asyncio.to_thread(VERL.run, CHECK_CORRECTNESS, url, json.dumps(programs))
-    codes = dict(zip(VERL_PROGRAMS, json.loads(printed), strict=True))
-    assert codes == {name: wanted for name, (_, _, wanted) in VERL_PROGRAMS.items()}
+    printed = await asyncio.to_thread(VERL.run, CHECK_CORRECTNESS, url, json.dumps(programs), language)
+    codes = dict(zip(table, json.loads(printed), strict=True))
+    assert codes == {name: wanted for name, (_, _, wanted) in table.items()}
 
 
 RUN_CODE = """

@@ -15,11 +15,20 @@ from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
 
 SCRIPT = "#!/bin/sh\n{check} && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+CONNECT = (
+    "for _ in $(seq {tries}); do python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8100))' "
+    "2> /dev/null && break; sleep 0.1; false; done"
+)
 # The solution, the check of the tests, and the level that they prove.
 CASES = {
     "work": ("echo 42 > /app/answer.txt", "grep -q 42 /app/answer.txt", "work"),
     "tools": ("mkdir /usr/share/new; touch /usr/share/new/part", "test -f /usr/share/new/part", "tools"),
     "all": ("echo 42 >> /usr/bin/pytest", "grep -q 42 /usr/bin/pytest", "all"),
+    "attached": (
+        "(python3 -m http.server 8100 > /dev/null 2>&1 &)\n" + CONNECT.format(tries=100),
+        CONNECT.format(tries=1),
+        "attached",
+    ),
     "live": ("(sleep 600 &) ; sleep 0.1", "pgrep -f 'sleep 600'", "live"),
     "no change": ("true", "true", None),
     "no level": ("true", "false", None),
@@ -49,7 +58,7 @@ def write_case(folder: Path, client: APIClient, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["tools", "live", *(pytest.param(n, marks=pytest.mark.thorough) for n in CASES)]
+    "name", ["tools", "attached", "live", *(pytest.param(n, marks=pytest.mark.thorough) for n in CASES)]
 )
 async def test_the_reference_proves_a_level(
     client: APIClient, pool: SandboxPool, tmp_path: Path, name: str

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from case_checks import check_together
 from docker import APIClient
-from sealed_tasks import acted, build_image, judge, write_task
+from sealed_tasks import acted, build_image, describe, judge, write_task
 
 from harness.core.types import Status
+from harness.environments.base import MachineRules
+from harness.environments.container.environment import open_container
+from harness.environments.container.seal import Level
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
+from harness.sandbox.reaper import PID
 
 # Earns the reward wherever it runs.
 _FORGE = "sh /app/forge.sh"
@@ -43,6 +50,14 @@ TRAPS = (
     (
         "tests that are a link",
         "rm -rf /tests; mkdir /app/t; cp forge /app/t/conftest.py; ln -s /app/t /tests",
+        False,
+    ),
+    ("logs that are a FIFO", "rm -rf /logs/verifier; mkfifo /logs/verifier", False),
+    ("a loader's settings", "echo /app/program > /etc/ld.so.preload; echo /app > /etc/ld.so.conf", False),
+    (
+        "settings of shells",
+        "for f in /etc/environment /etc/profile.d/x.sh /etc/bash.bashrc ~/.bashrc ~/.profile ~/.bash_env; do "
+        "echo '. /app/forge.sh; BASH_ENV=/app/forge.sh' > $f; done",
         False,
     ),
     ("a link to the tests' own answer", "ln -s /tests/answer.txt /app/answer.txt", False),
@@ -101,15 +116,17 @@ def test_answer():
 """
 
 
+@pytest.mark.parametrize("level", ["tools", pytest.param("work", marks=pytest.mark.thorough)])
+@pytest.mark.timeout(900)
 async def test_no_trap_earns_a_reward_below_the_level_that_takes_all(
-    pool: SandboxPool, image: str, tmp_path: Path
+    pool: SandboxPool, image: str, tmp_path: Path, level: Level
 ) -> None:
     """`work` drops whatever `tools` drops, so `tools` alone is tried here."""
     folder = write_task(tmp_path, image, tests={"test_outputs.py": _COMPARING, "answer.txt": "42"})
 
     async def spring(trap: tuple[str, str, bool]) -> None:
         async with acted(pool, folder, _SETUP + trap[1]) as machine:
-            verdict = await judge(pool, machine, "tools")
+            verdict = await judge(pool, machine, level)
             assert verdict.status is Status.FAILED, verdict
             assert "1 failed" in (verdict.evidence or ""), verdict
 
@@ -254,3 +271,58 @@ async def test_no_file_of_the_tests_is_in_the_machine_of_the_agent(
     async with acted(pool, folder, "test ! -e /tests && test ! -e /solution") as machine:
         await judge(pool, machine, "work")
         assert not await machine.sandbox.describe(["/tests", "/solution"])
+
+
+async def test_tests_have_a_network_only_if_the_run_gives_them_one(
+    pool: SandboxPool, image: str, tmp_path: Path
+) -> None:
+    script = "#!/bin/sh\ngrep -c eth0 /proc/net/dev > /logs/verifier/reward.txt\n"
+    task, context = describe(pool, write_task(tmp_path, image, script=script, tests={"x": ""}))
+    rewards = []
+    for is_on in (False, True):
+        rules = MachineRules(grading_network=is_on)
+        async with open_container(task, replace(context, machine_rules=rules)) as machine:
+            await machine.end_acting()
+            rewards.append((await judge(pool, machine, "work")).metrics["reward"])
+    assert rewards == [0, 1]
+
+
+async def test_at_the_level_live_the_services_of_an_agent_outlive_its_shell(
+    pool: SandboxPool, image: str, tmp_path: Path
+) -> None:
+    script = "#!/bin/sh\n[ -e /proc/$(cat service) ] && ! [ -e /proc/$(cat shell) ] && reward=1\n"
+    script += "echo ${reward:-0} > /logs/verifier/reward.txt\n"
+    folder = write_task(tmp_path, image, script=script, tests={"x": ""})
+    async with open_container(*describe(pool, folder)) as machine:
+        machine.seal_level = "live"
+        await machine.call("bash", {"command": "sleep 600 & echo $! > service; echo $$ > shell"})
+        await machine.end_acting()
+        assert (await judge(pool, machine, "live")).status is Status.PASSED
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+async def test_twenty_tasks_side_by_side_stay_within_the_memory(
+    client: APIClient, image: str, tmp_path: Path
+) -> None:
+    budget_mb, memory_mb, most = 2048, 256, 0
+    folder = write_task(
+        tmp_path,
+        image,
+        script="#!/bin/sh\ncp /app/answer.txt /logs/verifier/reward.txt\n",
+        tests={"x": ""},
+        toml=f"[environment]\nmemory_mb = {memory_mb}\n",
+    )
+    backend = DockerBackend(client)
+    async with SandboxPool(backend, memory_mb=budget_mb, nested_sandboxes=1) as pool:
+
+        async def solve() -> Status:
+            nonlocal most
+            async with acted(pool, folder, "echo 1 > /app/answer.txt") as machine:
+                found = await asyncio.to_thread(backend.find_containers, {PID: str(os.getpid())})
+                most = max(most, sum(each.running for each in found))
+                return (await judge(pool, machine, "work")).status
+
+        statuses = await asyncio.gather(*(solve() for _ in range(20)))
+    assert statuses == [Status.PASSED] * 20
+    assert 1 < most <= budget_mb / memory_mb

@@ -95,10 +95,22 @@ VIEWER = (
         f"{INDEX}::test_a_kept_table_serves_only_the_file_that_it_was_made_of",
     ),
     (
-        "harness/reports/viewer/transcript_follower.py",
-        "escape_text(text[:_TEXT_CHARACTERS], multiline=True)",
-        "text[:_TEXT_CHARACTERS]",
+        "harness/reports/page_text.py",
+        "escape_text(text[:limit], multiline=True)",
+        "text[:limit]",
         f"{TRANSCRIPTS}::test_invisible_characters_are_shown_as_escapes",
+    ),
+    (
+        "harness/reports/page_file.py",
+        '.replace("<", "\\\\u003c")',
+        "",
+        f"{UNIT}/test_reports_html.py::test_hostile_text_changes_nothing_but_text",
+    ),
+    (
+        "harness/reports/page_text.py",
+        "else [escape_text(node.content, multiline=True)]",
+        "else [node.content]",
+        f"{UNIT}/test_page_text.py::test_markdown_has_only_elements_of_the_list_and_classes_of_ours",
     ),
     (
         COLUMNS,

@@ -1,4 +1,4 @@
-"""All measurements of the benchmark, in the order in which they run."""
+"""All measurements of the benchmark, in the order that they run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import model_waits
 import processor_time
 import ray_runs
 import relayed
+import sealed_gradings
 import service_runs
 import stored_attempts
 import viewed_attempts
@@ -45,6 +46,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *livecodebench_runs.MEASUREMENTS,
     *acting.MEASUREMENTS,
     *relayed.MEASUREMENTS,
+    *sealed_gradings.MEASUREMENTS,
     *command_start.MEASUREMENTS,
     *model_waits.MEASUREMENTS,
     *worlds.MEASUREMENTS,

@@ -23,7 +23,7 @@ TESTS = ProgramTests(
     statements=("assert f(2) == 4", "assert f('ab') == 'abab'", "assert f([1]) == [1, 1]"), exports={"f": "f"}
 )
 
-# The two places in which a program can attack, and the body at the other one.
+# The two places where a program can attack, and the body at the other one.
 AT_LOAD = "{body}\ndef f(x):\n    return x * 2\n"
 IN_CALL = "import os, sys, signal, threading, time\ndef f(x):\n{indented}\n    return x * 3\n"
 

@@ -67,7 +67,7 @@ def f(x):
 
 
 class Grounds:
-    """The sandboxes in which the programs run: one of each kind, replaced as soon as one is in doubt."""
+    """The sandboxes where the programs run: one of each kind, replaced as soon as one is in doubt."""
 
     def __init__(self, client: APIClient) -> None:
         self.client = client

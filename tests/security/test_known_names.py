@@ -32,7 +32,7 @@ MOST_BITS, LEAST_NAMES_A_BIT, MOST_NAMES_A_BIT = 64, 3, 24
 CLOSED, OPEN = 0.7, 0.9
 KERNEL = ("/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
-# The folders in which the kernel keeps no names that do not exist.
+# The folders where the kernel keeps no names that do not exist.
 FORGETFUL = ("/proc", "/proc/1", "/proc/sys", "/dev", "/dev/pts", "/dev/mqueue", "/dev/shm", "/tmp", "/work")
 
 PRELUDE = """

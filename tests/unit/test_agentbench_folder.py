@@ -53,7 +53,7 @@ environments.__path__.append(sys.argv[1])
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.benchmark import TaskResult
 
-found = load_benchmark("agentbench", data=sys.argv[2], protocol="fc")
+found = load_benchmark("agentbench", data=sys.argv[2], protocol="own")
 task = found.tasks[0]
 scores = found.scores({task.id: TaskResult(True, 0.5)})
 print(json.dumps([task.id, task.turns, found.definition.find_category("The Riddles"), scores]))

@@ -201,7 +201,7 @@ def test_web_browsing_is_refused_with_the_reason() -> None:
     [
         ({"kg": {"strcit": True}}, "unknown option 'kg.strcit'", "did you mean 'kg.strict'"),
         ({"strict": True}, "unknown option 'strict'", "did you mean 'kg.strict'"),
-        ({"nonsense": 1}, "unknown option 'nonsense'", "card.shuffle, house.games"),
+        ({"nonsense": 1}, "unknown option 'nonsense'", "card.shuffle, fc.lenient, house.games"),
     ],
 )
 def test_an_unknown_option_names_the_known_ones(options: dict[str, Any], message: str, hint: str) -> None:

@@ -40,6 +40,8 @@ FILES = [path for path in sorted(ATTACKS.glob("*/*.*")) if path.parent != PARTS]
 PART_FILES = [path for path in sorted(PARTS.rglob("*.*")) if path.is_file()]
 # Python and pytest import files of these names by themselves.
 IMPORTED = ("conftest", "sitecustomize", "usercustomize", "__init__", "__main__")
+# Suites of their own read these.
+OF_OTHER_SUITES = (Kind.FORGING, Kind.RELAY)
 TASK = Task("t/1", "b", "python", "How many?")
 FISH = Task("t/2", "b", "db", "", setup=DatabaseSetup((make_table('a "b"', ["c"], [["1"], ["it's"]]),)))
 HEADER = "# name: new\n# class: leaving early\n# targets: [ProgramTests]\n# description: Leaves.\n"
@@ -58,14 +60,14 @@ def test_every_class_has_a_folder_and_every_folder_a_class() -> None:
 
 
 def test_attacks_follow_each_other_by_class_and_by_name() -> None:
-    assert sorted([*ORDER, Kind.RELAY]) == sorted(Kind)
+    assert sorted([*ORDER, *OF_OTHER_SUITES]) == sorted(Kind)
     places = [(ORDER.index(attack.kind), attack.name) for attack in list_attacks()]
     assert places == sorted(places)
 
 
 def test_every_file_is_an_attack_of_its_folder() -> None:
-    relay = ATTACKS / name_folder(Kind.RELAY)
-    assert all(list(read_attacks(path)) for path in FILES if path.parent != relay)
+    others = [ATTACKS / name_folder(kind) for kind in OF_OTHER_SUITES]
+    assert all(list(read_attacks(path)) for path in FILES if path.parent not in others)
 
 
 def test_a_file_is_named_after_its_attack() -> None:

@@ -14,7 +14,7 @@ from case_checks import each_case
 from harness.audit.agent import CONSTANT, NULL, ORACLE, Step
 from harness.audit.attack import Attack, Kind
 from harness.audit.attack_kinds import ProgramAttack
-from harness.audit.run import Audit, AuditedAttempt, count_statuses, write_audit
+from harness.audit.results import Audit, AuditedAttempt, count_statuses, write_audit
 from harness.core.types import AttemptRecord, DataSource, Status
 from harness.reports.audit import print_audit
 from harness.runs.run_files import StorageError

@@ -153,7 +153,7 @@ def test_an_irregular_file_is_refused_without_waiting(
         assert "not a regular file" in error.message
 
 
-# --- a run folder in which one value is of another type
+# --- a run folder where one value is of another type
 
 
 RECORD = AttemptRecord(

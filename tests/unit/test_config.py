@@ -53,6 +53,7 @@ durations_from: latest
 timeout_seconds: 240
 timeout_multiplier: 2.0
 seal: work
+grading_network: on
 rounds: 6
 max_concurrent: 3
 max_sandboxes: 2

@@ -76,3 +76,8 @@ def test_the_first_pattern_that_matches_chooses_the_image() -> None:
     assert [choose_base(name, rules) for name in names] == [
         *("first", "second", "second", "third", "fourth", None, None)
     ]
+
+
+def test_several_files_are_copied_to_a_folder_as_buildkit_does() -> None:
+    text = 'FROM a\nCOPY --chown=b a \\\n b .\nADD a b c/\nCOPY a \\\n d\nCOPY ["a", "b", "c"]\nRUN a b c\n'
+    assert read_dockerfile(text).end_folders().render() == text.replace(" b .\n", " b ./\n")

@@ -49,7 +49,7 @@ async def broken(how: str, **changes: Any) -> AsyncIterator[ServerConnection]:
 
 
 async def read_fault(how: str, **changes: Any) -> str:
-    """Return the reason for which a server gives no tools."""
+    """Return the reason why a server gives no tools."""
     with pytest.raises(ServerError) as caught:
         async with broken(how, **changes):
             raise AssertionError("it has given tools")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from viewer_fixtures import index_records
+from viewer_fixtures import index_records, read_page_data, read_page_texts
 
 from harness.core.types import AttemptRecord, DataSource, Status, Summary, Task
 from harness.reports.attempt_figures import describe_cost, describe_usage
@@ -144,9 +144,10 @@ def test_the_table_the_attempt_and_the_page_show_the_use() -> None:
     assert "          41 s waiting for the model, 12 s in sandboxes or their queue\n" in text
     assert "  model: 6 requests, 1,700 tokens in, 450 out, cost 0.1, 20 s waiting" in text
     page = render_html(manifest={}, summary=summary, attempts=[RECORD], duration_seconds=60)
-    assert "<small>requests</small><strong>12</strong><span>3,400 tokens in, 900 out</span>" in page
-    assert "<small>cost</small><strong>0.3</strong>" in page
-    assert "41 s waiting for the model, 12 s in sandboxes or their queue" in page
+    cards = {card[0]: card[1:] for card in read_page_data(page)["run"]["cards"]}
+    assert cards["requests"][:2] == ["12", "3,400 tokens in, 900 out"]
+    assert cards["cost"][0] == "0.3"
+    assert cards["duration"][1] == "41 s waiting for the model, 12 s in sandboxes or their queue"
 
 
 def test_without_a_model_no_report_mentions_it() -> None:
@@ -154,7 +155,7 @@ def test_without_a_model_no_report_mentions_it() -> None:
     stream = io.StringIO()
     print_summary(summary, title="t", source=SOURCE, duration_seconds=1, stream=stream)
     page = render_html(manifest={}, summary=summary, attempts=[])
-    assert "requests" not in stream.getvalue() + page
+    assert "requests" not in stream.getvalue() + read_page_texts(page)
 
 
 def test_coverage_comes_before_the_score() -> None:
@@ -182,7 +183,9 @@ def test_coverage_comes_before_the_score() -> None:
     assert text.index("\nw  ") < text.index("\nm  ")
     assert "show a failure: harness show runs/1 w\n" in text
     page = render_html(manifest={}, summary=summary, attempts=[])
-    assert page.index("for 2 of 3 tasks; 1 task without a sample") < page.index("95 % interval")
+    _, interval, _, coverage = read_page_data(page)["run"]["headline"]
+    assert interval.startswith("95 % interval")
+    assert "for 2 of 3 tasks; 1 task without a sample" in coverage
 
 
 def test_a_run_that_is_not_finished_has_no_coverage_yet() -> None:

@@ -76,12 +76,16 @@ def test_instruction_asks_for_the_form_that_the_rule_reads() -> None:
         "mbpp",
         "mbpp-full",
         "mbpp-humaneval",
+        "multipl-e",
         "mbpp-plus",
         "nq",
     }
     for name in instructed - {"bbh", "nq"}:
         task = first_task(name)
-        assert "in one ```python block" in task.instruction
+        language = "cpp" if name == "multipl-e" else "python"
+        assert f"in one ```{language} block" in task.instruction
+        if language != "python":
+            continue
         program = f"def {task.entry_point}(x):\n    return x"
         assert SAMPLES[name].submission(task, "reply", f"```python\n{program}\n```").text == program
     # The other benchmarks that grade programs show the form in the prompt itself.

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from markupsafe import Markup
 
 from harness.core.types import AttemptRecord, Status
-from harness.reports.console import FittingAttempts, fit_attempts, fit_table
+from harness.reports.console import FittingAttempts, fit_attempts
 
 ATTEMPT = AttemptRecord("", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 0.0, None)
 
@@ -17,9 +16,9 @@ def fit(sizes: list[tuple[Status, int]], room: int) -> tuple[FittingAttempts, in
     """Return the rows that fit, of attempts with rows of these sizes, and the number of rendered rows."""
     rendered = []
 
-    def render(record: AttemptRecord) -> Markup:
+    def render(record: AttemptRecord) -> str:
         rendered.append(record)
-        return Markup(f"{record.status[:1]}{record.attempt}".ljust(int(record.task_id)))
+        return f"{record.status[:1]}{record.attempt}".ljust(int(record.task_id))
 
     attempts = [
         replace(ATTEMPT, task_id=str(size), attempt=place, status=status)
@@ -65,8 +64,3 @@ def test_the_room_is_not_exceeded_and_the_first_of_each_status_are_shown(
             left[status] -= 1
             wanted.append(f"{status[:1]}{place}")
     assert "".join(fitting.rows).split() == wanted
-
-
-def test_a_table_ends_when_the_page_is_full() -> None:
-    table = fit_table([Markup("é" * 5)] * 4, 4, room=25, file="summary.json")
-    assert (table.rows, table.shown, table.number) == ("é" * 10, 2, 4)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from viewer_fixtures import read_page_data
 
 from harness.core.errors import DataError
 from harness.core.types import AttemptRecord, Status, Summary
@@ -305,17 +307,19 @@ def page(folder: Path, record: AttemptRecord = RECORD) -> str:
 def test_the_page_has_the_transcript_of_an_attempt_that_acted(tmp_path: Path) -> None:
     kept(tmp_path, PROMPT, MODEL, {**CALL, "observation": "</pre><script>alert(1)</script>\x1b[2J"})
     html = page(tmp_path)
-    assert '<details class="transcript">' in html
-    assert "[request 1]" in html
-    assert "&lt;/pre&gt;&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J" in html
-    assert '<pre dir="auto" tabindex="0" class="dim">' in html
-    assert "transcript" not in page(tmp_path, replace(RECORD, metrics={})).partition("<main>")[2]
+    (row,) = read_page_data(html)["attempts"]
+    assert [block["role"] for block in row["blocks"]][:2] == ["prompt", "request"]
+    assert row["blocks"][-1]["text"] == "</pre><script>alert(1)</script>\\x1b[2J"
+    assert "<script>alert" not in html
+    (row,) = read_page_data(page(tmp_path, replace(RECORD, metrics={})))["attempts"]
+    assert [block["role"] for block in row["blocks"]] == ["prompt"]
 
 
 def test_the_page_cuts_a_long_transcript_and_names_its_file(tmp_path: Path) -> None:
     kept(tmp_path, *[{**CALL, "observation": "y" * 5000}] * 30)
     html = page(tmp_path)
-    assert 5_000 < len(html.partition('class="transcript"')[2]) < 30_000
+    (row,) = read_page_data(html)["attempts"]
+    assert 5_000 < len(json.dumps(row["blocks"])) < 30_000
     assert "the rest is in transcripts/os%2Fdev%2F1-0.jsonl" in html
 
 

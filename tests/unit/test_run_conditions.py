@@ -73,9 +73,9 @@ def test_every_report_shows_the_selection_the_seed_accepted_changes_and_repeated
         ({"seed": 7}, {"seed": "7"}),
         (
             {"seed": 0, "sample_size": 5, "sampling": "stratified"},
-            {"selected": "5 of the tasks, drawn at random from each category", "seed": "0"},
+            {"selected": "at most 5 of the tasks, drawn at random from each category", "seed": "0"},
         ),
-        ({"sample_size": 5, "sampling": "first"}, {"selected": "the first 5 of the tasks"}),
+        ({"sample_size": 5, "sampling": "first"}, {"selected": "at most 5 of the tasks, the first ones"}),
         ({"task_ids": ["a", "b"]}, {"selected": "2 named tasks"}),
         ({"shard": "2/8"}, {"selected": "only shard 2/8, which is not the whole run"}),
     ],

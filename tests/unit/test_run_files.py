@@ -394,14 +394,18 @@ OTHERS = {
     "runs/run_names.py": "the folder, for its lock",
     "runs/trust.py": "the secret of the user",
     "runs/shards.py": "the samples that a config names, by their hash",
-    "reports/card.py": "a card that the user names, and the style sheet",
+    "reports/card.py": "a card that the user names",
     "reports/exports/harbor.py": "new files in the new folder of an export",
-    "reports/html.py": "the style sheet",
+    "reports/page_file.py": "the page",
     "reports/imports/__init__.py": "a file of another project that the user names",
     "reports/imports/evalplus.py": "a program in a folder that the user names",
     "reports/imports/inspect.py": "a log that the user names",
     "reports/viewer/browser.py": "a new private file",
+    "reports/viewer/export.py": "new files in the new folder of published pages",
     "audit/attack.py": "an attack that is a part of harness",
+    "audit/forging/targets.py": "the texts of a task folder",
+    "audit/lint/machine.py": "the tests and the solution of a task folder",
+    "audit/lint/static.py": "the files of a task folder",
 }
 
 

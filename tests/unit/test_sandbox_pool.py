@@ -50,6 +50,7 @@ class Sandboxes:
         self.started = 0
         self.open: set[int] = set()
         self.most = 0
+        self.memory_mb = self.most_memory_mb = 0
         self.starting = 0
         self.most_starting = 0
         self.deadlines: list[float] = []
@@ -64,12 +65,16 @@ class Sandboxes:
         self.started += 1
         number = self.started
         self.deadlines.append(arguments["deadline_seconds"])
+        memory_mb = arguments["limits"].memory_mb
+        self.memory_mb += memory_mb
+        self.most_memory_mb = max(self.most_memory_mb, self.memory_mb)
         self.open.add(number)
         self.most = max(self.most, len(self.open))
         try:
             yield Numbered(number)
         finally:
             self.open.discard(number)
+            self.memory_mb -= memory_mb
         if self.closing_fails:
             raise SandboxError("it cannot be removed")
 
@@ -373,6 +378,26 @@ async def test_nested_leases_stay_within_the_budget(
         await asyncio.gather(*(grade(pool, number) for number in range(30)))
     assert sandboxes.started == 90
     assert sandboxes.most <= min(most, memory_mb // SMALL.limits.memory_mb)
+
+
+async def test_a_grading_of_a_large_machine_finds_room_among_small_ones(sandboxes: Sandboxes) -> None:
+    async def hold(pool: SandboxPool) -> None:
+        async with pool.lease(SMALL, seconds=10.0):
+            await asyncio.sleep(HANG_SECONDS)
+
+    async with SandboxPool(memory_mb=1500, nested_sandboxes=2) as pool, pool.lease(LARGE, seconds=10.0):
+        holding = [asyncio.create_task(hold(pool)) for _ in range(20)]
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        async with (
+            pool.grade_nested(),
+            pool.lease(LARGE, seconds=10.0, nested=True),
+            pool.lease(LARGE, seconds=10.0, key=1, nested=True),
+        ):
+            assert sandboxes.most_memory_mb == 1500
+        for each in holding:
+            each.cancel()
+        await asyncio.gather(*holding, return_exceptions=True)
 
 
 async def test_a_budget_of_one_sandbox_is_exceeded_by_one_grading_alone(sandboxes: Sandboxes) -> None:

@@ -1,4 +1,4 @@
-"""Which changes reach the machine in which a task's tests run, by level."""
+"""Which changes reach the machine where a task's tests run, by level."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ CASES = (
     ("/workspace/app/old.py", "absent", WORK),
     ("/workspace/app/pkg/json.py", "file", WORK),
     ("/workspace/app/code/part.py", "file", WORK),
+    ("/workspace/app/Cargo.lock", "file", WORK),
+    ("/workspace/node_modules/part/index.js", "file", WORK),
     ("/workspace/na\udcffme\nx", "file", WORK),
     ("/results/answer.txt", "file", ARTIFACTS),
     ("/var/lib/service/data.db", "file", WORK),
@@ -95,6 +97,12 @@ CASES = (
     ("/workspace/conftest.py", "file", ALL),
     ("/workspace/app/pyproject.toml", "file", ALL),
     ("/srv/setup.cfg", "file", ALL),
+    ("/workspace/uv.lock", "file", ALL),
+    ("/usr/pip.conf", "file", ALL),
+    ("/usr/local/etc/npmrc", "file", ALL),
+    ("/workspace/simplejson.py", "file", ALL),
+    ("/workspace/app/Pipfile", "file", ALL),
+    ("/node_modules/chai/index.js", "file", ALL),
     ("/workspace/json.py", "file", ALL),
     ("/workspace/json/__init__.py", "file", ALL),
     ("/workspace/app/subprocess.py", "file", ALL),

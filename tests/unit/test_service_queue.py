@@ -13,7 +13,7 @@ from harness.service.queue import FIRST_SECONDS, FairQueue
 
 
 class Line:
-    """Requests that enter a queue, and the order in which they begin."""
+    """Requests that enter a queue, and the order that they begin."""
 
     def __init__(self, queue: FairQueue) -> None:
         self.queue = queue
@@ -44,7 +44,7 @@ class Line:
             await asyncio.sleep(0.001)
 
     async def end_all(self) -> None:
-        """End the requests in the order in which they begin."""
+        """End the requests in the order that they begin."""
         for place in range(len(self.tasks)):
             await self.end(self.begun[place])
 

@@ -206,3 +206,30 @@ def test_the_most_frequent_answer_decides_and_the_first_of_equals(
     votes: list[tuple[str | None, bool]], passes: bool
 ) -> None:
     assert passes_by_majority(votes) is passes
+
+
+def test_mmlu_pro_shows_explained_examples_of_the_same_subject_and_never_the_question_itself(
+    tmp_path: Path,
+) -> None:
+    examples = [
+        {
+            "question": text,
+            "options": ["one", "two"],
+            "answer": "B",
+            "answer_index": 1,
+            "cot_content": f"A: Let's think step by step. {text} The answer is (B).",
+            "category": category,
+        }
+        for text, category in (*((f"Why {number}?", "math") for number in range(7)), ("When?", "history"))
+    ]
+    file, data = tmp_path / "validation.jsonl", tmp_path / "data.jsonl"
+    file.write_text("".join(json.dumps(example) + "\n" for example in examples))
+    data.write_text(json.dumps({**examples[1], "question_id": 1}) + "\n")
+    (task,) = load_benchmark("mmlu-pro", data=str(data), examples=str(file)).tasks
+    blocks = task.prompt.split("Question:\n")[1:]
+    assert [block.split("\n")[0] for block in blocks] == [f"Why {number}?" for number in (0, 2, 3, 4, 5, 1)]
+    assert blocks[0].endswith("Answer: Let's think step by step. Why 0? The answer is (B).\n\n")
+    assert task.prompt.endswith("B) two\nAnswer: Let's think step by step.")
+    data.write_text(json.dumps({**examples[1], "question_id": 1, "category": "law"}) + "\n")
+    with pytest.raises(DataError, match="has no examples"):
+        load_benchmark("mmlu-pro", data=str(data), examples=str(file))

@@ -18,11 +18,11 @@ from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.data.terminal_bench import convert, convert_all
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, UsageError
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 from harness.environments.container.task_folder import list_included_files, read_task_folder, resolve_env
 from harness.runs.filters import TaskFilters, filter_tasks
-from harness.runs.plan import limit_times
+from harness.runs.plan import limit_times, require_sound
 
 _FILES = {
     "task.toml": 'version = "1.0"\n[metadata]\ndifficulty = "hard"\ncategory = "maths"\ntags = ["a", "b"]\n',
@@ -181,15 +181,32 @@ def test_a_folder_of_folders_is_a_benchmark(tmp_path: Path) -> None:
     assert [task.id for task in filter_tasks(loaded, TaskFilters(difficulties=["hard"]))] == ["one"]
 
 
+def test_the_metadata_of_a_task_is_for_people(tmp_path: Path) -> None:
+    toml = '[task]\nname = "org/a"\ndescription = "Why."\nauthors = [{name = "Ada"}]\n'
+    toml += '[metadata]\ncategory = "maths"\nestimate = 5\n[environment]\ncpus = 2\n'
+    loaded = _load(_make(tmp_path, {"task.toml": toml}))
+    assert loaded.definition.describe_task(loaded.tasks[0]) == {
+        "description": "Why.",
+        "authors": "Ada",
+        "estimate": 5,
+        "cpus": 2.0,
+        "network": "public",
+        "verifier": "shared",
+    }
+
+
 def test_a_task_that_cannot_run_is_listed_with_the_reason(tmp_path: Path) -> None:
-    compose = "services: {main: {build: .}, db: {image: redis}}"
+    compose = "services:\n  db: {image: redis, privileged: true}"
     _make(tmp_path / "set/compose", {"environment/docker-compose.yaml": compose})
     _make(tmp_path / "set/gpu", {"task.toml": "[environment]\ngpus = 1"})
     _make(tmp_path / "set/good", {})
     loaded = _load(tmp_path / "set")
     assert [task.id for task in loaded.tasks] == ["compose", "good", "gpu"]
-    assert "starts db, main" in loaded.quarantined["compose"]
+    assert "compose.yaml:2: field 'services.db.privileged': is not supp" in loaded.quarantined["compose"]
     assert "gpu/task.toml:2: field 'environment': gpus = 1" in loaded.quarantined["gpu"]
+    with pytest.raises(UsageError, match="is quarantined") as refused:
+        require_sound(loaded, loaded.tasks, named=["gpu"])
+    assert refused.value.hint is None, "no option makes it run"
     with pytest.raises(HarnessError, match="GPUs"):
         _load(tmp_path / "set/gpu")
 
@@ -347,8 +364,8 @@ def test_a_folder_that_cannot_be_converted_is_listed(
 def test_other_services_of_terminal_bench_stay_a_compose_file(tmp_path: Path) -> None:
     compose = "services:\n  client: {build: ., cap_add: [SYS_PTRACE]}\n  db: {image: redis}\n"
     convert(_make(tmp_path / "old", {"docker-compose.yaml": compose}, _TB1), tmp_path / "new")
-    (reason,) = _load(tmp_path / "new").quarantined.values()
-    assert "starts db, main" in reason
+    with pytest.raises(HarnessError, match=r"services\.main\.cap_add.: is not supported"):
+        _load(tmp_path / "new")
 
 
 def test_all_whole_published_folders_load(shared_data: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -364,7 +381,7 @@ def test_all_whole_published_folders_load(shared_data: Path, tmp_path: Path, mon
             ]
             counts[path.name] = (len(loaded.tasks), len(loaded.quarantined), len(missing))
     assert counts == {
-        "cookbook-6.tar.gz": (6, 4, 0),
+        "cookbook-6.tar.gz": (6, 1, 0),
         "evoeval-60.tar.gz": (60, 5, 5),
         "termigen-20.tar.gz": (20, 0, 0),
     }

@@ -21,13 +21,13 @@ TWO = {"correctness": 1.0, "speed": 0.5}
 
 def test_a_reward_is_read_by_the_rules_of_its_file() -> None:
     cases = (
-        (b"1", None, Reward(1.0)),
-        (b"0.5\n", b"1", Reward(0.5)),
+        (b"1", None, Reward(1.0, {"reward": 1.0})),
+        (b"0.5\n", b"1", Reward(0.5, {"reward": 0.5})),
         (b'{"reward": 0.25, "speed": 3}', None, Reward(0.25, {"reward": 0.25, "speed": 3.0})),
         (b'{"speed": 3}', None, Reward(3.0, {"speed": 3.0})),
         (b'{"correctness": 1, "speed": 0.5}', None, Reward(0.75, TWO, no_reward_key=True)),
-        (None, b" 1.0\n", Reward(1.0)),
-        (None, b"-2e-3", Reward(-0.002)),
+        (None, b" 1.0\n", Reward(1.0, {"reward": 1.0})),
+        (None, b"-2e-3", Reward(-0.002, {"reward": -0.002})),
     )
     wrong = [case for case in cases if read_reward(*case[:2]) != case[2]]
     assert not wrong
@@ -87,20 +87,26 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_tests_of_a_script_are_those_of_its_files(folder: Path) -> None:
-    names = [test.name for test in list_tests(folder, SCRIPT)]
+    names = [test.name for test in list_tests(folder.iterdir(), SCRIPT)]
     assert names == ["test_one", "test_two", "test_three", "TestFour::test_five"]
-    assert not list_tests(folder, "pytest /tests/test_outputs.py")
-    assert not list_tests(folder, "bash /tests/test_outputs.py -rA")
+    assert len(list_tests(folder.iterdir(), "pytest /tests")) == 5
+    assert not list_tests(folder.iterdir(), "python -m pytest /tests -k one")
+    assert not list_tests(folder.iterdir(), "bash /tests/test_outputs.py -rA")
 
 
 def test_a_test_that_no_report_mentions_is_found(folder: Path) -> None:
-    tests = list_tests(folder, SCRIPT)
+    tests = list_tests(folder.iterdir(), SCRIPT)
     names = ("test_outputs.py::test_one", "test_three[2]", 1)
     ctrf = json.dumps({"results": {"tests": [{"name": name} for name in names]}}).encode()
     assert find_unreported(tests, OUTPUT) == []
     assert len(find_unreported(tests, "")) == len(tests)
     assert find_unreported(tests, "", [b"[", b"{}", b'{"results": {"tests": [{"name": "test_one"}]}}'])
     assert find_unreported(tests, OUTPUT.replace("test_one", "test_on")) == ["test_outputs.py::test_one"]
+    verbose = "\n".join(f"test_outputs.py::{test.name} PASSED [ 1%]" for test in tests)
+    assert find_unreported(tests, f"{verbose}\n=== 4 passed in 0.01s ===") == []
+    assert len(find_unreported(tests, verbose)) == len(tests)
+    started = verbose.replace("test_two PASSED", "test_two ")
+    assert find_unreported(tests, f"{started}\n4 passed in 0.01s") == ["test_outputs.py::test_two"]
     # A report of names that are no texts counts for nothing, and hides nothing.
     assert "test_outputs.py::TestFour::test_five" in find_unreported(tests, "", [ctrf])
 

@@ -129,7 +129,7 @@ def test_a_setting_of_sandboxes_is_refused_without_a_sandbox(key: str, value: An
 def test_sandboxes_for_many_tasks_are_refused_where_an_agent_acts_in_each(category: str) -> None:
     error = refusal("agentbench", isolation="run", filter_category=[category])
     assert error.message == "benchmark 'agentbench' does not read --isolation run"
-    assert "in which an agent acts is never used again" in str(error.hint)
+    assert "where an agent acts is never used again" in str(error.hint)
     assert selected("agentbench", isolation="attempt", filter_category=[category]).plan
 
 

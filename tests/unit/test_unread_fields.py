@@ -42,7 +42,12 @@ REFUSED: list[tuple[str, dict[str, Any], str, Any]] = [
     ("humaneval", HUMANEVAL, "atol", 1e-6),
     ("humaneval", HUMANEVAL, "extra_tests", "assert f(2) == 2"),
     ("humaneval", HUMANEVAL, "timeLimit", 3),
-    ("humaneval-plus", HUMANEVAL, "contract_checks", "assert x"),
+    (
+        "humaneval-plus",
+        {**HUMANEVAL, "test": "inputs = 1\n" + HUMANEVAL["test"]},
+        "contract_checks",
+        "assert x",
+    ),
     ("mbpp", MBPP, "hidden_tests", ["assert f(2) == 2"]),
     ("mbpp", MBPP, "plus_input", [[1]]),
     ("mbpp", MBPP, "expected_output", "1"),

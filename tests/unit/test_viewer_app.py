@@ -70,7 +70,7 @@ def test_an_issued_token_opens_the_page_once(runs: Path) -> None:
     assert access.token not in first
 
 
-@each_case("path", ["/view/", "/view/?token=wrong", "/view/view.js", "/view/api/runs", "/", "/x"])
+@each_case("path", ["/view/", "/view/?token=wrong", "/view/x.js", "/view/api/runs", "/", "/x"])
 def test_without_token_and_cookie_there_is_no_answer(stranger: TestClient, path: str) -> None:
     response = stranger.get(path)
     assert response.status_code == 401
@@ -118,16 +118,20 @@ def test_the_viewer_only_reads(stranger: TestClient, method: str) -> None:
 def test_every_answer_has_the_headers_of_safety(stranger: TestClient) -> None:
     for path in ("/view/?token=the-token", "/view/api/runs", "/none"):
         headers = stranger.get(path).headers
-        assert headers["content-security-policy"].startswith("default-src 'self'; ")
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; style-src 'sha256-")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
         assert headers["cache-control"] == "no-store"
         assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_every_file_of_the_page_is_served(client: TestClient) -> None:
-    for name in ("view.js", "view.css", "report.css", "icon.svg", "dom.js"):
-        assert client.get(f"/view/{name}").status_code == 200
+def test_the_page_is_one_file_and_its_data_comes_by_requests(client: TestClient) -> None:
+    page = client.get("/view/").text
+    assert '<script type="application/json" id="data"></script>' in page
+    assert "src=" not in page.partition("<script>")[0]
     assert client.get("/view/%2e%2e/app.py").status_code == 404
 
 
@@ -144,6 +148,40 @@ def test_the_runs_come_by_range_and_search(client: TestClient, runs: Path) -> No
     assert ([run["key"] for run in page["runs"]], page["found"], page["all"]) == (["b"], 3, 3)
     page = ask(client, "runs", search="AGENT c")
     assert ([run["key"] for run in page["runs"]], page["found"], page["all"]) == (["c"], 1, 3)
+
+
+def test_the_runs_are_sorted_and_those_without_the_value_come_last(client: TestClient, runs: Path) -> None:
+    write_run(runs / "b", [make_record(0)], started_at="2026-08-02T10:00:00Z")
+    write_run(runs / "c", [make_record(1)], planned=2, is_finished=False)
+    for sort, descending, expected in (
+        ("started", 1, "b"),
+        ("rate", 1, "bac"),
+        ("rate", 0, "abc"),
+        ("run", 1, "cba"),
+    ):
+        page = ask(client, "runs", sort=sort, descending=descending)
+        assert "".join(run["key"] for run in page["runs"]).startswith(expected), (sort, descending)
+    assert fail(client, "runs", sort="x")[0] == 400
+
+
+def test_the_models_by_benchmarks_have_the_newest_finished_run(client: TestClient, runs: Path) -> None:
+    newer = [make_record(0), make_record(1)]
+    write_run(runs / "b", newer, started_at="2026-08-02T10:00:00Z")
+    write_run(runs / "c", [make_record(1)], planned=2, is_finished=False)
+    config = {"benchmark": "gsm8k", "model": "another"}
+    write_run(runs / "d", [make_record(0)], benchmark="gsm8k", config=config)
+    found = ask(client, "matrix")
+    assert found["benchmarks"] == ["gsm8k", "mbpp"]
+    cells = {
+        row["model"]: [cell and (cell["key"], cell["runs"]) for cell in row["cells"]] for row in found["rows"]
+    }
+    assert cells == {"another": [("d", 1), None], "some-model": [None, ("b", 2)]}
+
+
+def test_the_attempts_of_one_task_are_found_by_its_id_alone(client: TestClient, runs: Path) -> None:
+    write_run(runs / "b", [make_record(1, task_id=name) for name in ("x", "x/1", "\ud800")])
+    for task, number in (("x", 1), ("\\ud800", 1), ("y", 0)):
+        assert ask(client, "attempts", run="b", task=task)["found"] == number, task
 
 
 def test_only_a_run_whose_files_have_changed_is_read_again(

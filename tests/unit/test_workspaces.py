@@ -1,4 +1,4 @@
-"""The sandboxes in which the programs of agents and servers run: their images, and what they share."""
+"""The sandboxes where the programs of agents and servers run: their images, and what they share."""
 
 from __future__ import annotations
 

@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import create_model
+from pydantic import create_model, model_validator
 
 from harness import environments
 from harness.benchmarks.category import Category, CategoryOptions, NoOptions, Protocol
 from harness.benchmarks.options import Options
+from harness.core.errors import UsageError
+from harness.environments.published import FUNCTION_CALLS, LENIENT
 
 WEB_BROWSING = "mind2web"
 """Upstream's eighth category, which is browsing recorded web pages."""
@@ -53,11 +55,31 @@ def _names() -> Mapping[str, str]:
     return {alias.replace(" ", ""): name for name, aliases in known.items() for alias in aliases}
 
 
+class FunctionCallOptions(Options):
+    """The options of the protocol `fc`."""
+
+    # Whether arguments are taken by their places and not by their names, as upstream does.
+    lenient: bool = False
+
+
 class AgentBenchOptions(Options):
     """The options that all categories share. `options_model` adds a field for each category with its own."""
 
-    # The version of AgentBench whose limits on turns apply.
-    protocol: Protocol = "fc"
+    # The version of AgentBench whose tools, texts and limits on turns apply.
+    protocol: Protocol = "own"
+    fc: FunctionCallOptions = FunctionCallOptions()
+
+    @model_validator(mode="after")
+    def _require_protocol(self) -> AgentBenchOptions:
+        if self.fc.lenient and self.protocol != "fc":
+            raise UsageError("fc.lenient needs the protocol fc", hint="add --option protocol=fc")
+        return self
+
+    def name_protocol(self, category: Category) -> str | None:
+        """Return the published protocol of a category's tasks, None for the environment's own."""
+        if self.protocol != "fc" or "fc" not in category.turns:
+            return None
+        return LENIENT if self.fc.lenient else FUNCTION_CALLS
 
     def of(self, category: Category) -> CategoryOptions:
         """Return the options of a run for one category."""

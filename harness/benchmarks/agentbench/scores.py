@@ -12,19 +12,25 @@ from harness.core.types import Status, Verdict
 _RIGHT_ANSWERS = "share of right answers"
 
 
-def scores(outcomes: Iterable[Outcome]) -> dict[str, Any]:
+def scores(outcomes: Iterable[Outcome], *, is_published: bool = False) -> dict[str, Any]:
     """Return the scores as `summary.json` has them, all from 0 to 1 but the weighted one.
 
     Each of `categories` has `score`, `measure` and `tasks`, and `db` also the accuracy of each kind.
     `overall` has the `score`, which is the mean of 100 score / weight over the categories that ran, as in the
     paper, whose eighth category, web browsing, is not among ours. Its `missing` names the categories that did
     not run, and its `method` is `weighted` if there is none, else `partial`. A score is None if nothing of it
-    ran. The score of flat records is the share of right answers, because they have no world to measure.
+    ran. AgentBench's function calls (`is_published`) have plain success rates for `db` and no score over all.
+    The score of flat records is the share of right answers, because they have no world to measure.
     """
     by_category: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_category.setdefault(outcome.category, []).append(outcome)
     found = {name: _any_category(name, by_category[name]) for name in categories() if name in by_category}
+    if is_published:
+        plain = {
+            name: {**each, **_plain(by_category[name])} for name, each in found.items() if "kinds" in each
+        }
+        return {"categories": {**found, **plain}, "overall": None}
     return {"categories": found, "overall": _overall(found)}
 
 
@@ -52,6 +58,10 @@ def _category(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
     category = categories()[name]
     found = category.score(outcomes)
     return {"score": found["score"], "measure": category.measure, "tasks": len(outcomes), **found}
+
+
+def _plain(outcomes: list[Outcome]) -> dict[str, Any]:
+    return {"score": success_rate(outcomes), "measure": "success rate"}
 
 
 def _overall(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -29,9 +29,11 @@ def read(row: Row, options: AgentBenchOptions | None = None) -> tuple[Task, Refe
     category = next((each for each in categories().values() if each.owns(row)), None)
     if category is None:
         return _read_flat(row)
-    given = (options or AgentBenchOptions()).of(category)
+    options = options or AgentBenchOptions()
+    given = options.of(category)
     task, reference = category.read(row, given)
-    return _label_split(replace(task, turns=category.turns.get(given.protocol, task.turns))), reference
+    turns = category.turns.get("fc" if given.protocol == "own" else given.protocol, task.turns)
+    return _label_split(replace(task, turns=turns, protocol=options.name_protocol(category))), reference
 
 
 def _label_split(task: Task) -> Task:
@@ -65,7 +67,7 @@ async def play(task: Task, reference: Reference, environment: Environment) -> Su
 def scores_of(benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mapping[str, Any]:
     """Return AgentBench's scores over the tasks that ran."""
     categories_of = {task.id: task.category or "" for task in benchmark.tasks}
-    return scores(
+    outcomes = (
         Outcome(
             categories_of[task_id],
             result,
@@ -74,6 +76,7 @@ def scores_of(benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mappin
         )
         for task_id, result in results.items()
     )
+    return scores(outcomes, is_published=any(task.protocol is not None for task in benchmark.tasks))
 
 
 def _find_kind(category: str, values: Mapping[str, Any]) -> str | None:

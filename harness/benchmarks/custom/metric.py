@@ -20,7 +20,7 @@ from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
-    """The fields of a row by which answers are graded."""
+    """The fields of a row that answers are graded by."""
 
     row: Row
     reference: Any

@@ -48,7 +48,7 @@ SOLUTIONS = "livecodebench-solutions.jsonl"
 
 
 class GenerationOptions(ChoiceOptions):
-    """The choice of tasks, and the rules by which programs are graded."""
+    """The choice of tasks, and the rules for grading programs."""
 
     release: Annotated[str, NO_EFFECT] = LATEST
     """`release_v1` to `release_v6`, `release_latest`, a single file `v1` to `v6`, or a range as `v2_v4`."""

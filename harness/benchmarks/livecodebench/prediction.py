@@ -70,7 +70,7 @@ class Extraction(StrEnum):
 
 
 class AnswerOptions(ChoiceOptions):
-    """The choice of tasks, and the rules by which the answers of a scenario of literals are graded."""
+    """The choice of tasks, and the rules for the answers of a scenario of literals."""
 
     extraction: Extraction = Extraction.OFFICIAL
     """The place of the answer in a reply."""

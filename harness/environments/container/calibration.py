@@ -12,27 +12,35 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.lock import cache_dir
 from harness.core.logger import get_logger
 from harness.core.text import shorten
 from harness.core.types import Task, Verdict
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container import (
+    artifacts,
     changes,
+    compose,
     environment,
     grader,
     grading_tools,
+    images,
+    machine,
     reward,
     seal,
+    services,
+    steps,
     verifier,
     verifier_machine,
 )
 from harness.environments.container.environment import ContainerEnvironment, open_container, read_folder
+from harness.environments.container.proxied import run as proxied
 from harness.environments.container.seal import LEVELS, Level
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 
@@ -40,15 +48,23 @@ if TYPE_CHECKING:
     from harness.environments.container.task_folder import TaskFolder
 
 # The levels that are tried, from the strictest on, in groups that are judged on one machine. A separate
-# verifier gets artifacts alone. No machine of this backend can be `attached`.
+# verifier gets artifacts alone.
 SEPARATE: tuple[Level, ...] = ("artifacts",)
-TRIED: tuple[tuple[Level, ...], ...] = (("work", "tools", "all"), ("live",))
+TRIED: tuple[tuple[Level, ...], ...] = (("work", "tools", "all"), ("attached",), ("live",))
 # The metric that a run sums up, which is a number: from 1, the place in this list.
 SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
-NUMBERED = (*LEVELS, UNPROVEN)
+NUMBERED = (*(level for level in LEVELS if level != "proxied"), UNPROVEN, "proxied")
+# The metric of a task whose tests run code of the agent in their own process.
+SAME_PROCESS = "same_process"
+# The metric of a task whose tests compare objects of the agent's own classes, which decide that themselves.
+WEAK_TESTS = "weak_tests"
+_COMPARISONS = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__")
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
-_DECIDING = (changes, environment, grader, grading_tools, reward, seal, verifier, verifier_machine)
+_DECIDING = (
+    *(artifacts, changes, compose, environment, grader, grading_tools, images, machine, reward, seal),
+    *(proxied, services, steps, verifier, verifier_machine),
+)
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 
@@ -66,7 +82,12 @@ class Calibration:
     # could not be fetched may be there the next time.
     is_conclusive: bool = True
     # Whether the tests report each of their parts when the reference passes, so that others must do so too.
-    has_reports: bool = True
+    # None if no reference has shown it.
+    has_reports: bool | None = None
+    # Whether the tests run code of the agent in their own process, or may do so.
+    same_process: bool = False
+    # The names by which the tests used objects of the reference at the level `proxied`.
+    object_names: Sequence[str] | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return the facts for the metrics of an attempt."""
@@ -76,6 +97,10 @@ class Calibration:
             "seal_reason": self.reason,
             SEAL_NUMBER: NUMBERED.index(named) + 1,
         }
+        if self.same_process:
+            facts[SAME_PROCESS] = 1
+        if set(_COMPARISONS).intersection(self.object_names or ()):
+            facts[WEAK_TESTS] = 1
         return {**facts, "seal_tried": dict(self.tried)} if self.tried else facts
 
 
@@ -83,13 +108,22 @@ class Calibration:
 async def open_sealed(task: Task, context: EnvironmentContext) -> AsyncIterator[ContainerEnvironment]:
     """Open the machine of a task folder, as `open_container` does, and know the seal level of its grading.
 
-    A task that was never calibrated is calibrated first, in machines of its own. Raises as `open_container`.
+    A task that was never calibrated is calibrated first, in machines of its own. Raises SandboxError, also
+    for a task that cannot run here, because the other tasks of the run go on.
     """
-    calibration = await find_calibration(task, context)
-    async with open_container(task, context) as opened:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            calibration = await find_calibration(task, context)
+            opened = await stack.enter_async_context(open_container(task, context))
+        except (UsageError, DataError) as error:
+            message = f"the task cannot run: {error}"
+            raise SandboxError(message, hint=error.hint, acted_in=False, lasting=True) from error
         opened.seal_level = calibration.level
         opened.checks_reports = calibration.has_reports
+        opened.object_names = None if calibration.object_names is None else tuple(calibration.object_names)
         opened.facts = {**opened.facts, **calibration.describe()}
+        if opened.folder.steps:
+            opened.steps = steps.TaskSteps(opened)
         yield opened
 
 
@@ -102,11 +136,11 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
     if not isinstance(setup, TaskFolderSetup):
         return Calibration("work", "no task folder")
     folder = await asyncio.to_thread(read_folder, setup)
-    if not folder.has_solution:
+    if not folder.has_reference:
         is_separate = folder.toml.verifier_mode() == "separate"
         return Calibration("artifacts" if is_separate else "work", "no reference")
     path = cache_dir() / "seal" / f"{_digest(folder, setup, rules)}.json"
-    async with _alone(path.with_suffix(".lock")):
+    async with hold_alone(path.with_suffix(".lock")):
         stored = _read(path)
         if stored is None:
             _LOGGER.info("%s: looking for the seal level by the reference", folder.name)
@@ -118,7 +152,7 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
 
 
 @contextlib.asynccontextmanager
-async def _alone(path: Path) -> AsyncIterator[None]:
+async def hold_alone(path: Path) -> AsyncIterator[None]:
     """Hold a lock that one attempt of all processes has at a time, because attempts at a task begin together.
 
     It is asked for again and again, because a thread that waits would be missing where machines start.
@@ -141,19 +175,37 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
     """
     context = replace(context, transcript=_NoTranscript(), turns=None)
     tried: dict[str, str] = {}
-    is_separate = read_folder(setup).toml.verifier_mode() == "separate"
-    for levels in (SEPARATE,) if is_separate else TRIED:
+    folder = read_folder(setup)
+    views = steps.list_views(folder)
+    tries = (SEPARATE,) if all(view.toml.verifier_mode() == "separate" for view in views) else TRIED
+    may_be_proxied = tries is TRIED and not folder.steps
+    may_be_proxied = may_be_proxied and proxied.can_be_proxied(verifier.read_tests(folder, setup.pass_env))
+    ran: dict[str, Any] = {}
+    if folder.steps:
+        # The next step is built on the files of the last one, so each level needs a machine of its own.
+        tries = tuple((level,) for levels in tries for level in levels)
+    for levels in tries:
         async with _open(task, context, levels) as solved:
-            await environment.solve(solved)
-            level = await _find_level(solved, levels, tried)
+            level: Level | None = None
+            if may_be_proxied:
+                may_be_proxied = False
+                await environment.solve(solved)
+                await solved.end_acting()
+                level, ran = await _try_proxied(solved, tried)
+                level = level or await _try_levels(solved, levels, tried)
+            else:
+                level = await _find_level(solved, levels, tried, environment.solve)
         if level is None:
             continue
         async with _open(task, context, levels) as untouched:
             untouched.checks_reports = solved.checks_reports
+            await untouched.end_acting()
             if await _find_level(untouched, (level,), {}) is not None:
                 return Calibration(None, f"an agent that does nothing passes at level {level}", tried)
-        return Calibration(level, "proven by the reference", tried, has_reports=solved.checks_reports)
-    reason = f"the reference passes at no level: {next(iter(tried.values()))}"
+        reason = "proven by the reference"
+        return Calibration(level, reason, tried, has_reports=solved.checks_reports, **ran)
+    last = next(text for each, text in tried.items() if each != "proxied")
+    reason = f"the reference passes at no level: {last}"
     return Calibration(None, reason, tried, is_conclusive=all(map(_has_reward, tried.values())))
 
 
@@ -163,19 +215,59 @@ async def _open(
 ) -> AsyncIterator[ContainerEnvironment]:
     async with open_container(task, context) as opened:
         opened.seal_level = levels[0]
+        opened.checks_reports = True
         yield opened
 
 
+async def _try_proxied(
+    opened: ContainerEnvironment, tried: dict[str, str]
+) -> tuple[Level | None, dict[str, Any]]:
+    """Return the level `proxied` if the tests run code of the agent and the reference passes there.
+
+    Then return the facts about that for the calibration. Tests that run none of it need no proxies. If the
+    reference fails, nothing shows that they run none.
+    """
+    verdict = await _grade(opened, _target(opened), "proxied")
+    if not verdict.resolved:
+        tried["proxied"] = _describe(verdict)
+        # Tests that were too slow say little, and are tried again the next time.
+        return None, {"same_process": True, "is_conclusive": verdict.limit is None}
+    if not verdict.metrics.get(proxied.AGENT_CODE):
+        return None, {}
+    tried["proxied"] = _describe(verdict)
+    return "proxied", {"object_names": verdict.metrics.get(proxied.OBJECT_NAMES, [])}
+
+
 async def _find_level(
+    opened: ContainerEnvironment,
+    levels: tuple[Level, ...],
+    tried: dict[str, str],
+    act: Callable[[ContainerEnvironment], Awaitable[object]] | None = None,
+) -> Level | None:
+    """Return the first of these levels at which what `act` leaves passes. Note all tries.
+
+    The machine of a task with steps can be judged at one level.
+    """
+    if opened.folder.steps:
+        verdict = await _make_steps(opened, act)
+        tried[levels[0]] = _describe(verdict)
+        return levels[0] if verdict.resolved else None
+    if act is not None:
+        await act(opened)
+    await opened.end_acting()
+    return await _try_levels(opened, levels, tried)
+
+
+async def _try_levels(
     opened: ContainerEnvironment, levels: tuple[Level, ...], tried: dict[str, str]
 ) -> Level | None:
-    """End the acting, and return the first of these levels at which what was left passes. Note all tries."""
-    await opened.end_acting()
-    setup = opened.setup
-    target = TaskFolderTarget(setup.folder, setup.digest, setup.pass_env)
+    """Return the first of these levels at which what was left passes. Note all tries."""
+    target = _target(opened)
+    adds_reports = verifier.read_tests(opened.folder, target.pass_env).adds_reports
     for level in levels:
         verdict = await _grade(opened, target, level)
-        if verdict.tampering == grader.TESTS_NOT_REPORTED:
+        is_changed = opened.checks_reports is True and adds_reports and not verdict.resolved
+        if verdict.tampering == grader.TESTS_NOT_REPORTED or is_changed:
             opened.checks_reports = False
             verdict = await _grade(opened, target, level)
         tried[level] = _describe(verdict)
@@ -184,9 +276,38 @@ async def _find_level(
     return None
 
 
+async def _make_steps(
+    opened: ContainerEnvironment, act: Callable[[ContainerEnvironment], Awaitable[object]] | None
+) -> Verdict:
+    """Return the verdict on `act` in each step of a task."""
+    made = steps.TaskSteps(opened, _grade_step)
+    for number in range(len(made.plan())):
+        if not await made.begin(number):
+            break
+        if act is not None:
+            await act(opened)
+        if not await made.end():
+            break
+    return made.judge(reward.PASS_AT)
+
+
+def _target(opened: ContainerEnvironment) -> TaskFolderTarget:
+    setup = opened.setup
+    return TaskFolderTarget(setup.folder, setup.digest, setup.pass_env)
+
+
 async def _grade(opened: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
     async with opened.context.pool.grade_nested():
         return await grader.grade_sealed(opened, target, level)
+
+
+async def _grade_step(opened: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
+    """Return a verdict, and check reports of tests no longer if those of the reference lack some."""
+    verdict = await grader.grade_sealed(opened, target, level)
+    if verdict.tampering == grader.TESTS_NOT_REPORTED:
+        opened.checks_reports = False
+        verdict = await grader.grade_sealed(opened, target, level)
+    return verdict
 
 
 def _describe(verdict: Verdict) -> str:
@@ -206,13 +327,15 @@ class _NoTranscript:
 
 def _digest(folder: TaskFolder, setup: TaskFolderSetup, rules: MachineRules) -> str:
     code = "".join(
-        hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest() for module in _DECIDING
+        hashlib.sha256(content).hexdigest()
+        for content in (proxied.pack(), *(Path(str(module.__file__)).read_bytes() for module in _DECIDING))
     )
     named = (
         folder.digest,
         setup.pass_env,
         rules.build.base_images,
         rules.allow_network,
+        rules.grading_network,
         rules.without_network,
     )
     return hashlib.sha256(f"{named}{code}".encode()).hexdigest()[:32]

@@ -6,13 +6,12 @@ second one makes each file without following a link, so no path of the agent lea
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.environments.container.machine import Machine
+from harness.environments.container.proxied.separation import AGENT_GID, FILES_UID
 from harness.environments.container.seal import (
-    ARTIFACTS,
     LOGS,
     SOLUTION,
     TESTS,
@@ -23,7 +22,6 @@ from harness.environments.container.seal import (
     divide,
     paths_to_describe,
 )
-from harness.environments.container.task_toml import Artifact
 from harness.environments.os.machine_files import (
     MAX_BATCH,
     SHELLS,
@@ -57,27 +55,6 @@ async def list_changes(machine: Machine) -> list[FileEntry]:
     Raises UnreadableFiles if there are more than MAX_FILES, and SandboxError.
     """
     return await machine.sandbox.list_all_changed(MAX_FILES)
-
-
-async def list_artifacts(machine: Machine, artifacts: Sequence[Artifact]) -> list[FileEntry]:
-    """Return the files of declared artifacts, changed or not, and the folders above them.
-
-    Raises UnreadableFiles and SandboxError as `list_changes` does.
-    """
-    rules = [(ARTIFACTS, ()), *((each.source.rstrip("/"), each.exclude) for each in artifacts)]
-
-    def is_wanted(path: str) -> bool:
-        for source, excluded in rules:
-            if source.startswith(f"{path}/"):
-                return True
-            if path == source or path.startswith(f"{source}/"):
-                relative = path[len(source) + 1 :]
-                names = (relative, *relative.split("/"))
-                return not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in excluded)
-        return False
-
-    entries = await machine.sandbox.list_all_changed(MAX_FILES, since_ns=0)
-    return [entry for entry in entries if is_wanted(entry.path)]
 
 
 async def carry_changes(
@@ -115,6 +92,8 @@ async def carry_changes(
         del made[USERS]
         dropped = {**dropped, "login shell": 1}
     made |= _missing_parents(made, listed, image)
+    if level == "proxied":
+        made = {path: set_apart(entry) for path, entry in made.items()}
     plan = CopyPlan(
         tuple(made[path] for path in sorted(made)),
         absent=tuple(change.path for change in carried if change.kind == "absent"),
@@ -126,6 +105,15 @@ async def carry_changes(
     counted = {**dropped, "link to the grader": len(removed)} if removed else dropped
     size = sum(entry.size for entry in plan.entries)
     return Carried(len(plan.entries) + len(plan.absent) - len(removed), size, counted)
+
+
+def set_apart(entry: FileEntry) -> FileEntry:
+    """Return a file of the agent with the owner and the mode that keep it from the tests' processes."""
+    if entry.kind == "folder":
+        # The tests make files beside the agent's, and the agent's code must not move them.
+        return replace(entry, uid=0, gid=0, mode=entry.mode & 0o1777 | 0o755)
+    group = (entry.mode & 0o500) >> 3 | 0o040
+    return replace(entry, uid=FILES_UID, gid=AGENT_GID, mode=group)
 
 
 async def _describe(sandbox: RootSandbox, paths: Sequence[str]) -> dict[str, FileEntry]:
@@ -158,7 +146,7 @@ def _removed(listed: Mapping[str, FileEntry], image: Mapping[str, FileEntry]) ->
 def _missing_parents(
     made: Mapping[str, FileEntry], listed: Mapping[str, FileEntry], image: Mapping[str, FileEntry]
 ) -> dict[str, FileEntry]:
-    """Return the new folders in which carried files lie, although the folders alone are not carried."""
+    """Return the new folders where carried files lie, although the folders alone are not carried."""
     found: dict[str, FileEntry] = {}
     for path in made:
         parent = path.rpartition("/")[0]

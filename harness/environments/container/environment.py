@@ -5,43 +5,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from harness.core.errors import DataError, SandboxError, UsageError, describe_requirement
+from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.container.allowed_hosts import read_allowed_hosts
+from harness.environments.container.compose import read_services
+from harness.environments.container.images import choose_limits, find_main_image, find_services
 from harness.environments.container.machine import (
     ContainerSandbox,
     Machine,
     describe_failure,
     open_machine,
 )
+from harness.environments.container.proxy import give_proxy
 from harness.environments.container.seal import Level
+from harness.environments.container.services import Group, Services, open_group
 from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import (
-    DOCKERFILE,
-    ENVIRONMENT,
-    SOLUTION,
     SOLVE_SCRIPT,
     TaskFolder,
     list_included_files,
     read_task_folder,
     resolve_env,
 )
-from harness.environments.container.task_toml import CollectHook, EnvironmentTable, Healthcheck, NetworkMode
+from harness.environments.container.task_toml import MAIN, CollectHook, Healthcheck, NetworkMode
 from harness.environments.os.environment import KEEP_BYTES, format_result
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
+from harness.sandbox.backends.base import BuiltImage
 from harness.sandbox.limits import Limits
 
 COMMAND_SECONDS = 120
@@ -76,9 +76,10 @@ class ContainerEnvironment(SandboxEnvironment):
 
     def __init__(
         self,
-        machine: Machine,
+        group: Group,
         context: EnvironmentContext,
         *,
+        services: Services | None,
         folder: TaskFolder,
         setup: TaskFolderSetup,
         image: BuiltImage,
@@ -87,14 +88,19 @@ class ContainerEnvironment(SandboxEnvironment):
         shell: str,
         tests_seconds: float | None,
     ) -> None:
+        machine = group.main
         super().__init__(
             machine.sandbox,
-            {bash: functools.partial(_run_bash, machine.sandbox)},
+            {bash: functools.partial(run_bash, machine.sandbox)},
             context,
             end=machine.kill_processes,
             terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
         )
         self.machine = machine
+        # The machines of the services beside it, and how they start again for the tests.
+        self.beside = group.services
+        self.place = group.place
+        self.services = services
         self.folder = folder
         self.setup = setup
         self.image = image
@@ -104,28 +110,60 @@ class ContainerEnvironment(SandboxEnvironment):
         self.tests_seconds = tests_seconds
         # The seal level of the grading, None if none is proven.
         self.seal_level: Level | None = "work"
-        # Whether a reward counts only if the tests report each of their parts.
-        self.checks_reports = True
+        # Whether a reward counts only if the tests report each of their parts. None: if their script asks
+        # for reports.
+        self.checks_reports: bool | None = None
+        # The names that objects of the agent have at the level `proxied`, None for every name.
+        self.object_names: tuple[str, ...] | None = None
         # The collect hook that failed, with its end.
         self.failed_hook: str | None = None
         self._has_collected = False
+        # Keeps the artifacts of the task at this moment, for the step of this name if it has steps.
+        self.keep_artifacts: Callable[[str | None], Awaitable[None]] = _keep_nothing
+
+    def note_acting(self) -> None:
+        # An agent may end a service too.
+        for machine in (self.machine, *self.beside.values()):
+            machine.sandbox.agent_acted = True
 
     async def end_processes(self) -> None:
         """Run the collect hooks of the task beside the agent's processes, then end all processes.
 
-        At the level `live` they go on, because the tests look at them. Every report calls that unsealed.
+        At the level `live` only the agent's shell ends. The services that it has started go on, because the
+        tests look at them. Every report calls that unsealed. At the level `attached` they go on too, unless
+        the task declares its services. The steps of a task were graded before.
         """
-        if not self._has_collected:
+        if not self._has_collected and self.steps is None:
             self._has_collected = True
-            for hook in self.folder.toml.verifier.collect:
-                await self._collect(hook)
-        if self.seal_level != "live":
+            await self.collect()
+        if not self.keeps_processes or self.steps is not None:
             await super().end_processes()
+        else:
+            await self.machine.sandbox.end_shell()
+
+    async def collect(self) -> None:
+        """Run the collect hooks beside the agent's processes."""
+        self.failed_hook = None
+        for hook in self.folder.toml.verifier.collect:
+            await self._collect(hook)
+
+    @property
+    def keeps_processes(self) -> bool:
+        """Whether the agent's processes live on while the tests run."""
+        return self.seal_level == "live" or (self.seal_level == "attached" and self.services is None)
 
     async def _collect(self, hook: CollectHook) -> None:
-        result = await self.machine.exec(hook.command, user=_name_user(hook.user), timeout=hook.timeout_sec)
+        machine = self.machine if hook.service == MAIN else self.beside.get(hook.service)
+        if machine is None:
+            self.failed_hook = f"{hook.command}: there is no service '{hook.service}'"
+            return
+        result = await machine.exec(hook.command, user=_name_user(hook.user), timeout=hook.timeout_sec)
         if result.exit_code != 0 or result.limit is not None:
             self.failed_hook = str(describe_failure(hook.command, result))
+
+
+async def _keep_nothing(_step: str | None) -> None:
+    pass
 
 
 @contextlib.asynccontextmanager
@@ -140,20 +178,46 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
     folder = await asyncio.to_thread(read_folder, setup)
     rules = context.machine_rules or MachineRules()
     table = folder.toml.environment
-    is_public = choose_network(folder, rules)
-    image = await find_image(context, folder, table, Path(folder.path, ENVIRONMENT))
-    facts = describe_differences(folder, image, is_public=is_public)
-    async with open_machine(
+    first = folder.at_step(0) if folder.steps else folder
+    network = choose_network(first, rules)
+    hosts = read_allowed_hosts(list_allowed_hosts(first)) if network is NetworkMode.ALLOWLIST else None
+    compose = await asyncio.to_thread(read_services, folder, setup.pass_env)
+    image = await find_main_image(context, folder, compose)
+    facts = describe_differences(folder, image, network)
+    main = functools.partial(
+        open_machine,
         context.pool,
         image.id,
         seconds=context.seconds,
         settings=context.workspace or context.settings,
         limits=choose_limits(context.settings.limits, table, folder),
-        user=_name_user(folder.toml.agent.user),
+        user=_name_user(first.toml.agent.user),
         cwd=table.workdir,
-        env=resolve_env(table.env, setup.pass_env, place="environment.env"),
-        network=is_public,
-    ) as machine:
+        env={
+            **({} if compose is None else compose.main.environment),
+            **resolve_env(table.env, setup.pass_env, place="environment.env"),
+        },
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        services = None
+        if compose is None:
+            group = Group(await stack.enter_async_context(main(network=network is NetworkMode.PUBLIC)))
+            if hosts is not None:
+                await give_proxy(stack, group.main, hosts)
+        else:
+            services = await find_services(
+                *(context, folder, compose, main.keywords["limits"]),
+                is_public=network is NetworkMode.PUBLIC,
+                hosts=hosts,
+            )
+            replaced = [pair for each in services.images.values() for pair in each.replaced]
+            if replaced:
+                facts["replaced_images"] = {**facts.get("replaced_images", {}), **dict(replaced)}
+            opening = open_group(
+                *(context.pool, services, main), settings=context.settings, seconds=context.seconds
+            )
+            group = await stack.enter_async_context(opening)
+        machine = group.main
         try:
             async with context.pool.gate:
                 await machine.make_folders(LOGS, mode=0o777)
@@ -162,14 +226,16 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
                 shell = await machine.open_shell()
         except (UsageError, UnreadableFiles) as error:
             # The other tasks of the run go on.
-            raise SandboxError(f"task {folder.name} cannot run: {error}", acted_in=False) from error
+            message = f"task {folder.name} cannot run: {error}"
+            raise SandboxError(message, acted_in=False, lasting=True) from error
         yield ContainerEnvironment(
-            *(machine, context),
+            *(group, context),
+            services=services,
             folder=folder,
             setup=setup,
             image=image,
             facts=facts,
-            bash=describe_bash(machine, shell, is_public=is_public),
+            bash=describe_bash(machine, shell, describe_network(folder, network, group.services)),
             shell=shell,
             tests_seconds=task.tests_seconds,
         )
@@ -180,84 +246,63 @@ def read_folder(setup: TaskFolderSetup) -> TaskFolder:
     folder = read_task_folder(setup.folder)
     if folder.digest != setup.digest:
         raise DataError("has changed since the run has read it", path=setup.folder, hint="start a new run")
-    if folder.compose is not None:
-        raise DataError(
-            "needs several machines, which cannot run yet", path=Path(folder.path, folder.compose)
-        )
     return folder
 
 
-def choose_network(folder: TaskFolder, rules: MachineRules) -> bool:
-    """Return whether the agent's machine has a network.
+def choose_network(folder: TaskFolder, rules: MachineRules) -> NetworkMode:
+    """Return the network of the agent's machine.
 
     A task that says nothing has none, unless the run allows it. Raises UsageError for a task that asks for a
     network which the run does not allow.
     """
-    agent, table = folder.toml.agent, folder.toml.environment
-    asked = agent.network_mode or table.network_mode
+    asked = folder.toml.agent.network_mode or folder.toml.environment.network_mode
     if asked is NetworkMode.NONE or rules.without_network:
-        return False
-    if rules.allow_network and asked is not NetworkMode.ALLOWLIST:
-        return True
+        return NetworkMode.NONE
+    if rules.allow_network:
+        return asked or NetworkMode.PUBLIC
     if asked is None:
-        return False
+        return NetworkMode.NONE
     raise UsageError(
-        f"task {folder.name} asks for network_mode = '{asked}'"
-        + (", which is not supported yet" if asked is NetworkMode.ALLOWLIST else ""),
-        hint=("" if asked is NetworkMode.ALLOWLIST else "allow it: --allow-network; or ")
-        + "run such tasks without a network: --network none",
+        f"task {folder.name} asks for network_mode = '{asked}'",
+        hint="allow it: --allow-network; or run such tasks without a network: --network none",
     )
 
 
-async def find_image(
-    context: EnvironmentContext, folder: TaskFolder, table: EnvironmentTable, build: Path
-) -> BuiltImage:
-    """Return the image of a machine: the one that its table names, else one built from the folder `build`.
-
-    Raises UsageError, DataError, and SandboxError for a build that fails.
-    """
-    backend = context.pool.backend
-    if not isinstance(backend, RunsForeignImages):
-        raise UsageError("the backend of this run cannot start images of task folders", hint="use Docker")
-    rules = (context.machine_rules or MachineRules()).build
-    with contextlib.ExitStack() as stack:
-        if table.docker_image is not None:
-            build = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            (build / DOCKERFILE).write_text(f"FROM {table.docker_image}\n", encoding="utf-8")
-            rules = replace(rules, ca_file=None)
-        async with context.pool.gate:
-            return await asyncio.to_thread(
-                functools.partial(
-                    *(backend.build_image, build, rules),
-                    name=folder.name,
-                    seconds=table.build_timeout_sec,
-                    notify=lambda line: _LOGGER.info("%s: %s", folder.name, line),
-                )
-            )
+def list_allowed_hosts(folder: TaskFolder) -> tuple[str, ...]:
+    """Return the `allowed_hosts` of the agent, which are the environment's unless it names its own."""
+    own = folder.toml.agent.allowed_hosts
+    return (folder.toml.environment.allowed_hosts if own is None else own) or ()
 
 
-def choose_limits(limits: Limits, table: EnvironmentTable, folder: TaskFolder) -> Limits:
-    """Return the limits of a machine: the task's own, and `limits` where it names none. Raises DataError."""
-    own = {"memory_mb": table.memory_mb, "cpus": table.cpus, "disk_mb": table.storage_mb}
-    own = {name: value for name, value in own.items() if value is not None}
-    try:
-        return Limits.model_validate(
-            {**limits.model_dump(), "file_mb": own.get("disk_mb", limits.file_mb), **own}
-        )
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise DataError(
-            f"{problem['loc'][0]} {describe_requirement(problem)}", path=Path(folder.path, "task.toml")
-        ) from error
+def describe_network(folder: TaskFolder, network: NetworkMode, beside: Iterable[str] = ()) -> str:
+    """Return sentences for the agent about the network of its machine, and the services `beside` it."""
+    reached = "".join(f"The machine reaches {name} by this name. " for name in beside)
+    if network is NetworkMode.PUBLIC:
+        return f"{reached}The machine has a network."
+    if network is NetworkMode.NONE:
+        return f"{reached}There is no other network." if reached else "There is no network."
+    listed = ", ".join(list_allowed_hosts(folder)) or "no host"
+    return (
+        f"{reached}The variables http_proxy and https_proxy name a proxy that reaches {listed}. "
+        "There is no other network."
+    )
 
 
-def describe_differences(folder: TaskFolder, image: BuiltImage, *, is_public: bool) -> dict[str, Any]:
+def find_limits(task: Task, limits: Limits) -> Limits:
+    """Return the limits of the machine of a task. Raises DataError."""
+    if not isinstance(task.setup, TaskFolderSetup):
+        return limits
+    folder = read_task_folder(task.setup.folder)
+    return choose_limits(limits, folder.toml.environment, folder)
+
+
+def describe_differences(folder: TaskFolder, image: BuiltImage, network: NetworkMode) -> dict[str, Any]:
     """Return the differences of a machine from the published one, which the metrics of an attempt show."""
     facts: dict[str, Any] = {"image": image.id}
     if image.replaced:
         facts["replaced_images"] = dict(image.replaced)
     asked = folder.toml.agent.network_mode or folder.toml.environment.network
-    if asked is not NetworkMode.NONE and not is_public:
+    if asked is not NetworkMode.NONE and network is NetworkMode.NONE:
         facts["without_network"] = str(asked)
     return facts
 
@@ -276,11 +321,10 @@ async def wait_until_healthy(machine: Machine, check: Healthcheck) -> None:
         await asyncio.sleep(check.start_interval_sec if is_starting else check.interval_sec)
 
 
-def describe_bash(machine: Machine, shell: str, *, is_public: bool) -> Tool:
+def describe_bash(machine: Machine, shell: str, network: str) -> Tool:
     """Return the tool of a machine's shell."""
     name = shell.rpartition("/")[2]
     user = machine.user or "root"
-    network = "The machine has a network." if is_public else "There is no network."
     return Tool(
         "bash",
         f"Run a command in a {name} session, as {user}, in the folder {machine.cwd}. The session persists: "
@@ -291,7 +335,8 @@ def describe_bash(machine: Machine, shell: str, *, is_public: bool) -> Tool:
     )
 
 
-async def _run_bash(sandbox: ContainerSandbox, arguments: Command) -> str:
+async def run_bash(sandbox: ContainerSandbox, arguments: Command) -> str:
+    """Run a command of an agent in the shell of a machine, and return the text that the agent sees."""
     try:
         result = await sandbox.run(
             arguments.command, timeout=arguments.timeout_seconds, keep_bytes=KEEP_BYTES
@@ -308,10 +353,10 @@ async def solve(environment: ContainerEnvironment) -> Submission:
     """
     folder, machine = environment.folder, environment.machine
     if not folder.has_solution:
-        raise UsageError(f"task {folder.name} has no {SOLUTION}/{SOLVE_SCRIPT}")
+        raise UsageError(f"task {folder.name} has no {folder.solution}/{SOLVE_SCRIPT}")
     environment.note_acting()
-    source = Path(folder.path, SOLUTION)
-    names = list_included_files(folder.path, SOLUTION)
+    source = Path(folder.path, folder.solution)
+    names = list_included_files(folder.path, folder.solution)
     await machine.put_files(source, "/solution", names=names, fresh=True, executable=[SOLVE_SCRIPT])
     given = folder.toml.solution.env
     result = await machine.exec(

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.container.changes import Carried, carry_changes, list_artifacts, list_changes
+from harness.environments.container.artifacts import list_artifacts
+from harness.environments.container.changes import Carried, carry_changes, list_changes
 from harness.environments.container.machine import Machine
+from harness.environments.container.proxied.run import run_proxied
 from harness.environments.container.reward import PASS_AT, REWARD
 from harness.environments.container.seal import Level, Scene
 from harness.environments.container.target import TaskFolderTarget
@@ -29,6 +31,7 @@ from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
 if TYPE_CHECKING:
     from harness.environments.container.environment import ContainerEnvironment
 
+NETWORK_FILES = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 # The signs of tampering.
 UNREADABLE_FILES = "unreadable_files"
 TESTS_NOT_REPORTED = "tests_not_reported"
@@ -36,9 +39,8 @@ TESTS_NOT_REPORTED = "tests_not_reported"
 
 def make_scene(folder: TaskFolder, machine: Machine, tests: Tests) -> Scene:
     """Return what the seal's rules know of a task before they see any change."""
-    steps = (step.instruction for step in folder.steps)
     return Scene(
-        "\n".join((folder.instruction, *steps)),
+        folder.instruction,
         workdir=machine.cwd,
         script=tests.script,
         environment={**machine.env, **tests.env},
@@ -51,20 +53,29 @@ async def run_at_level(
 ) -> tuple[TestsRun, Carried]:
     """Return the run of a task's tests on what an agent left, under a seal level.
 
-    Every process of the agent must be dead. Raises UnreadableFiles if its files cannot be carried, and
-    SandboxError.
+    Every process of the agent must be dead, unless the level keeps them. Raises UnreadableFiles if its files
+    cannot be carried, and SandboxError.
     """
     acted_in, tests = opened.machine, chosen.tests
     if level == "live":
         return await run_tests(acted_in, tests), Carried()
     scene = make_scene(folder, acted_in, tests)
     artifacts = folder.toml.artifacts
+    if level == "attached":
+        async with open_verifier_machine(opened, chosen, attached=True) as machine:
+            # Machines with one network have the same files for it, which the engine has just written again.
+            async with acted_in.stopped() if opened.keeps_processes else contextlib.nullcontext():
+                changed = await list_changes(acted_in)
+                listed = [entry for entry in changed if entry.path not in NETWORK_FILES]
+                carried = await carry_changes(
+                    listed, acted_in, machine, level, scene, has_tools=chosen.has_tools
+                )
+            return await run_tests(machine, tests), carried
     listing = list_artifacts(acted_in, artifacts) if level == "artifacts" else list_changes(acted_in)
-    async with _make_ahead(listing) as listed, open_verifier_machine(opened, chosen) as machine:
-        carried = await carry_changes(
-            await listed, acted_in, machine, level, scene, has_tools=chosen.has_tools
-        )
-        return await run_tests(machine, tests), carried
+    async with _make_ahead(listing) as made, open_verifier_machine(opened, chosen) as machine:
+        carried = await carry_changes(await made, acted_in, machine, level, scene, has_tools=chosen.has_tools)
+        run = run_proxied if level == "proxied" else run_tests
+        return await run(machine, tests), carried
 
 
 @contextlib.asynccontextmanager
@@ -92,15 +103,26 @@ async def grade(
     if environment.seal_level is None:
         evidence = f"no seal level is proven: {environment.facts['seal_reason']}; to choose one: --seal LEVEL"
         return Verdict(Status.GRADER_ERROR, None, {}, escape_text(evidence), Phase.EVALUATOR)
+    if environment.steps is not None:
+        return environment.steps.judge(target.pass_at)
     return await grade_sealed(environment, target, environment.seal_level)
 
 
 async def grade_sealed(environment: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
-    """Return the verdict on the machine that an agent left, at a seal level. Raises SandboxError."""
+    """Return the verdict on the files of an agent's machine, at a seal level.
+
+    All processes of the machine are dead or paused. Raises SandboxError.
+    """
     folder = environment.folder
     tests = read_tests(folder, target.pass_env)
-    hidden = tests.hidden if environment.checks_reports else ()
-    tests = replace(tests, seconds=environment.tests_seconds or tests.seconds, hidden=hidden)
+    checks = environment.checks_reports
+    hidden = tests.hidden if checks or (checks is None and not tests.adds_reports) else ()
+    tests = replace(
+        tests,
+        seconds=environment.tests_seconds or tests.seconds,
+        hidden=hidden,
+        object_names=environment.object_names,
+    )
     try:
         chosen = await choose_verifier_machine(environment, folder, tests)
         if chosen.is_separate and environment.failed_hook is not None:
@@ -127,13 +149,14 @@ def make_verdict(run: TestsRun, carried: Carried, level: Level, pass_at: float =
         "seal": level,
         "carried_files": carried.files,
         "tests_seconds": round(run.seconds, 3),
+        **run.facts,
     }
     if carried.dropped:
         metrics["dropped_files"] = dict(carried.dropped)
     if run.reward is None:
         return _judge_without_reward(run, metrics)
     metrics[REWARD] = run.reward.score
-    if run.reward.values:
+    if set(run.reward.values) != {REWARD}:
         metrics["rewards"] = dict(run.reward.values)
     if run.reward.no_reward_key:
         metrics["no_reward_key"] = 1

@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any, cast
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
 from harness.environments.os.machine_files import CopyPlan, copy_files
 from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
-from harness.sandbox.backends.base import ForeignImage, ImageFacts, RunsForeignImages
+from harness.sandbox.backends.base import (
+    ForeignImage,
+    ImageFacts,
+    JoinedContainer,
+    NetworkPlace,
+    RunsForeignImages,
+)
 from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
@@ -142,6 +148,18 @@ class Machine:
         self.user = user
         self.cwd = cwd
         self.env = {"PATH": DEFAULT_PATH, **facts.environment, **env}
+        # Further variables of commands, which name the way out of this machine. No other machine has them.
+        self.proxies: Mapping[str, str] = {}
+
+    async def start_main(self) -> None:
+        """Start the main process of the image, if it has an ENTRYPOINT. Raises SandboxError."""
+        if self.facts.entrypoint:
+            await self.sandbox.start_main(
+                self.facts.entrypoint,
+                user=self.facts.user,
+                cwd=self.facts.folder,
+                env={**self.env, **self.proxies},
+            )
 
     async def exec(
         self,
@@ -171,7 +189,7 @@ class Machine:
             [SH, "-c", command] if isinstance(command, str) else command,
             user=self.user if user is None else user,
             cwd=self.cwd if cwd is None else cwd,
-            env={**self.env, **(env or {})},
+            env={**self.env, **self.proxies, **(env or {})},
             timeout=timeout,
             stdin=stdin,
             keep_bytes=keep_bytes,
@@ -190,7 +208,8 @@ class Machine:
 
         Args:
             source: The bytes of a tar archive, or a folder. Files of a folder belong to root.
-            folder: The absolute folder, which is made if it is missing. No link may lead to it.
+            folder: The absolute folder, which is made if it is missing. No link may lead to it. Folders that
+                are there keep their owners and modes.
             names: The paths below a `source` folder to take. Default: all of them.
             executable: The paths below `folder` that everyone may execute, whatever their modes are.
             fresh: Whether everything at `folder` is removed first.
@@ -204,9 +223,12 @@ class Machine:
         entries = [
             replace(each, mode=each.mode | 0o111) if each.path in may_run else each for each in entries
         ]
+        wanted = [*list_parents(folder), folder]
+        inside = [] if fresh else [entry.path for entry in entries if entry.kind == "folder"]
+        found = await self.sandbox.describe([*wanted, *inside])
+        kept = {path for path in inside if path in found and found[path].kind == "folder"}
+        entries = [entry for entry in entries if entry.path not in kept]
         given = {entry.path for entry in entries}
-        wanted = [*_list_parents(folder), folder]
-        found = {} if not wanted else await self.sandbox.describe(wanted)
         missing = [_make_folder(path) for path in wanted if path not in found and path not in given]
         if fresh and folder not in given:
             missing = [*(each for each in missing if each.path != folder), _make_folder(folder)]
@@ -225,7 +247,7 @@ class Machine:
 
         Raises UnreadableFiles if a link leads one elsewhere.
         """
-        wanted = sorted({*paths, *(parent for path in paths for parent in _list_parents(path))})
+        wanted = sorted({*paths, *(parent for path in paths for parent in list_parents(path))})
         found = await self.sandbox.describe(wanted)
         made = [_make_folder(path) for path in wanted if path not in found]
         made = [replace(each, mode=mode) if each.path in paths else each for each in made]
@@ -236,7 +258,9 @@ class Machine:
 
         The sandbox's own calls act from now on as the machine's user, in its folder and with its variables.
         """
-        return await self.sandbox.open_image_shell(user=self.user, cwd=self.cwd, env=self.env)
+        return await self.sandbox.open_image_shell(
+            user=self.user, cwd=self.cwd, env={**self.env, **self.proxies}
+        )
 
     async def read_files(self, paths: Sequence[str], *, limit: int) -> dict[str, bytes]:
         """Return the contents of regular files by path, without following links. Missing paths are left out.
@@ -252,6 +276,18 @@ class Machine:
         return {
             path: await self.sandbox.read_ranges([(path, 0, entry.size)]) for path, entry in found.items()
         }
+
+    @contextlib.asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """Stop all processes of the machine but the guest for the duration of the block, so that files rest.
+
+        Raises SandboxError.
+        """
+        await self.sandbox.pause_all()
+        try:
+            yield
+        finally:
+            await self.sandbox.resume_all()
 
     async def kill_processes(self) -> None:
         """End all processes of the machine but the guest. Its files can still be read.
@@ -272,8 +308,10 @@ async def open_machine(
     user: str | None = None,
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
-    network: bool = False,
+    network: bool | NetworkPlace | JoinedContainer = False,
     nested: bool = False,
+    beside_mb: int = 0,
+    starts_main: bool = True,
 ) -> AsyncIterator[Machine]:
     """Start a machine from an image and yield it; destroy it at the end of the block.
 
@@ -288,8 +326,10 @@ async def open_machine(
         user: Runs the commands. Default: the image's user.
         cwd: The folder of commands. Default: the image's.
         env: Variables beside the image's.
-        network: Whether programs reach the network of the engine.
+        network: Whether programs reach the network of the engine; else the machine's place in another one.
         nested: As for `SandboxPool.lease`, for a grading that holds a machine already.
+        beside_mb: As in `SandboxSettings`, for several machines of one attempt.
+        starts_main: Whether the main process runs.
 
     Raises ImageMissingError, UsageError if the backend runs no such images, and SandboxError.
     """
@@ -303,6 +343,7 @@ async def open_machine(
         terminals=True,
         relay=True,
         foreign=ForeignImage(facts.id, network=network),
+        beside_mb=beside_mb,
         kind=ContainerSandbox,
     )
     async with pool.lease(wanted, seconds=seconds, nested=nested) as sandbox:
@@ -315,8 +356,8 @@ async def open_machine(
             cwd=facts.folder if cwd is None else cwd,
             env=env or {},
         )
-        if facts.entrypoint:
-            await sandbox.start_main(facts.entrypoint, user=facts.user, cwd=facts.folder, env=machine.env)
+        if starts_main:
+            await machine.start_main()
         yield machine
 
 
@@ -377,7 +418,7 @@ def _read_archive(archive: bytes, folder: str) -> tuple[list[FileEntry], dict[st
                 content = tar.extractfile(member)
                 assert content is not None  # noqa: S101  because the member is a file
                 contents[path] = content.read()
-            for parent in _list_parents(path):
+            for parent in list_parents(path):
                 if parent.startswith(f"{folder.rstrip('/')}/"):
                     entries.setdefault(parent, _make_folder(parent))
             entries[path] = FileEntry(
@@ -398,7 +439,7 @@ async def _read_nothing(_ranges: Sequence[FileRange]) -> bytes:
     return b""
 
 
-def _list_parents(path: str) -> list[str]:
+def list_parents(path: str) -> list[str]:
     """Return the folders above a path, the highest first, without the root."""
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]

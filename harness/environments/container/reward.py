@@ -1,6 +1,6 @@
 """Read the reward that a task's own tests have written, and check that those tests have run.
 
-The files come from a machine in which code of an agent may have run. They are bounded bytes, and nothing in
+The files come from a machine where code of an agent may have run. They are bounded bytes, and nothing in
 them is believed beyond its type.
 """
 
@@ -50,7 +50,7 @@ def read_reward(of_json: bytes | None, of_text: bytes | None) -> Reward:
         return _read_json(of_json)
     if of_text is None:
         raise InvalidReward("the tests wrote neither reward.json nor reward.txt")
-    return Reward(_require_number(_parse_float(of_text), "reward.txt"))
+    return make_reward({REWARD: _require_number(_parse_float(of_text), "reward.txt")})
 
 
 def _read_json(content: bytes) -> Reward:
@@ -59,7 +59,7 @@ def _read_json(content: bytes) -> Reward:
     except (ValueError, RecursionError) as error:
         raise InvalidReward(f"reward.json is not JSON: {shorten(str(error), 100)}") from error
     if not isinstance(value, dict):
-        return Reward(_require_number(value, "reward.json"))
+        return make_reward({REWARD: _require_number(value, "reward.json")})
     if not 0 < len(value) <= MAX_KEYS:
         raise InvalidReward(f"reward.json has {len(value)} keys instead of 1 to {MAX_KEYS}")
     values = {
@@ -68,6 +68,11 @@ def _read_json(content: bytes) -> Reward:
         )
         for key, each in value.items()
     }
+    return make_reward(values)
+
+
+def make_reward(values: Mapping[str, float]) -> Reward:
+    """Return the reward of the numbers of a grading, which are not empty."""
     if REWARD in values:
         return Reward(values[REWARD], values)
     mean = math.fsum(values.values()) / len(values)
@@ -107,6 +112,16 @@ _SKIPPED = re.compile(r"^(?:SKIPPED|XFAIL).*?(?P<file>[\w.-]+\.py):(?P<line>\d+)
 _PYTEST_FILE = re.compile(r"test_.+\.py|.+_test\.py")
 # The options that make pytest name each test, with its outcome, in the output or in a file.
 _REPORT_OPTIONS = re.compile(r"(?<!\S)(-r\w*[Aap]\w*|-\w*v\w*|--verbose|--ctrf)(?!\S)")
+# The variables for a script without them.
+REPORT_VARIABLES = {"PYTEST_ADDOPTS": "-rA"}
+_PYTEST = re.compile(r"\bpytest\b")
+# The options that leave out tests.
+_SELECTION = re.compile(r"(?<!\S)(-k|-m(?!\s+pytest\b)|--deselect|--ignore\S*|--lf|-x)\b|\.py::")
+# The line of pytest with the outcome of a test, under -v, and its last line.
+_VERBOSE = r"^.*{}::{}(?:\[.*\])? .*\b(?:PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b"
+_END = re.compile(
+    r"^(?:=+ )?\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed)\b.* in [\d.]+s", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +134,23 @@ class HiddenTest:
     last_line: int
 
 
-def list_tests(folder: Path, script: str) -> tuple[HiddenTest, ...]:
-    """Return the tests that a run of `script` must report: of each pytest file that the script names.
+def list_tests(paths: Iterable[Path], script: str) -> tuple[HiddenTest, ...]:
+    """Return the tests that a run of `script` must report: of each pytest file in `paths` that it names.
 
-    The files are parsed and not run. The result is empty if the script asks pytest for no report, because
-    nothing can be compared then.
+    A script that names none and selects no tests runs all files. The files are parsed and not run.
     """
-    if not re.search(r"\bpytest\b", script) or not _REPORT_OPTIONS.search(script):
+    if not _PYTEST.search(script):
         return ()
-    files = (path for path in sorted(folder.rglob("*.py")) if _PYTEST_FILE.fullmatch(path.name))
-    return tuple(test for path in files if path.name in script for test in _tests_in(path))
+    files = [path for path in sorted(paths) if _PYTEST_FILE.fullmatch(path.name)]
+    named = [path for path in files if path.name in script]
+    if not named and not _SELECTION.search(script):
+        named = files
+    return tuple(test for path in named for test in _tests_in(path))
+
+
+def asks_for_reports(script: str) -> bool:
+    """Return whether a script makes pytest name each test with its outcome."""
+    return _REPORT_OPTIONS.search(script) is not None
 
 
 def _tests_in(path: Path) -> Iterator[HiddenTest]:
@@ -157,12 +179,17 @@ def find_unreported(tests: Iterable[HiddenTest], output: str, reports: Iterable[
     """Return the names of the tests that neither the output nor a report in the form CTRF mentions.
 
     A program that ends the process of the tests early leaves such tests, although its exit code says that all
-    passed.
+    passed. The lines of a run without its last line are of no use, because a test has more parts than one.
     """
     seen = {(found["file"], found["test"]) for found in _REPORTED.finditer(output)}
     skipped = {(found["file"], int(found["line"])) for found in _SKIPPED.finditer(output)}
     named = {name for report in reports for name in _names_in_ctrf(report)}
-    verbose = {(each.file, each.name) for each in tests if f"{each.file}::{each.name}" in output}
+    verbose = {
+        (each.file, each.name)
+        for each in tests
+        if re.search(_VERBOSE.format(re.escape(each.file), re.escape(each.name)), output, re.MULTILINE)
+        and _END.search(output)
+    }
     missing = []
     for test in tests:
         is_skipped = any(

@@ -1,4 +1,4 @@
-"""Decide which of an agent's changes reach the machine in which a task's tests run.
+"""Decide which of an agent's changes reach the machine where a task's tests run.
 
 The seal level of a task names the rules that hold there. Each rule is a property of a path: a tool of the
 image could read the file as code or as settings although the work of the task is elsewhere. A rule drops
@@ -28,16 +28,19 @@ from harness.environments.os.machine_files import (
     mentioned_names,
 )
 
-Level = Literal["artifacts", "work", "tools", "all", "attached", "live"]
+Level = Literal["artifacts", "work", "tools", "all", "attached", "live", "proxied"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-# The levels that decide about files, from the strictest on. `attached` takes the files of `tools`.
+# The levels that decide about files, from the strictest on.
 _STRICTNESS: tuple[Level, ...] = ("artifacts", "work", "tools", "all")
+_FILES_OF: Mapping[Level, Level] = {"attached": "tools", "proxied": "work"}
 
 TESTS, SOLUTION, LOGS, ARTIFACTS = "/tests", "/solution", "/logs", "/logs/artifacts"
 # The grader makes these itself, or the kernel does. No file of an agent is ever put there.
 _OF_GRADER = (TESTS, SOLUTION, LOGS, "/opt/harness", "/opt/grading", "/proc", "/sys", "/dev")
 # Package managers believe these files about what is installed and where more of it comes from.
 _PACKAGE_DATA = ("/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/pacman", "/var/cache")
+# Node looks for modules in the folders above the tests, and so at the top.
+_ABOVE_TESTS = ("/node_modules",)
 # A shell or an interpreter runs these before it does anything else.
 _START_UP = (
     *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/apt", "/etc/gitconfig"),
@@ -56,15 +59,36 @@ _START_UP = (
 _PYTHON_START_UP = re.compile(
     r"(sitecustomize|usercustomize)(\.\w+)*|.+\.pth|.+\._pth|pyvenv\.cfg|python3\d+\.zip"
 )
-# pytest, pip and uv look for these names in the folder where they start and in the folders above it.
-_FOUND_BY_SEARCH = frozenset(
-    ("conftest.py", "pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml", "uv.toml")
+# pytest and installers look for these names where they start, in the folders above, and in the tree that they
+# belong to. A file of locked versions also says where each package comes from.
+_FOUND_BY_SEARCH = re.compile(
+    r"conftest\.py|pytest\.ini|(?:tox|setup)\.(?:ini|cfg)|(?:pytest|pyproject|uv|poetry|pdm|hatch)\.toml"
+    r"|Pipfile|Pipfile\.lock|pylock(?:\.[\w-]+)?\.toml|(?:uv|poetry|pdm)\.lock"
+    r"|pip\.conf|npmrc|gitconfig|wgetrc|curlrc|(?:py)?distutils\.cfg"
 )
 # pytest imports these if they are there, and most images lack some of them.
 _IMPORTED_IF_FOUND = frozenset(
     (
         *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli"),
         *("argcomplete", "attr", "py", "xdist", "colorama", "setuptools", "pkg_resources", "numpy", "pip"),
+    )
+)
+# Well-known packages import these if they are there. No module of a task has such a name by chance.
+_OPTIONAL_MODULES = frozenset(
+    (
+        *(
+            "simplejson",
+            "chardet",
+            "cchardet",
+            "socks",
+            "brotli",
+            "zstandard",
+            "h2",
+            "_yaml",
+            "IPython",
+            "ipdb",
+        ),
+        *("numexpr", "bottleneck", "mkl", "threadpoolctl", "hypothesis", "coverage", "gevent", "uvloop"),
     )
 )
 _PACKAGES = re.compile(r"(?P<folder>.*/(?:site|dist)-packages)/(?P<name>[^/]+)(?P<rest>/.*)?")
@@ -106,7 +130,7 @@ class Scene:
 
     # Every text that the agent was given.
     instruction: str
-    # The folder in which tools and tests start.
+    # The folder where tools and tests start.
     workdir: str = "/"
     # The text of test.sh.
     script: str = ""
@@ -131,7 +155,7 @@ class Scene:
 
     @functools.cached_property
     def search_path(self) -> tuple[str, ...]:
-        """The folders in which the image looks for commands."""
+        """The folders where the image looks for commands."""
         folders = self.environment.get("PATH", "").split(":")
         return tuple(dict.fromkeys((*filter(None, map(_tidy, folders)), *COMMAND_FOLDERS)))
 
@@ -150,7 +174,7 @@ class Scene:
 
     @functools.cached_property
     def start_folders(self) -> tuple[str, ...]:
-        """The folders in which an interpreter looks for modules first."""
+        """The folders where an interpreter looks for modules first."""
         listed = (
             value for name, value in self.environment.items() if name.endswith("PATH") and name != "PATH"
         )
@@ -160,7 +184,7 @@ class Scene:
 
     @functools.cached_property
     def package_folders(self) -> tuple[str, ...]:
-        """The folders in which the image may have modules of Python."""
+        """The folders where the image may have modules of Python."""
         trees = (
             "/usr",
             "/usr/local",
@@ -320,8 +344,10 @@ def _is_meant(hidden: str, scene: Scene) -> bool:
 
 
 def _is_found_by_search(change: Change, scene: Scene) -> bool:
+    if _below(change.path, _ABOVE_TESTS):
+        return True
     folder, _, name = change.path.rpartition("/")
-    if name not in _FOUND_BY_SEARCH or scene.names(change.path):
+    if not _FOUND_BY_SEARCH.fullmatch(name) or scene.names(change.path):
         return False
     return (folder or "/") in scene.start_folders or not scene.is_work(change.path)
 
@@ -335,7 +361,7 @@ def _shadows_module(change: Change, scene: Scene) -> bool:
         folder, _, module = folder.rpartition("/")
     elif not name.endswith((".py", ".pyc", ".so")):
         return False
-    if (folder or "/") not in scene.start_folders or module not in scene.modules:
+    if (folder or "/") not in scene.start_folders or module not in scene.modules | _OPTIONAL_MODULES:
         return False
     return not scene.names(change.path)
 
@@ -392,7 +418,7 @@ def find_reason(change: Change, level: Level, scene: Scene) -> str | None:
             return None
         rules: Sequence[Rule] = RULES[:2]
     else:
-        strictness = _STRICTNESS.index("tools" if level == "attached" else level)
+        strictness = _STRICTNESS.index(_FILES_OF.get(level, level))
         rules = [rule for rule in RULES if _STRICTNESS.index(rule.up_to) >= strictness]
     return next((rule.reason for rule in rules if rule.applies(change, scene)), None)
 

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ from harness.core.inputs.files import MAX_DATA_BYTES, hash_file, read_input
 from harness.environments.container.task_toml import StepTable, TaskToml
 
 TASK_TOML, INSTRUCTION, IGNORE = "task.toml", "instruction.md", ".harborignore"
-TESTS, SOLUTION, ENVIRONMENT, STEPS = "tests", "solution", "environment", "steps"
+TESTS, SOLUTION, ENVIRONMENT, STEPS, WORKDIR = "tests", "solution", "environment", "steps", "workdir"
 TEST_SCRIPT, SOLVE_SCRIPT, COMPOSE, DOCKERFILE = "test.sh", "solve.sh", "docker-compose.yaml", "Dockerfile"
 
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
@@ -66,13 +66,61 @@ class TaskFolder:
     has_tests: bool
     has_solution: bool
     has_dockerfile: bool
-    # Whether tests/ holds the Dockerfile of a separate verifier.
-    has_verifier_dockerfile: bool
     # The path of a compose file of the task or of its verifier, from the folder on.
     compose: str | None
     steps: tuple[TaskStep, ...] = ()
     # Notes for the user: unknown keys.
     warnings: tuple[str, ...] = ()
+    # The folders of the tests, from the task folder on. Files of a later one replace those of an earlier one.
+    tests: tuple[str, ...] = (TESTS,)
+    solution: str = SOLUTION
+
+    @property
+    def verifier_build(self) -> str | None:
+        """The folder of tests with the Dockerfile of a separate verifier, None if there is none."""
+        found = (part for part in reversed(self.tests) if Path(self.path, part, DOCKERFILE).is_file())
+        return next(found, None)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the oracle can play the task, with every step of it."""
+        return self.has_solution or (bool(self.steps) and all(step.has_solution for step in self.steps))
+
+    def at_step(self, number: int) -> TaskFolder:
+        """Return the task as it is at one of its steps, from 0: the step's own tables, tests and solution.
+
+        A value that the step does not set is the task's. The instruction has all steps so far, because their
+        work is judged with the step's.
+        """
+        step, toml = self.steps[number], self.toml
+        part = f"{STEPS}/{step.name}"
+        own, shared = step.table.verifier, toml.verifier
+        verifier = {
+            **{name: getattr(own, name) for name in own.model_fields_set},
+            "env": {**shared.env, **own.env},
+            "collect": (*shared.collect, *own.collect),
+            "environment_mode": toml.verifier_mode(step.table),
+            "environment": own.environment or shared.environment,
+        }
+        if verifier["environment_mode"] == "shared":
+            verifier["environment"] = None
+        agent = {name: value for name, value in dict(step.table.agent).items() if value is not None}
+        tables = {
+            "agent": toml.agent.model_copy(update=agent),
+            "verifier": shared.model_copy(update=verifier),
+            "artifacts": (*toml.artifacts, *step.table.artifacts),
+            "steps": (),
+        }
+        return replace(
+            self,
+            instruction="\n\n".join(each.instruction for each in self.steps[: number + 1]),
+            toml=toml.model_copy(update=tables),
+            has_tests=self.has_tests or step.has_tests,
+            has_solution=self.has_solution or step.has_solution,
+            tests=(TESTS, f"{part}/{TESTS}"),
+            solution=f"{part}/{SOLUTION}" if step.has_solution else SOLUTION,
+            steps=(),
+        )
 
 
 def is_task_folder(path: Path) -> bool:
@@ -106,7 +154,6 @@ def read_task_folder(path: str | os.PathLike[str]) -> TaskFolder:
         has_tests=_has_script(root, TESTS, TEST_SCRIPT, rules),
         has_solution=_has_script(root, SOLUTION, SOLVE_SCRIPT, rules),
         has_dockerfile=(root / ENVIRONMENT / DOCKERFILE).is_file(),
-        has_verifier_dockerfile=(root / TESTS / DOCKERFILE).is_file(),
         compose=compose,
         steps=tuple(_read_step(root, step, rules) for step in toml.steps),
         warnings=tuple(warnings),
@@ -279,7 +326,7 @@ def _read_step(root: Path, table: StepTable, rules: IgnoreRules) -> TaskStep:
         instruction=_read_instruction(root / part / INSTRUCTION),
         has_tests=_has_script(root, f"{part}/{TESTS}", TEST_SCRIPT, rules),
         has_solution=_has_script(root, f"{part}/{SOLUTION}", SOLVE_SCRIPT, rules),
-        has_workdir=(root / part / "workdir").is_dir(),
+        has_workdir=(root / part / WORKDIR).is_dir(),
     )
 
 

@@ -14,15 +14,17 @@ from typing import Any
 
 from harness.core.text import escape_text, shorten
 from harness.environments.container import task_folder
-from harness.environments.container.machine import Machine
+from harness.environments.container.machine import SH, Machine
 from harness.environments.container.reward import (
     MAX_REWARD_BYTES,
     OUTPUT,
+    REPORT_VARIABLES,
     REWARD_JSON,
     REWARD_TEXT,
     HiddenTest,
     InvalidReward,
     Reward,
+    asks_for_reports,
     find_missing_tool,
     find_unreported,
     list_tests,
@@ -44,11 +46,11 @@ _RUN = f"exec {SCRIPT} >{OUTPUT} 2>&1"
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """The tests of a task: their folder, and how they run."""
+    """The tests of a task: their files, and how they run."""
 
-    folder: Path
-    # The paths below `folder` that reach the machine. Empty if its image brings the tests.
-    names: tuple[str, ...]
+    # The folders of the tests, and the paths below each that reach the machine, later ones over earlier ones.
+    # Empty if its image brings the tests.
+    parts: tuple[tuple[Path, tuple[str, ...]], ...]
     # The text of the scripts for a shell.
     script: str
     # The tests that the output must mention if the reward says that all passed.
@@ -56,21 +58,31 @@ class Tests:
     seconds: float
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    # Whether the script asks pytest for no report, so that we do.
+    adds_reports: bool = False
+    # The names that objects of an agent have at the level `proxied`, None for every name.
+    object_names: tuple[str, ...] | None = None
+    # Runs the text that starts the script.
+    command: tuple[str, ...] = (SH, "-c")
 
 
 def read_tests(folder: TaskFolder, pass_env: tuple[str, ...] = ()) -> Tests:
     """Return the tests of a task folder. Raises UsageError for a variable of the verifier that is not set."""
     table = folder.toml.verifier
-    place = Path(folder.path) / task_folder.TESTS
-    names = tuple(task_folder.list_included_files(folder.path, task_folder.TESTS))
+    parts = tuple(
+        (Path(folder.path, part), tuple(task_folder.list_included_files(folder.path, part)))
+        for part in folder.tests
+    )
+    files = {name: place / name for place, names in parts for name in names}
     # test.sh may call other scripts.
-    scripts = [place / name for name in names if name.endswith(".sh")]
-    script = "\n".join(path.read_text("utf-8", "replace") for path in scripts if path.is_file())
+    scripts = [path for name, path in files.items() if name.endswith(".sh") and path.is_file()]
+    script = "\n".join(path.read_text("utf-8", "replace") for path in scripts)
+    hidden = list_tests(files.values(), script)
     return Tests(
-        folder=place,
-        names=names,
+        parts=parts,
         script=script,
-        hidden=list_tests(place, script),
+        hidden=hidden,
+        adds_reports=bool(hidden) and not asks_for_reports(script),
         seconds=table.timeout_sec,
         user=None if table.user is None else str(table.user),
         env=task_folder.resolve_env(table.env, pass_env, place="[verifier.env]"),
@@ -91,6 +103,8 @@ class TestsRun:
     unreported: tuple[str, ...] = ()
     # The line that says that a tool of the tests did not start.
     missing_tool: str | None = None
+    # What is known about the run beside its output, for the metrics.
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown_output(self) -> str:
@@ -126,12 +140,13 @@ async def run_tests(machine: Machine, tests: Tests) -> TestsRun:
     Raises UnreadableFiles if the machine cannot take the tests, and SandboxError.
     """
     await clear_folders(machine)
-    if tests.names:
-        await machine.put_files(tests.folder, TESTS, names=tests.names, fresh=True)
+    for number, (place, names) in enumerate(tests.parts):
+        await machine.put_files(place, TESTS, names=names, fresh=number == 0)
     if not await _make_executable(machine):
         return TestsRun(None, f"the machine of the tests has no {SCRIPT}")
     started = time.monotonic()
-    result = await machine.exec(_RUN, user=tests.user, env=tests.env, timeout=tests.seconds)
+    env = {**REPORT_VARIABLES, **tests.env} if tests.adds_reports and tests.hidden else tests.env
+    result = await machine.exec([*tests.command, _RUN], user=tests.user, env=env, timeout=tests.seconds)
     seconds = time.monotonic() - started
     await machine.kill_processes()
     output = (await _read_log(machine, OUTPUT) or b"").decode("utf-8", "replace") + str(result.stderr)

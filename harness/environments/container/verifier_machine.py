@@ -1,8 +1,9 @@
-"""Choose and start the machine in which the tests of a task run: its image, its tools, and its settings."""
+"""Choose and start the machine where the tests of a task run: its image, its tools, and its settings."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.environments.base import MachineRules
-from harness.environments.container import environment as acting
 from harness.environments.container.grading_tools import grading_variables, prepare_tools
+from harness.environments.container.images import choose_limits, find_image
 from harness.environments.container.machine import Machine, inspect_image, open_machine
-from harness.environments.container.task_folder import ENVIRONMENT, TESTS, TaskFolder, resolve_env
+from harness.environments.container.services import open_group, tests_name_service
+from harness.environments.container.task_folder import ENVIRONMENT, TaskFolder, resolve_env
 from harness.environments.container.verifier import Tests
-from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
+from harness.sandbox.backends.base import BuiltImage, JoinedContainer, RunsForeignImages
 from harness.sandbox.limits import Limits
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ class VerifierMachine:
     is_separate: bool
     # Whether the image has tools that the agent's machine lacks.
     has_tools: bool
+    # Whether the tests reach services, which start anew for them.
+    has_services: bool = False
 
 
 async def choose_verifier_machine(
@@ -69,24 +73,31 @@ async def _choose(opened: ContainerEnvironment, folder: TaskFolder, tests: Tests
     is_separate = folder.toml.verifier_mode() == "separate"
     if is_separate:
         table = own or folder.toml.environment
-        has_dockerfile = folder.has_verifier_dockerfile and table.docker_image is None
-        if has_dockerfile or own is not None:
-            part = TESTS if has_dockerfile else ENVIRONMENT
-            image = await acting.find_image(opened.context, folder, table, Path(folder.path, part))
+        build = None if table.docker_image else folder.verifier_build
+        if build is not None or own is not None:
+            place = Path(folder.path, build or ENVIRONMENT)
+            image = await find_image(opened.context, folder, table, place)
             facts = await inspect_image(backend, image.id)
             cwd, env = table.workdir or facts.folder, facts.environment
-            limits = acting.choose_limits(opened.context.settings.limits, table, folder)
-        if has_dockerfile:
+            limits = choose_limits(opened.context.settings.limits, table, folder)
+        if build is not None:
             # The image brings the tests.
-            tests = replace(tests, names=())
+            tests = replace(tests, parts=())
         env = {**env, **resolve_env(table.env, opened.setup.pass_env, place="verifier.environment.env")}
     rules = opened.context.machine_rules or MachineRules()
-    tools = await prepare_tools(backend, image, tests.script, await _find_user(backend, image), rules)
+    tools = None
+    if not rules.grading_network:
+        tools = await prepare_tools(backend, image, tests.script, await _find_user(backend, image), rules)
     if tools is not None:
         path = env.get("PATH", machine.env["PATH"])
         tests = replace(tests, env={**tests.env, **grading_variables(path)})
     return VerifierMachine(
-        tools or image.id, tests, cwd, env, limits, is_separate=is_separate, has_tools=tools is not None
+        *(tools or image.id, tests, cwd, env, limits),
+        is_separate=is_separate,
+        has_tools=tools is not None,
+        has_services=not is_separate
+        and opened.services is not None
+        and any(tests_name_service(opened.services.compose, place) for place, _ in tests.parts),
     )
 
 
@@ -96,17 +107,36 @@ async def _find_user(backend: RunsForeignImages, image: BuiltImage) -> str:
 
 @contextlib.asynccontextmanager
 async def open_verifier_machine(
-    opened: ContainerEnvironment, chosen: VerifierMachine
+    opened: ContainerEnvironment, chosen: VerifierMachine, *, attached: bool = False
 ) -> AsyncIterator[Machine]:
-    """Start the machine of the tests from its pristine image, without a network, and yield it."""
-    async with open_machine(
+    """Start the machine of the tests from its pristine image, without a network by default, and yield it.
+
+    Its services, if the tests reach any, are new too, and no agent has reached them. An `attached` machine
+    reaches the services as the agent left them: those of the task, or else those in the agent's machine.
+    """
+    rules = opened.context.machine_rules or MachineRules()
+    seconds, settings = chosen.tests.seconds + MARGIN_SECONDS, opened.context.settings
+    main = functools.partial(
+        open_machine,
         opened.context.pool,
         chosen.image,
-        seconds=chosen.tests.seconds + MARGIN_SECONDS,
-        settings=opened.context.settings,
+        seconds=seconds,
+        settings=settings,
         limits=chosen.limits,
         cwd=chosen.cwd,
         env=chosen.env,
-        nested=True,
-    ) as machine:
-        yield machine
+    )
+    if attached:
+        place = opened.place or JoinedContainer(opened.machine.sandbox.container_id)
+        async with main(network=place, nested=True) as machine:
+            yield machine
+        return
+    if opened.services is None or not chosen.has_services:
+        async with main(nested=True, network=rules.grading_network) as machine:
+            yield machine
+        return
+    services = replace(opened.services, is_public=rules.grading_network, hosts=None)
+    async with open_group(
+        *(opened.context.pool, services, main), settings=settings, seconds=seconds, nested=True
+    ) as group:
+        yield group.main

@@ -52,6 +52,15 @@ table has them: ["42"] or ["Ada", "Grace"]. Where nothing fits, submit ["none"].
 _MUTATION_END = """\
 Change the table as the task says, once and nothing else in it: the state of the table is what counts. \
 Then call `submit` with `done`."""
+_PUBLISHED_PROMPT = """\
+You work on a SQLite database with the tool `execute_sql`, which runs SQL and returns the first rows. The \
+dialect is SQLite's, and every column is of type TEXT: use CAST to compare or sum numbers, and quote the \
+names of tables and columns: "like this". When you know the answer, call `commit_final_answer` with a list \
+of texts, one for each value asked for, as the table has them. Where the question asks for a change, make \
+it, and then commit any list.
+
+{about}Question: {task}
+"""
 
 Cell = str | int | float | bool | None
 
@@ -91,7 +100,7 @@ def owns(row: Row) -> bool:
     return row.values.get("table") is not None
 
 
-def read(row: Row, _options: CategoryOptions) -> tuple[Task, Reference]:
+def read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     """Return the task and the reference of a record. Raises DataError with the row's place and the field."""
     record = read_record(row)
     try:
@@ -99,7 +108,9 @@ def read(row: Row, _options: CategoryOptions) -> tuple[Task, Reference]:
     except ValueError as error:
         raise row.error(str(error), field="table") from error
     setup = DatabaseSetup((table,))
-    task = Task(record.task_id, "agentbench", NAME, show_prompt(record), category=NAME, setup=setup)
+    evidence = row.optional_text("evidence") or ""
+    prompt = show_prompt(record, evidence) if options.protocol == "fc" else show_prompt(record)
+    task = Task(record.task_id, "agentbench", NAME, prompt, category=NAME, setup=setup)
     if record.kind == "SELECT":
         answer = json.dumps(record.labels, ensure_ascii=False)
         return task, Reference(record.task_id, answer, DatabaseAnswer(record.labels), answer)
@@ -108,11 +119,17 @@ def read(row: Row, _options: CategoryOptions) -> tuple[Task, Reference]:
     return task, Reference(record.task_id, sql, target, sql)
 
 
-def show_prompt(record: DatabaseRecord) -> str:
-    """Return the prompt of a task. It names the table and its columns, as upstream's does."""
+def show_prompt(record: DatabaseRecord, evidence: str | None = None) -> str:
+    """Return the prompt of a task. It names the table and its columns, as upstream's does.
+
+    `evidence`, which may be empty, is for the published function calls, whose prompt begins with it.
+    """
     about = record.add_description.strip() or (
         f"The table is named {record.table}; its columns are {', '.join(record.columns)}."
     )
+    if evidence is not None:
+        facts = "\n".join(filter(None, (evidence.strip(), about)))
+        return _PUBLISHED_PROMPT.format(about=f"{facts}\n\n", task=record.description.strip())
     end = _SELECT_END if record.kind == "SELECT" else _MUTATION_END
     return _PROMPT.format(end=end, about=f"{about}\n\n", task=record.description.strip())
 
@@ -285,6 +302,7 @@ CATEGORY = Category(
     flat_setup=DatabaseSetup(()),
     solve=solve,
     rehearse=find_unsound,
+    turns={"fc": 15},
     find_kind=find_kind,
     score=score,
     measure="mean of the accuracies of SELECT, INSERT and UPDATE",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import Field
 
 from harness.core.errors import SandboxError
-from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, Tool
+from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.db.client import ROWS, SECONDS, Table, ask, create_tables, reset
+from harness.environments.published import Published, make_tool
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.text_protocol import HOW_TO_ACT, LONGER_FENCE, TextForm, read_parentheses
 from harness.environments.written_actions import WrittenAction, WrittenReply
@@ -25,7 +28,7 @@ from harness.sandbox.sandbox import Sandbox
 TURNS = 15
 # The time of one call of the reference's own SQL, in seconds.
 REFERENCE_SECONDS = 20.0
-# The key of the sandboxes in which trusted code alone runs the SQL of references.
+# The key of the sandboxes where trusted code alone runs the SQL of references.
 REFERENCES = "references of db"
 
 ABOUT = f"""\
@@ -118,13 +121,14 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
         async with context.pool.gate:
             await create_tables(sandbox, task.setup.tables)
         environment = Database(sandbox, context)
+        environment.publish(task, make_published(sandbox))
         yield environment
         if context.key is not None:
             await environment.reset()
 
 
 def trusted_settings(context: EnvironmentContext) -> SandboxSettings:
-    """Return the settings of a sandbox in which SQL runs and no program of an agent does."""
+    """Return the settings of a sandbox where SQL runs and no program of an agent does."""
     return replace(context.settings, seccomp="strict")
 
 
@@ -143,7 +147,7 @@ class Database(SandboxEnvironment):
 
     @contextlib.asynccontextmanager
     async def open_for_reference(self) -> AsyncIterator[Sandbox]:
-        """Open the sandbox in which the reference's SQL runs after the agent's end. Raises SandboxError.
+        """Open the sandbox where the reference's SQL runs after the agent's end. Raises SandboxError.
 
         If further agents may act in this sandbox, it is another one, in which none ever acts.
         """
@@ -163,6 +167,45 @@ class Database(SandboxEnvironment):
                 clean = await reset(self.sandbox)
         self.sandbox.clean = clean
         self.sandbox.agent_acted = not clean
+
+
+_EXECUTE = make_tool(
+    "execute_sql",
+    "Executes a given SQL statement on the database and returns the result.",
+    query=(str, "The SQL query to be executed."),
+)
+_COMMIT = make_tool(
+    "commit_final_answer",
+    "Commits the final answer after all operations are completed.",
+    answers=(list[str], "The list of final answers to commit."),
+)
+# The time of a query upstream, in seconds.
+_PUBLISHED_SECONDS = 60.0
+
+
+def make_published(sandbox: Sandbox) -> Published:
+    """Return AgentBench's function calls for a database."""
+
+    async def execute(arguments: Any) -> str:
+        text = await ask(sandbox, arguments.query, seconds=_PUBLISHED_SECONDS)
+        return text or "No response from database."
+
+    async def commit(arguments: Any) -> LastObservation:
+        return LastObservation("", json.dumps(arguments.answers, ensure_ascii=False))
+
+    def submit(answer: str) -> tuple[str, dict[str, Any]]:
+        try:
+            answers = json.loads(answer)
+        except ValueError:
+            answers = answer
+        listed = answers if isinstance(answers, list) else [answer]
+        return _COMMIT.name, {"answers": [each if isinstance(each, str) else str(each) for each in listed]}
+
+    return Published(
+        handlers={_EXECUTE: execute, _COMMIT: commit},
+        submit=submit,
+        no_call="Internal error: No tool calls found despite finish reason.",
+    )
 
 
 async def play(environment: Database, sql: str) -> str:

@@ -191,7 +191,7 @@ async def grade_state(environment: Database, target: DatabaseState, submission: 
     """Return the verdict on the table that the agent left, compared with the result of the reference's SQL.
 
     A user that the agent never was reads the agent's table, after the agent's processes have ended. The
-    reference's SQL runs in the memory of a process that opens no file, in a sandbox in which no agent acts
+    reference's SQL runs in the memory of a process that opens no file, in a sandbox where no agent acts
     afterwards. The host compares the two. The score is 0 or 1. Raises SandboxError.
     """
     try:

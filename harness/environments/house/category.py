@@ -37,10 +37,11 @@ _PROMPT = """\
 You are in a household, and you have a task there. The tool `take_action` takes one of the available \
 actions, exactly as it is listed. Its result shows the actions that are available next. Any other text \
 changes nothing, and its result is "Nothing happens.". The same action three times in a row ends the task. \
-The task ends by itself as soon as it is done, so call `submit` only to give up.
+The task ends by itself as soon as it is done{end}.
 
 {start}
 """
+_GIVE_UP = ", so call `submit` only to give up"
 
 
 class HouseOptions(Options):
@@ -165,7 +166,7 @@ def _read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
         task_id,
         "agentbench",
         _NAME,
-        _PROMPT.format(start=start),
+        _PROMPT.format(start=start, end="" if options.protocol == "fc" else _GIVE_UP),
         category=_NAME,
         labels={"type": row.text("task_type")},
         statement=start,

@@ -19,6 +19,7 @@ from harness.environments.host_environment import HostEnvironment, open_without_
 from harness.environments.house.game import find_nearest
 from harness.environments.house.goal import GoalError
 from harness.environments.house.play import HouseGame, Play, load_game
+from harness.environments.published import Published, bound_text, make_tool
 from harness.environments.text_protocol import NO_ACTION, TextForm
 from harness.environments.written_actions import WrittenAction, WrittenReply
 
@@ -45,6 +46,13 @@ TAKE_ACTION = Tool(
     "take_action",
     "Take one action in the household and see the result, followed by the actions that are available then.",
     Action,
+)
+
+
+PUBLISHED_ACTION = make_tool(
+    TAKE_ACTION.name,
+    "Take an action.",
+    action=(bound_text(0, MOST_CHARACTERS), "The action you would like to take"),
 )
 
 
@@ -107,7 +115,9 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
             # The game's file is at fault, and not the agent.
             raise SandboxError(f"{target.path}: {error}", outside=True) from error
 
-    yield HostEnvironment(household, {TAKE_ACTION: handle}, context)
+    environment = HostEnvironment(household, {TAKE_ACTION: handle}, context)
+    environment.publish(task, Published(handlers={PUBLISHED_ACTION: handle}))
+    yield environment
 
 
 _MARKS = " \t*_`\"'"

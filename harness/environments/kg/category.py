@@ -72,11 +72,13 @@ until one variable holds exactly the answer. Use `intersection` for entities tha
 `count` for a question that asks how many, and `get_attributes` with `argmax` or `argmin` for the largest, \
 first or last of several.
 
-When a variable holds the answer, call `submit` with its name, for example `#3`.
+When a variable holds the answer, {end}
 
 Question: {question}
 Entities: {entities}
 """
+_END = "call `submit` with its name, for example `#3`."
+_PUBLISHED_END = "reply with its name and without a call, for example: Final Answer: #3"
 _SOURCES: Mapping[Source, str] = {
     "made for the task": "It was made for this question and is not Freebase, so rely on what the tools show.",
     "graph file": "It is not Freebase, so rely on what the tools show.",
@@ -196,6 +198,7 @@ def read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     label = describe_source(target)
     prompt = _PROMPT.format(
         graph=_SOURCES[target.source],
+        end=_PUBLISHED_END if options.protocol == "fc" else _END,
         question=record.question.strip(),
         entities="; ".join(record.entities) or "none",
     )

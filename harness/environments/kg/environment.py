@@ -30,6 +30,7 @@ from harness.environments.kg.program import (
 )
 from harness.environments.kg.session import ActionError, Knowledge, Rules, Session
 from harness.environments.kg.sparql import Endpoint
+from harness.environments.published import Published
 from harness.environments.text_protocol import TextForm, read_parentheses
 from harness.environments.written_actions import WrittenAction, WrittenReply
 
@@ -159,7 +160,9 @@ async def open_environment(
         return
     session = open_session(target)
     handlers = {tool: _make_handler(tool, session) for tool in TOOLS}
-    yield HostEnvironment(session, handlers, context)
+    environment = HostEnvironment(session, handlers, context)
+    environment.publish(task, Published(handlers=handlers, answer=PUBLISHED_ANSWER))
+    yield environment
 
 
 async def run_blocking(
@@ -206,6 +209,8 @@ def _find_knowledge(target: KnowledgeAnswer) -> Knowledge:
     return target.graph or Graph({})
 
 
+# Upstream reads the answer of its function calls from the text of a reply.
+PUBLISHED_ANSWER = re.compile(r"(?:Find|Final) Answer: (#\d+)")
 _ANSWER = "answer"
 _FINAL_ANSWER = re.compile(
     r"[ \t>*_#`-]*+(?:final|find)[ \t]++answer[ \t*_`]*+[:：][ \t*_`]*+(?P<answer>.*)",

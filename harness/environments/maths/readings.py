@@ -23,13 +23,14 @@ from harness.environments.maths.latex import (
     text_parts,
     words,
 )
-from harness.environments.maths.units import differ, is_dropped, split_unit, words_of
+from harness.environments.maths.units import APPROXIMATE, differ, is_dropped, split_unit, words_of
 
 MAX_EXPRESSIONS = 8
 """The largest number of sides of an equation, or forms of an answer, that are compared."""
 
 _EQUALS = re.compile(r"=|\\equiv(?![A-Za-z])")
-_ABOUT = re.compile(r"\\approx(?![A-Za-z])")
+_ABOUT = re.compile(r"\\(?:approx|sim)(?![A-Za-z])")
+_DECIMAL = re.compile(r"\d\.\d|\d\s*\\?%")
 _LISTED = re.compile(rf"{OR.pattern}|\s*\\(?:text|mathrm|mbox)\s*\{{\s*and\s*\}}\s*|\s*[,;]\s*|\s+and\s+")
 
 # A lone letter, a letter with a subscript or a function of something.
@@ -111,7 +112,7 @@ def _says_more(gold: str, answer: str) -> bool:
 
     The system would drop them. A word passes only if it is known to change nothing.
     """
-    known = words_of(gold)
+    known = words_of(gold) | (APPROXIMATE if _is_rounded(gold) else set())
     parts = [*text_parts(answer)]
     for position, (is_text, part) in enumerate(parts):
         signs = set(_NO_SIGNS.sub("", part)) - set(gold)
@@ -149,6 +150,8 @@ def _read_answer(gold: str, answer: str, bases: frozenset[int]) -> Reading | Non
         # A residue class is more than one number.
         return None
     if _apart(_texts_apart(found)):
+        return None
+    if not _is_rounded(wanted) and any(map(_is_only_about, split_top(found, _LISTED))):
         return None
     found, scaled = _SCALE.subn(_power_of_ten, found)
     if scaled:
@@ -254,6 +257,20 @@ def _values(gold: str, answer: str) -> list[str]:
         return [side for side in sides if has_value(side) and not _is_name(side)] or [answer]
     named = [side for side in sides if not _is_name(side)]
     return named or [answer]
+
+
+def _is_rounded(gold: str) -> bool:
+    """Return whether a gold answer may be a rounded value, so that an answer may say that it is one."""
+    return _DECIMAL.search(gold) is not None or _ABOUT.search(gold) is not None
+
+
+def _is_only_about(element: str) -> bool:
+    """Return whether an element of an answer states a value by a sign of approximation alone."""
+    return any(
+        len(stated) > 1 and _is_name(stated[0])
+        for side in split_top(element, _EQUALS)
+        for stated in [split_top(side, _ABOUT)]
+    )
 
 
 def _close(exact: str, rounded: str) -> bool:

@@ -45,7 +45,11 @@ _COUNTED = (
     "colour shirt sock shoe hat song movie"
 )
 _NOUNS = frozenset(_COUNTED.split())
-_REMARKS = frozenset({"approximately", "approx", "exactly", "in total", "total", "altogether"})
+# Adjectives that may stand before such a noun. Others, such as `more` or `remaining`, may change the value.
+_ADJECTIVES = frozenset(("distinct", "different", "possible", "unique", "valid", "such", "total", "whole"))
+_REMARKS = ("exactly", "in total", "total", "altogether")
+APPROXIMATE = frozenset({"approximately", "approx"})
+"""Words that say of a value that it is rounded."""
 _COMPOUND: dict[str, dict[str, int]] = {
     "mph": {"mi": 1, "h": -1},
     "kph": {"km": 1, "h": -1},
@@ -111,11 +115,19 @@ def differ(first: Unit | None, second: Unit | None) -> bool:
 
 
 def is_dropped(text: str) -> bool:
-    """Return whether all words after a value leave it unchanged: a known unit or one counted noun."""
+    """Return whether all words after a value leave it unchanged: a known unit, or one counted noun.
+
+    Adjectives that only describe may precede the noun, and a remark such as `in total` may follow it.
+    """
     if _parse(f" {text}") is not None:
         return True
-    word = text.strip(" .~()").lower()
-    return word in _REMARKS or any(one in _NOUNS for one in (word, word.removesuffix("s")))
+    said = " ".join(text.strip(" .~()").lower().split())
+    if said in _REMARKS:
+        return True
+    for remark in _REMARKS:
+        said = said.removesuffix(f" {remark}")
+    *adjectives, word = said.split() or [""]
+    return _ADJECTIVES.issuperset(adjectives) and not _NOUNS.isdisjoint((word, word.removesuffix("s")))
 
 
 def words_of(text: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""The `os` environment: a Linux machine in which the agent is root."""
+"""The `os` environment: a Linux machine where the agent is root."""
 
 from __future__ import annotations
 

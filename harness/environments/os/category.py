@@ -55,6 +55,18 @@ When the task asks for something, call `submit` with the bare answer: a number w
 a path alone, no sentence. When it asks you to do something, do it, and then call `submit` with `done` or \
 with what the task wants told."""
 
+_PUBLISHED_PROMPT = """\
+You are root in a Linux machine of your own, without a network. The tool `bash_action` runs a script in one \
+shell that stays open: its folder, variables and background jobs are there at the next call. Nobody can \
+type into a program, so use none that asks for input. Long output is cut at its end. Call one tool in each \
+turn.
+
+When the task asks for something, call `answer_action` with the bare answer: a number without its unit, a \
+name or a path alone, no sentence. When it asks you to do something, do it, and then call `finish_action`.
+
+Task: {task}
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -146,7 +158,7 @@ def owns(row: Row) -> bool:
     return isinstance(row.values.get(SHELL_TASK), Mapping)
 
 
-def read(row: Row, _options: CategoryOptions) -> tuple[Task, Reference]:
+def read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     """Return the task and the reference of a record. Raises DataError with the row's place and the field."""
     record = read_record(row)
     setup = OsSetup(inits=record.inits, start=None if record.start is None else record.start.code)
@@ -161,7 +173,7 @@ def read(row: Row, _options: CategoryOptions) -> tuple[Task, Reference]:
         record.task_id,
         "agentbench",
         NAME,
-        show_prompt(record),
+        show_prompt(record, is_published=options.protocol == "fc"),
         category=NAME,
         setup=setup,
         tags=record.labels,
@@ -169,8 +181,10 @@ def read(row: Row, _options: CategoryOptions) -> tuple[Task, Reference]:
     return task, Reference(record.task_id, _solution(record), target, expected)
 
 
-def show_prompt(record: OsRecord) -> str:
-    """Return the prompt of a task."""
+def show_prompt(record: OsRecord, *, is_published: bool = False) -> str:
+    """Return the prompt of a task, for our tools or for those of the published function calls."""
+    if is_published:
+        return _PUBLISHED_PROMPT.format(task=record.description.strip())
     return _PROMPT.format(end=_END, task=record.description.strip())
 
 
@@ -305,6 +319,7 @@ CATEGORY = Category(
     why_unsound=lambda reference: why_trusting(reference.target),
     rehearse=find_unsound,
     find_manner=describe_manner,
+    turns={"fc": 8},
     score=_score,
     measure="success rate",
 )

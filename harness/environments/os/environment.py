@@ -7,11 +7,12 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import Field
 
 from harness.core.errors import DataError, SandboxError, UsageError
-from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, Tool
+from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.os.machine_files import (
@@ -36,6 +37,7 @@ from harness.environments.os.machine_files import (
 from harness.environments.os.root_sandbox import FileEntry, RootSandbox, UnreadableFiles
 from harness.environments.os.scripts import Script, run_script
 from harness.environments.os.shell_result import ShellEnd, ShellResult
+from harness.environments.published import Published, make_tool
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
@@ -253,7 +255,9 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
             await set_up(sandbox, setup)
             before = await _snapshot(sandbox) if setup.changes_files else Snapshot()
         began_ns = await sandbox.begin()
-        yield Machine(sandbox, context, task_text=task.prompt, before=before, began_ns=began_ns)
+        machine = Machine(sandbox, context, task_text=task.prompt, before=before, began_ns=began_ns)
+        machine.publish(task, make_published(sandbox))
+        yield machine
 
 
 async def _snapshot(sandbox: RootSandbox) -> Snapshot:
@@ -314,6 +318,58 @@ def _describe_end(result: ShellResult, seconds: float) -> str:
             return f"ended by signal {-result.exit_code}"
         case _:
             return f"exit code {result.exit_code}"
+
+
+SCRIPT = make_tool(
+    "bash_action",
+    "Execute bash code to perform an operation in the Linux environment.",
+    script=(str, "The bash script to be executed."),
+)
+_FINISHED = make_tool(
+    "finish_action",
+    "Indicate that the task has been finished or need some additional information to be finished.",
+    thought=(str, "The thought or reason indicating the task is finished."),
+)
+_ANSWERED = make_tool(
+    "answer_action", "Provide the answer to the question.", answer=(str, "The answer to the question.")
+)
+# Upstream cuts an output of more characters than the first number to the second.
+_MOST_SHOWN, _SHOWN = 800, 780
+SCRIPT_OUTPUT = "The output of the OS:\n\n"
+
+
+def make_published(sandbox: RootSandbox) -> Published:
+    """Return AgentBench's function calls for a machine."""
+
+    async def run(arguments: Any) -> str:
+        try:
+            result = await sandbox.run(arguments.script, timeout=MOST_COMMAND_SECONDS, keep_bytes=KEEP_BYTES)
+        except UsageError as error:
+            return error.message
+        return show_script(result)
+
+    async def answer(arguments: Any) -> LastObservation:
+        return LastObservation("", arguments.answer)
+
+    async def finish(_arguments: Any) -> LastObservation:
+        return LastObservation("", DONE)
+
+    return Published(
+        handlers={SCRIPT: run, _FINISHED: finish, _ANSWERED: answer},
+        submit=lambda text: (_ANSWERED.name, {"answer": text}),
+        only_first=True,
+    )
+
+
+def show_script(result: ShellResult) -> str:
+    """Return the text of a script's output in upstream's words, and how it ended if it was interrupted."""
+    output = str(result.output)
+    if len(output) > _MOST_SHOWN:
+        output = f"{output[:_SHOWN]}\n[truncated because the output is too long]"
+    text = f"{SCRIPT_OUTPUT}{output}" if output else "The output of the OS is empty."
+    if result.ended in (ShellEnd.WALL, ShellEnd.OUTPUT, ShellEnd.KILLED, ShellEnd.MEMORY):
+        text += f"\n[{_describe_end(result, MOST_COMMAND_SECONDS)}]"
+    return text
 
 
 FINISH, ANSWER = "finish", "answer"

@@ -21,7 +21,7 @@ from harness.core.types import Phase, Reference, Status, Submission, Verdict
 from harness.environments.base import Environment
 from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.os.checks.judgement import Judgement, judge_check
-from harness.environments.os.environment import MOST_COMMAND_SECONDS, Copy, Machine
+from harness.environments.os.environment import MOST_COMMAND_SECONDS, SCRIPT, SCRIPT_OUTPUT, Copy, Machine
 from harness.environments.os.programs import (
     SCRIPT_SECONDS,
     ProgramCall,
@@ -412,6 +412,9 @@ async def solve(environment: Environment, reference: Reference) -> str:
         return reference.solution
     # A subshell has the shell's variables, and its `exit` does not end the shell.
     command = f"(\n{reference.solution}\n) 2>/dev/null"
+    if SCRIPT.name in environment.tools:
+        shown = (await environment.call(SCRIPT.name, {"script": command})).text
+        return shown.removeprefix(SCRIPT_OUTPUT).removesuffix("\n") if shown.startswith(SCRIPT_OUTPUT) else ""
     observation = await environment.call(
         "bash", {"command": command, "timeout_seconds": MOST_COMMAND_SECONDS}
     )

@@ -20,7 +20,7 @@ from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.sandbox.failures import build_fault
 from harness.sandbox.guest.waiting import find_longest
 from harness.sandbox.layout import ROOT_ENVIRONMENT
-from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, read_exec_result
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
@@ -136,11 +136,6 @@ class RootSandbox(Sandbox):
 
     _root_agent = True
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of the container, and of each job in it."""
-        return self._limits
-
     async def open_shell(self) -> None:
         """Start the shell as a login in /root. The caller must do this once, before the first `run`.
 
@@ -226,6 +221,18 @@ class RootSandbox(Sandbox):
             # Nothing that a program does keeps the kernel from ending it.
             raise build_fault(f"the machine did not end the processes {left[:20]} of a sandbox in time")
         await self._look_at_disk()
+
+    async def end_shell(self) -> None:
+        """End the agent's shell, and no process that it has left in the background."""
+        await self.call("end_shell", {}, timeout=END_SECONDS)
+
+    async def pause_all(self) -> None:
+        """Stop all processes but the guest, so that files can be read as after their end."""
+        await self.call("pause_all", {}, timeout=END_SECONDS)
+
+    async def resume_all(self) -> None:
+        """Let the processes go on that `pause_all` has stopped."""
+        await self.call("resume_all", {}, timeout=END_SECONDS)
 
     async def begin(self) -> int:
         """Return a time in nanoseconds that separates the changes before this call from those after it."""

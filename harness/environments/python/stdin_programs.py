@@ -29,6 +29,7 @@ from harness.environments.python.client import (
     run_on_inputs,
 )
 from harness.environments.python.guest.contest_preamble import PREAMBLE
+from harness.environments.python.languages import LANGUAGES, PYTHON, compile_program
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import ENDED, make_memory_verdict
 from harness.sandbox.failures import SandboxOutOfMemory
@@ -150,6 +151,8 @@ class StdinTests:
     checker: str = ""
     # Numbers that differ by at most this, or by this share of the expected one, are equal.
     tolerance: float = 0.0
+    # A name of `languages.LANGUAGES`.
+    language: str = PYTHON
 
     def load(self) -> Sequence[StdinTest]:
         """Return the tests. Raises DataError if stored tests cannot be read."""
@@ -182,16 +185,22 @@ async def run_or_grade(sandbox: Sandbox, target: StdinTests, submission: Submiss
     """Return the verdict of `grade_stdin`, or the outputs that the checker of the tests judges."""
     if not target.checker:
         return await grade_stdin(sandbox, target, submission)
-    program = submission.text.encode("utf-8", "surrogatepass")
-    if len(program) > MAX_PROGRAM_BYTES:
-        return _refuse_size(program)
+    program = await _prepare(sandbox, target, submission)
+    if isinstance(program, Verdict):
+        return program
     tests = target.tests if isinstance(target.tests, tuple) else await asyncio.to_thread(target.load)
     return await _leave_to_checker(sandbox, target, program, tests)
 
 
-def _refuse_size(program: bytes) -> Verdict:
-    evidence = f"the program has {len(program):,} bytes; the limit is {MAX_PROGRAM_BYTES:,}"
-    return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
+async def _prepare(sandbox: Sandbox, target: StdinTests, submission: Submission) -> bytes | Verdict:
+    """Return the Python that runs on each input, or the verdict on a program that cannot run."""
+    program = submission.text.encode("utf-8", "surrogatepass")
+    if len(program) > MAX_PROGRAM_BYTES:
+        evidence = f"the program has {len(program):,} bytes; the limit is {MAX_PROGRAM_BYTES:,}"
+        return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
+    if target.language == PYTHON:
+        return program
+    return await compile_program(sandbox, LANGUAGES[target.language], submission.text)
 
 
 async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submission) -> Verdict:
@@ -201,9 +210,9 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
     Raises SandboxError if the sandbox failed through no fault of the program, and DataError if the tests
     cannot be read. Source: LiveCodeBench (`stdout_lines` compares by its rules).
     """
-    program = submission.text.encode("utf-8", "surrogatepass")
-    if len(program) > MAX_PROGRAM_BYTES:
-        return _refuse_size(program)
+    program = await _prepare(sandbox, target, submission)
+    if isinstance(program, Verdict):
+        return program
     tests = target.tests if isinstance(target.tests, tuple) else await asyncio.to_thread(target.load)
     by_verdict = target.strict_compat is Compatibility.VERDICT
     try:
@@ -218,10 +227,11 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
         broken = await find_broken_preamble(sandbox, target.preamble)
         if broken is not None:
             return broken
-    return _make_verdict(outcome, len(tests), metrics)
+    return make_verdict(outcome, len(tests), metrics)
 
 
-def _make_verdict(outcome: Outcome, tests: int, metrics: Mapping[str, Any]) -> Verdict:
+def make_verdict(outcome: Outcome, tests: int, metrics: Mapping[str, Any]) -> Verdict:
+    """Return the verdict on a program with these results of its tests."""
     status = outcome.status(tests)
     if status is Status.PASSED:
         return Verdict(status, 1.0, metrics, phase=Phase.EVALUATOR)
@@ -348,8 +358,8 @@ async def _judge_outputs(
         answer = next(told)
         return None if answer.accepted else f"the checker refuses the output: {answer.note}".rstrip(": ")
 
-    outcome = _add_runs(Outcome((), None, None, 0.0), runs, tests, differ)
-    return _make_verdict(outcome, len(tests), _metrics(outcome, len(tests)))
+    outcome = add_runs(Outcome((), None, None, 0.0), runs, tests, differ)
+    return make_verdict(outcome, len(tests), _metrics(outcome, len(tests)))
 
 
 def _decode(run: InputRun) -> str:
@@ -370,11 +380,11 @@ async def _compare(
 ) -> Outcome:
     """Return the results after adding these runs' results, from a thread if they are large."""
     if _bytes_of(runs) + sum(len(test.output) for test in tests[: len(runs)]) <= _SMALL_BYTES:
-        return _add_runs(outcome, runs, tests, differ)
-    return await asyncio.to_thread(_add_runs, outcome, runs, tests, differ)
+        return add_runs(outcome, runs, tests, differ)
+    return await asyncio.to_thread(add_runs, outcome, runs, tests, differ)
 
 
-def _add_runs(
+def add_runs(
     outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest], differ: Differ
 ) -> Outcome:
     """Return the results after adding these runs' results."""
@@ -445,7 +455,23 @@ def _metrics(outcome: Outcome, tests: int) -> dict[str, Any]:
 
 
 def _may_need_sockets(target: StdinTests, submission: Submission) -> bool:
-    return may_need_sockets((submission.text, target.preamble))
+    return target.language != PYTHON or may_need_sockets((submission.text, target.preamble))
 
 
-GRADERS = (SandboxGrader(StdinTests, run_or_grade, may_need_sockets=_may_need_sockets),)
+def _choose_image(target: StdinTests) -> str | None:
+    return None if target.language == PYTHON else LANGUAGES[target.language].image
+
+
+def _needs_own_sandbox(target: StdinTests) -> str | None:
+    return None if target.language == PYTHON else "a compiler writes files for the runs of its program"
+
+
+GRADERS = (
+    SandboxGrader(
+        StdinTests,
+        run_or_grade,
+        may_need_sockets=_may_need_sockets,
+        choose_image=_choose_image,
+        needs_own_sandbox=_needs_own_sandbox,
+    ),
+)

@@ -60,7 +60,7 @@ class ServiceTask:
     needs_nothing: bool = False
 
     def open_world(self) -> World:
-        """Return a new world in which the set-up has been made."""
+        """Return a new world where the set-up has been made."""
         world = World(load_domain(self.domain), self.database)
         world.call_all(self.setup, is_setup=True)
         return world

@@ -1,4 +1,4 @@
-"""The environment of AgentBench's `web`: a shop in which an agent searches, clicks and buys."""
+"""The environment of AgentBench's `web`: a shop where an agent searches, clicks and buys."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, Tex
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.host_environment import HostEnvironment, open_without_world
+from harness.environments.published import Published, bound_text, make_tool
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
     TextForm,
@@ -66,6 +67,18 @@ CLICK = Tool(
 )
 
 
+PUBLISHED_SEARCH = make_tool(
+    SEARCH.name,
+    "Use search functionality with specified keywords.",
+    keywords=(bound_text(1, MAX_KEYWORDS_CHARACTERS), "The keywords to use in the search function."),
+)
+PUBLISHED_CLICK = make_tool(
+    CLICK.name,
+    "Click a button or link with a specified value.",
+    value=(bound_text(1, MAX_VALUE_CHARACTERS), "The value to click from the list of available actions."),
+)
+
+
 @contextlib.asynccontextmanager
 async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIterator[HostEnvironment[Any]]:
     """Open a session in the shop of the task's goal.
@@ -93,7 +106,9 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
         answer = json.dumps({"asin": purchase.product.asin, "options": dict(purchase.options)})
         return LastObservation(show_page(page), answer)
 
-    yield HostEnvironment(session, {SEARCH: search, CLICK: click}, context)
+    environment = HostEnvironment(session, {SEARCH: search, CLICK: click}, context)
+    environment.publish(task, Published(handlers={PUBLISHED_SEARCH: search, PUBLISHED_CLICK: click}))
+    yield environment
 
 
 async def solve(environment: HostEnvironment[Session], target: ShopGoal) -> str:

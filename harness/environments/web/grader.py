@@ -214,7 +214,7 @@ _SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class ShopGoal:
-    """The goal of a session, and the shop in which it takes place."""
+    """The goal of a session, and the shop where it takes place."""
 
     source: PublishedShop
     goal: Goal

@@ -160,7 +160,7 @@ class IndexBuilder:
             self._flush()
 
     def build(self, ids: Iterable[str]) -> SearchIndex:
-        """Return the index. `ids` are the documents' ids, in the order in which they were added."""
+        """Return the index. `ids` are the documents' ids, in the order that they were added."""
         self._flush()
         encoded = {term: term.encode("utf-8", "surrogatepass") for term in self._vocabulary}
         terms = sorted(self._vocabulary, key=encoded.__getitem__)

@@ -79,7 +79,7 @@ class Page:
 
 
 def search_page(instruction: str) -> Page:
-    """Return the page on which a session begins."""
+    """Return the page where a session begins."""
     return Page(
         PageKind.SEARCH,
         ("WebShop", "Instruction:", instruction, Button.SEARCH.value),

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.core.text import shorten
-from harness.core.tools import AgentEnvironment, Observation, TurnLimitReached
+from harness.core.tools import SUBMIT, AgentEnvironment, Observation, TurnLimitReached
 from harness.core.version import __version__
 from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES, keep_open, load_library
 from harness.sandbox.failures import SandboxClosed
@@ -30,7 +30,8 @@ TASK_URI = "harness://task"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _OVER = "the attempt is over, so that nothing more can be done"
 _FAILED = "the environment failed, and the attempt is over"
-HOW_TO_SUBMIT = "Solve the task below with the tools of this server. When it is done, call `submit`."
+HOW_TO_ACT = "Solve the task below with the tools of this server."
+HOW_TO_SUBMIT = f"{HOW_TO_ACT} When it is done, call `{SUBMIT.name}`."
 
 
 class EnvironmentTools:
@@ -138,10 +139,12 @@ class EnvironmentTools:
             content = types.TextResourceContents(uri=TASK_URI, mime_type="text/plain", text=prompt)
             return types.ReadResourceResult(contents=[content])
 
+        # A published protocol may end a task by another tool.
+        how_to_act = HOW_TO_SUBMIT if SUBMIT.name in self._environment.tools else HOW_TO_ACT
         return Server(
             SERVER_NAME,
             version=__version__,
-            instructions=f"{HOW_TO_SUBMIT}\n\n{prompt}",
+            instructions=f"{how_to_act}\n\n{prompt}",
             on_list_tools=list_tools,
             on_call_tool=call_tool,
             on_list_prompts=list_prompts,

@@ -18,6 +18,7 @@ from harness.core.errors import HarnessError
 from harness.core.types import AttemptRecord, Phase, Status
 from harness.core.version import __version__
 from harness.reports.exports.atif import build_trajectory
+from harness.reports.recorded_attempts import list_objects
 from harness.reports.trajectories.attempts import (
     ExportedAttempt,
     ExportedRun,
@@ -173,7 +174,17 @@ def _describe_trial(
             "cost_usd": None,
             "metadata": {"verdict": describe_record(record)},
         },
-        "verifier_result": _describe_rewards(record),
+        "verifier_result": _describe_rewards(record.score, record.metrics),
+        "step_results": [
+            {
+                "step_name": str(step.get("name")),
+                "verifier_result": _describe_rewards(
+                    0.0 if "integrity" in step else step.get("reward"), step
+                ),
+            }
+            for step in list_objects(record.metrics.get("steps"))
+        ]
+        or None,
         "exception_info": None
         if exception is None
         else {
@@ -199,16 +210,16 @@ def _count_tokens(record: AttemptRecord, metric: str) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _describe_rewards(record: AttemptRecord) -> dict[str, Any] | None:
+def _describe_rewards(score: Any, metrics: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the rewards that the tests wrote, or the score, and None for a verdict without a score.
 
     Evidence of tampering makes the score 0, whatever the tests wrote.
     """
-    if record.score is None:
+    if type(score) not in (int, float):
         return None
-    written, reward = record.metrics.get("rewards"), record.metrics.get("reward")
-    if "integrity" in record.metrics or type(reward) not in (int, float):
-        return {"rewards": {"reward": record.score}}
+    written, reward = metrics.get("rewards"), metrics.get("reward")
+    if "integrity" in metrics or type(reward) not in (int, float):
+        return {"rewards": {"reward": score}}
     numbers = written.items() if isinstance(written, Mapping) else ()
     return {"rewards": {k: v for k, v in numbers if type(v) in (int, float)} or {"reward": reward}}
 

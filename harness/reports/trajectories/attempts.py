@@ -128,7 +128,7 @@ class ExportedRun:
     has_content: bool = False
 
     def read_attempts(self) -> Iterator[ExportedAttempt]:
-        """Yield the attempts in the order in which they ended, one at a time.
+        """Yield the attempts in the order that they ended, one at a time.
 
         Raises UsageError if the chosen attempt does not exist, and DataError for a damaged transcript.
         """

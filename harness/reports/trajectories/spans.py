@@ -75,7 +75,7 @@ class Span:
     ended: int
     attributes: Mapping[str, Attribute]
     events: tuple[SpanEvent, ...] = ()
-    # The reason for which the operation ended in an error, None if it did not.
+    # The reason why the operation ended in an error, None if it did not.
     error: str | None = None
 
 

@@ -71,7 +71,7 @@ class Observation:
     # None if the call ended without an observation.
     text: str | None
     refused: bool
-    # The reason for which there is no observation.
+    # The reason why there is no observation.
     ended: str | None
     seconds: float
     # When the call ended, in seconds since 1970. None in a run of an earlier version.
@@ -199,7 +199,8 @@ class _Reader:
                 self._turn = Turn(Message("assistant", ""), None, time=time)
             self._calls += 1
             _add_call(self._turn, entry, self._calls, time)
-        elif kind is None and "prompt" in entry:
+        elif "prompt" in entry and (kind is None or (kind == "step" and entry.get("number") != 1)):
+            # The first step has the prompt of the task, which is there already.
             yield from self.end()
             yield Prompt(read_text(entry["prompt"]), time)
         elif kind is None and "output" in entry:

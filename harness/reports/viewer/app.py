@@ -1,4 +1,4 @@
-"""The app of the viewer: one page, its files, and the values that the page asks for as JSON."""
+"""The app of the viewer: one page, and the values that the page asks for as JSON."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from harness import reports
 from harness.core.errors import HarnessError, UsageError, describe_installation
 from harness.core.types import Status
+from harness.reports.page_file import describe_policy, generate_page
 from harness.reports.viewer.attempt_query import MOST_ROWS, Query, find_attempts
 from harness.reports.viewer.catalogue import Catalogue, RemovedRunError, UnknownRunError, describe_audit
 from harness.reports.viewer.run_view import (
     MOST_RUNS,
+    RunOrder,
     describe_attempt,
+    describe_charts,
     describe_comparison,
+    describe_matrix,
     describe_run,
     list_facts,
     list_runs,
@@ -41,10 +45,6 @@ _HOSTS = frozenset({"127.0.0.1", "localhost"})
 _COOKIE = "harness-view"
 _OWN_SITES = frozenset({"same-origin", "none"})
 _HEADERS = (
-    (
-        b"content-security-policy",
-        b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
-    ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -52,6 +52,13 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+_WITHOUT_SCRIPT = "This page needs JavaScript. `harness report` prints the same figures."
+
+
+@lru_cache(maxsize=1)
+def _list_headers() -> list[tuple[bytes, bytes]]:
+    policy = f"{describe_policy(is_served=True)}; frame-ancestors 'none'"
+    return [(b"content-security-policy", policy.encode()), *_HEADERS]
 
 
 def _make_secret() -> str:
@@ -151,7 +158,7 @@ class Guard:
 def _add_headers(send: Send, cookie: bytes | None = None) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            more = [*_HEADERS] if cookie is None else [*_HEADERS, (b"set-cookie", cookie)]
+            more = _list_headers() if cookie is None else [*_list_headers(), (b"set-cookie", cookie)]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await send(message)
 
@@ -161,13 +168,10 @@ def _add_headers(send: Send, cookie: bytes | None = None) -> Send:
 async def _refuse(send: Send, status: int, text: str) -> None:
     body = f"{text}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, *_HEADERS]})
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *_list_headers()]})
     await send({"type": "http.response.body", "body": body})
 
 
-_PAGE = Path(__file__).with_name("page")
-# The viewer and the HTML report look the same.
-_SHARED_STYLE = Path(reports.__file__).with_name("templates") / "report.css"
 _STATUSES: Mapping[type[Exception], int] = {UnknownRunError: 404, RemovedRunError: 410}
 _LOG = logging.getLogger(__name__)
 
@@ -179,7 +183,7 @@ def make_viewer_app(catalogue: Catalogue, access: Access) -> ASGIApp:
     """
     try:
         from starlette.applications import Starlette
-        from starlette.responses import FileResponse
+        from starlette.responses import HTMLResponse
         from starlette.routing import Mount, Route
     except ImportError as error:
         raise UsageError(
@@ -188,15 +192,10 @@ def make_viewer_app(catalogue: Catalogue, access: Access) -> ASGIApp:
         ) from error
     views = _Views(catalogue)
 
-    def serve_file(path: Path) -> Callable[[Request], Any]:
-        async def serve(_request: Request) -> Response:
-            return FileResponse(path)
+    async def serve_page(_request: Request) -> Response:
+        return HTMLResponse("".join(generate_page(title="harness view", without_script=_WITHOUT_SCRIPT)))
 
-        return serve
-
-    files = {"/": _PAGE / "index.html", "/report.css": _SHARED_STYLE}
-    files |= {f"/{path.name}": path for path in sorted(_PAGE.glob("*.[cjs][sv]*"))}
-    routes = [Route(path, serve_file(file)) for path, file in files.items()]
+    routes = [Route("/", serve_page)]
     routes += [Route(f"/api/{name}", _serve_values(view)) for name, view in views.by_name().items()]
     return Guard(Starlette(routes=[Mount(access.path, routes=routes)]), access)
 
@@ -239,7 +238,9 @@ class _Views:
     def by_name(self) -> dict[str, Callable[[Mapping[str, str]], Any]]:
         return {
             "runs": self._list_runs,
+            "matrix": lambda _parameters: describe_matrix(self._catalogue),
             "run": lambda parameters: describe_run(self._catalogue, _read(parameters, "run")),
+            "charts": lambda parameters: describe_charts(self._find(parameters)),
             "manifest": lambda parameters: list_facts(self._find(parameters)),
             "attempts": self._list_attempts,
             "attempt": self._describe_attempt,
@@ -259,7 +260,10 @@ class _Views:
         first, number = (
             _read_number(parameters, name, default) for name, default in (("first", 0), ("number", MOST_RUNS))
         )
-        return list_runs(self._catalogue, parameters.get("search", "")[:200], first, number)
+        order = RunOrder(parameters.get("sort") or "started", parameters.get("descending", "1") == "1")
+        return list_runs(
+            self._catalogue, parameters.get("search", "")[:200], first, min(number, MOST_RUNS), order
+        )
 
     def _list_attempts(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         index = self._catalogue.read_attempts(self._find(parameters))
@@ -295,6 +299,7 @@ def read_query(parameters: Mapping[str, str]) -> Query:
     return Query(
         status=None if status is None else Status(status),
         category=parameters.get("category"),
+        task=parameters.get("task"),
         search=parameters.get("search", "")[:200],
         sort=parameters.get("sort") or "ended",
         descending=parameters.get("descending", "1") == "1",

@@ -41,9 +41,11 @@ class Query:
     # None stands for all.
     status: Status | None = None
     category: str | None = None
+    # The `task_id` of a row.
+    task: str | None = None
     # Words that all must occur in the task id, the category, the status or the beginning of the error.
     search: str = ""
-    # One of SORTS. `ended` is the order in which the attempts ended.
+    # One of SORTS. `ended` is the order that the attempts ended.
     sort: str = "ended"
     descending: bool = True
 
@@ -85,6 +87,9 @@ def _write_conditions(query: Query) -> tuple[str, list[Any]]:
     if query.category is not None:
         fits.append("ifnull(category, '') = CAST(? AS TEXT)")
         values.append(query.category)
+    if query.task is not None:
+        fits.append("task IN (CAST(? AS TEXT), CAST(? AS TEXT))")
+        values += [query.task, _restore(query.task)]
     for word in query.search.split():
         folded = word.casefold()
         named = [
@@ -136,9 +141,13 @@ def find_offset(index: AttemptIndex, task_id: str, number: int) -> int | None:
         return None
     found = index.find_offset((task_id, number))
     if found is None:
-        exact = _HALF.sub(lambda match: chr(int(match[1], 16)), task_id)
-        found = index.find_offset((exact, number))
+        found = index.find_offset((_restore(task_id), number))
     return found
+
+
+def _restore(task_id: str) -> str:
+    """Return the id of a task with the half surrogate pairs that a browser cannot send."""
+    return _HALF.sub(lambda match: chr(int(match[1], 16)), task_id)
 
 
 def count_statuses(index: AttemptIndex) -> dict[Status, int]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from harness.audit.results import NO_VERDICT
 from harness.audit.run import AUDIT, AUDIT_RESULTS
 from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.files import MAX_DATA_BYTES
@@ -31,7 +32,7 @@ from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY
 
 # The indexes that stay open. Each has up to 64 MB of its table in memory.
 _MOST_INDEXES = 4
-# The time for which one request reads on in a long file.
+# The time that one request reads on in a long file.
 _INDEX_SECONDS = 0.4
 _Signature = tuple[object, ...]
 
@@ -266,7 +267,7 @@ def describe_audit(audit: ViewedAudit) -> dict[str, Any]:
     except ValidationError as error:
         raise UsageError(f"{path}: is not the result of an audit: {describe_first_error(error)}") from error
     summary = results.summary
-    wrong = [each for each in results.attempts if each.forged or each.failed or not each.status.has_score]
+    wrong = [each for each in results.attempts if each.forged or each.failed or each.status in NO_VERDICT]
     return {
         **head,
         "benchmark": escape_text(results.audit.benchmark),

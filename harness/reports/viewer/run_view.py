@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.text import escape_terminal, escape_text
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary
-from harness.reports.attempt_figures import describe_cost, describe_usage
+from harness.reports.attempt_figures import describe_cost
 from harness.reports.comparison import (
     conclude,
     list_figures,
@@ -26,16 +26,20 @@ from harness.reports.comparison import (
 )
 from harness.reports.figures import (
     count,
-    describe_headline,
     describe_range,
     duration,
-    list_scores,
     percent,
-    tampering,
 )
-from harness.reports.html import flatten
-from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
+from harness.reports.html import RunCharts
+from harness.reports.run_folder import read_run
 from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
+from harness.reports.run_values import (
+    describe_category,
+    describe_fact,
+    describe_record,
+    describe_result,
+    flatten,
+)
 from harness.reports.stored_summary import read_stored_summary
 from harness.reports.viewer.attempt_query import (
     count_categories,
@@ -47,19 +51,15 @@ from harness.reports.viewer.attempt_query import (
 )
 from harness.reports.viewer.attempt_query import count_statuses as count_recorded_statuses
 from harness.reports.viewer.catalogue import Catalogue, UnknownRunError
-from harness.reports.viewer.transcript_follower import show_text
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.comparison import Comparison, compare_runs
 from harness.runs.followed_index import FollowedIndex
-from harness.runs.manifest import GRADING_VERSION
+from harness.runs.manifest import GRADING_VERSION, read_model_name
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
 from harness.runs.run_names import is_running
-from harness.runs.run_state import count_statuses
 from harness.runs.store import TRANSCRIPTS, read_manifest
 from harness.runs.transcript_file import transcript_name
 from harness.runs.transcripts import ActiveStage, ActiveStages, find_transcript, read_stages
-
-_ATTEMPT_FACT_CHARACTERS = 4000
 
 
 def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: int) -> dict[str, Any]:
@@ -76,22 +76,11 @@ def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: 
             raise UnknownRunError("this run has no such attempt, or none yet")
         state = _describe_state(folder, task_id, attempt)
         return {**head, "status": None, "state": state, "texts": [], "facts": []}
-    record = read_record(index, offset)
-    return {
-        **head,
-        "status": record.status.value,
-        "category": escape_text(record.category or ""),
-        "duration": duration(record.duration_seconds),
-        "texts": [
-            {"label": label, **show_text(text), "elsewhere": more}
-            for label, text, more in _list_texts(record)
-        ],
-        "facts": [
-            (escape_terminal(name, 200), escape_terminal(text, _ATTEMPT_FACT_CHARACTERS))
-            for name, text in _list_facts(record)
-            if text != "null"
-        ],
-    }
+    try:
+        model = read_model_name(read_manifest(folder).get("config") or {})
+    except HarnessError:
+        model = None
+    return {**head, **describe_record(read_record(index, offset), model)}
 
 
 def _describe_state(folder: Path, task_id: str, attempt: int) -> str:
@@ -115,48 +104,112 @@ def read_record(index: FollowedIndex, offset: int) -> AttemptRecord:
         raise UsageError("the record has changed while it was read", hint="reload the page") from error
 
 
-def _list_texts(record: AttemptRecord) -> Iterator[tuple[str, str, int]]:
-    """Yield the label and the text of each text that is not empty, and the characters that it lacks."""
-    output, left_out = record.agent_output, record.agent_output_cut
-    if record.agent_output_full is not None:
-        output, left_out = record.agent_output_full, 0
-    if record.error:
-        yield "evidence", record.error, 0
-    if record.submission:
-        yield "program or answer", record.submission, 0
-    if output and output.strip() != (record.submission or "").strip():
-        yield "agent output", output, left_out
-    if record.expected_output:
-        yield "expected", record.expected_output, record.expected_output_cut
-
-
-def _list_facts(record: AttemptRecord) -> Iterator[tuple[str, str]]:
-    facts = {"score": record.score, "sample line": record.sample_line, "started at": record.started_at}
-    yield from flatten(facts | dict(record.metrics))
-
-
 # More tasks, categories or facts than a reader looks through.
 _MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
 _FACT_CHARACTERS = 2000
 # The attempts under way whose transcripts are opened, and the longest first entry that is read.
 _MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
+# More attempts take seconds to read.
+_MOST_CHARTED = 20_000
 MOST_RUNS = 200
 """The most runs of one range."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """The order of the list of runs. Runs without the value come last."""
+
+    # One of RUN_SORTS.
+    sort: str = "started"
+    descending: bool = True
+
+    def __post_init__(self) -> None:
+        if self.sort not in RUN_SORTS:
+            known = ", ".join(RUN_SORTS)
+            raise UsageError(f"runs cannot be sorted by {self.sort!r}", hint=f"use one of {known}")
+
+    def arrange(self, runs: Sequence[tuple[str, ListedRun]]) -> list[tuple[str, ListedRun]]:
+        """Return runs with their keys in this order."""
+        field = RUN_SORTS[self.sort]
+        known = [run for run in runs if getattr(run[1], field) is not None]
+        rest = [run for run in runs if getattr(run[1], field) is None]
+        return [*sorted(known, key=lambda run: getattr(run[1], field), reverse=self.descending), *rest]
+
+
+RUN_SORTS = {
+    "run": "name",
+    "benchmark": "benchmark",
+    "agent": "agent",
+    "model": "model",
+    "rate": "rate",
+    "progress": "finished_attempts",
+    "cost": "cost",
+    "duration": "duration_seconds",
+    "started": "started_at",
+}
+"""The fields of a run that sort the list, by the heads of its columns."""
+
+
 def list_runs(
-    catalogue: Catalogue, search: str = "", first: int = 0, number: int = MOST_RUNS
+    catalogue: Catalogue,
+    search: str = "",
+    first: int = 0,
+    number: int = MOST_RUNS,
+    order: RunOrder | None = None,
 ) -> dict[str, Any]:
-    """Return a range of the runs in which all words of a search occur, and all audits."""
+    """Return a range of the runs where all words of a search occur, and all audits."""
     listed = catalogue.read_list()
     words = search.lower().split()
-    found = [(key, run) for key, run in listed.runs if _has_words(run, words)] if words else listed.runs
+    found = [(key, run) for key, run in listed.runs if _has_words(run, words)]
+    shown = (order or RunOrder()).arrange(found)[first : first + number]
     return {
         "place": escape_text(f"{catalogue.output_dir}/") if catalogue.is_open else "",
         "all": len(listed.runs),
         "found": len(found),
-        "runs": [_describe_listed(key, run) for key, run in found[first : first + min(number, MOST_RUNS)]],
+        "runs": [_describe_listed(key, run) for key, run in shown],
         "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in listed.audits],
+    }
+
+
+_MOST_CELLS = 200
+
+
+def describe_matrix(catalogue: Catalogue) -> dict[str, Any]:
+    """Return the models by benchmarks: in each cell the newest finished run, and the number of runs."""
+    cells: dict[tuple[str, str], dict[str, list[tuple[str, ListedRun]]]] = {}
+    for key, run in catalogue.read_list().runs:
+        if run.state == "finished" and run.rate is not None:
+            row = cells.setdefault((run.model or "", run.agent or ""), {})
+            row.setdefault(run.benchmark or "", []).append((key, run))
+    benchmarks = sorted({name for row in cells.values() for name in row})[:_MOST_CELLS]
+    return {
+        "benchmarks": [escape_text(name) for name in benchmarks],
+        "rows": [
+            {
+                "model": escape_text(model or agent),
+                "agent": escape_text(agent) if model else "",
+                "cells": [_describe_cell(row.get(name, [])) for name in benchmarks],
+            }
+            for (model, agent), row in sorted(cells.items())[:_MOST_CELLS]
+        ],
+    }
+
+
+def _describe_cell(runs: Sequence[tuple[str, ListedRun]]) -> dict[str, Any] | None:
+    if not runs:
+        return None
+    key, run = runs[0]
+    rate = run.rate or 0.0
+    low, high = (rate if bound is None else bound for bound in (run.rate_low, run.rate_high))
+    interval = "" if run.rate_low is None else describe_range(low, high)
+    bounds = {"share": rate, "low": low, "high": high}
+    return {
+        "key": key,
+        "rate": percent(rate),
+        "interval": interval,
+        **bounds,
+        "runs": len(runs),
+        "is_bundled": run.bundled,
     }
 
 
@@ -183,6 +236,7 @@ def _describe_listed(key: str, run: ListedRun) -> dict[str, Any]:
         "duration": "" if run.duration_seconds is None else duration(run.duration_seconds),
         "started_at": escape_text(run.started_at or ""),
         "reason": escape_text(run.reason or ""),
+        "sort": {name: getattr(run, field) for name, field in RUN_SORTS.items()},
     }
 
 
@@ -194,35 +248,25 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
     folder = catalogue.find_run(key)
     listed = catalogue.read_listed_run(key, folder)
     index = catalogue.read_attempts(folder)
-    figures: list[tuple[str, str]] = []
-    summary = _summarize(listed, index)
+    summary, seconds = _summarize(listed, index), listed.duration_seconds
     problems = [text for text in (listed.reason, index.problem) if text]
     if listed.state == "finished":
         try:
-            stored = read_stored_summary(folder)[1].summary()
+            summary = read_stored_summary(folder)[1].summary()
         except HarnessError as error:
             problems.append(error.message)
-        else:
-            summary = stored
-            figures = [*_list_figures(stored)]
-    with contextlib.suppress(HarnessError):
-        figures += list_conditions(read_manifest(folder))
+    try:
+        manifest = read_manifest(folder)
+    except HarnessError:
+        manifest = {}
     is_running = listed.state == "running"
-    headline = describe_headline(summary, is_running=is_running)
     stages = read_stages(folder) if is_running else ActiveStages()
     return {
         **_describe_listed(key, listed),
-        "headline": [headline.figure, headline.interval, headline.meaning, headline.coverage],
-        "warning": tampering(summary.integrity),
+        **describe_result(summary, manifest, is_running=is_running, duration_seconds=seconds),
         "problems": [escape_text(text) for text in problems],
-        "figures": [(escape_terminal(label), escape_terminal(text, 1000)) for label, text in figures],
         # The attempts with a record, by which the list is filtered.
         "statuses": {status.value: number for status, number in count_recorded_statuses(index).items()},
-        # All planned attempts, as the reports count them.
-        "status_counts": [
-            {"key": each.key, "label": each.label.replace("_", " "), "number": each.number}
-            for each in count_statuses(summary, is_running=is_running)
-        ],
         "has_categories": any(count_categories(index)),
         "categories": [*_list_categories(index)],
         "attempts": len(index),
@@ -232,13 +276,24 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
     }
 
 
+def describe_charts(folder: Path) -> dict[str, Any]:
+    """Return the charts and the causes of a run, none of a run with very many attempts.
+
+    Raises UsageError if the run cannot be read.
+    """
+    run = read_run(folder)
+    if len(run.offsets) > _MOST_CHARTED:
+        return {}
+    charts = RunCharts(run.summary, run.manifest)
+    for _ in charts.watch(run.attempts()):
+        pass
+    return charts.describe()
+
+
 def list_facts(folder: Path) -> list[tuple[str, str]]:
     """Return the leaves of a manifest with their paths. Raises UsageError if it cannot be read."""
     facts = [*flatten(read_manifest(folder))]
-    return [
-        (escape_terminal(name, 200), escape_terminal(text, _FACT_CHARACTERS, multiline=True))
-        for name, text in facts[:_MOST_FACTS]
-    ]
+    return [describe_fact(name, text, _FACT_CHARACTERS) for name, text in facts[:_MOST_FACTS]]
 
 
 def _describe_index(index: FollowedIndex) -> dict[str, Any]:
@@ -262,14 +317,6 @@ def _summarize(listed: ListedRun, index: AttemptIndex) -> Summary:
     return Summary(total, planned, resolved, rate, {}, statuses, {}, rate_interval=interval)
 
 
-def _list_figures(summary: Summary) -> Iterator[tuple[str, str]]:
-    yield from list_scores(summary)
-    if summary.model:
-        yield "model", describe_usage(summary.model)
-    yield from list_model_remarks(summary)
-    yield from list_remarks(summary)
-
-
 def _list_categories(index: AttemptIndex) -> Iterator[dict[str, Any]]:
     """Yield the categories, none if there is only one."""
     counts = count_categories(index)
@@ -278,20 +325,12 @@ def _list_categories(index: AttemptIndex) -> Iterator[dict[str, Any]]:
     shares: dict[str, list[float]] = {}
     for name, share in list_shares(index):
         shares.setdefault(name, []).append(share)
-    for name, (attempts, passed) in sorted(counts.items())[:_MOST_CATEGORIES]:
+    for name, (attempts, number) in sorted(counts.items())[:_MOST_CATEGORIES]:
         of_tasks = shares.get(name, [0.0])
         low, high = clustered_interval([(share, 1) for share in of_tasks], attempts=attempts) or (0.0, 0.0)
         rate = math.fsum(of_tasks) / len(of_tasks)
-        yield {
-            "category": name,
-            "name": escape_text(name) or "none",
-            "passed": f"{passed:,} of {count(attempts, 'attempt')}",
-            "rate": percent(rate),
-            "interval": describe_range(low, high),
-            "share": rate,
-            "low": low,
-            "high": high,
-        }
+        passed = f"{number:,} of {count(attempts, 'attempt')}"
+        yield describe_category(name, passed, rate, low, high)
 
 
 def _list_under_way(folder: Path, index: AttemptIndex, stages: ActiveStages) -> Iterator[dict[str, Any]]:

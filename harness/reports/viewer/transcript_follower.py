@@ -13,6 +13,7 @@ from typing import Any
 from harness.core.inputs.files import MAX_DATA_BYTES, MAX_LINE_BYTES
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.text import escape_text
+from harness.reports.page_text import describe_blocks
 from harness.reports.transcript_entries import Block, ShownTexts, describe_entry
 from harness.runs.run_files import open_run_file, split_nested
 from harness.runs.transcript_file import TRANSCRIPT_SCHEMA_VERSION
@@ -20,8 +21,7 @@ from harness.runs.transcript_file import TRANSCRIPT_SCHEMA_VERSION
 MOST_BLOCKS = 200
 """The most blocks of one answer."""
 
-# The characters of one text that are shown, and the characters of all blocks that stay in memory.
-_TEXT_CHARACTERS = 100_000
+# The characters of all blocks that stay in memory.
 _ALL_CHARACTERS = 32_000_000
 _MOST_FOLLOWED = 4
 # As in harness/runs/transcripts.py.
@@ -115,8 +115,7 @@ class TranscriptFollower:
         if entry.get("schema_version", TRANSCRIPT_SCHEMA_VERSION) != TRANSCRIPT_SCHEMA_VERSION:
             self._end("The transcript has a version that this version of harness does not read.")
             return
-        for block in describe_entry(entry, self._shown):
-            shown = _show(block)
+        for shown in describe_blocks(describe_entry(entry, self._shown)):
             self._characters += len(shown["text"])
             self._blocks.append(shown)
         if self._characters > _ALL_CHARACTERS:
@@ -124,7 +123,7 @@ class TranscriptFollower:
 
     def _end(self, reason: str) -> None:
         if not self._has_ended:
-            self._blocks.append(_show(Block(heading=escape_text(reason), heading_style="bold yellow")))
+            self._blocks += describe_blocks([Block(escape_text(reason), heading_style="bold yellow")])
         self._has_ended = True
 
 
@@ -142,24 +141,3 @@ class TranscriptFollowers:
             while len(self._followers) > _MOST_FOLLOWED:
                 self._followers.popitem(last=False)
             return follower
-
-
-def show_text(text: str) -> dict[str, Any]:
-    """Return the beginning of a text, safe to show, and the number of characters that are left out."""
-    return {
-        "text": escape_text(text[:_TEXT_CHARACTERS], multiline=True),
-        "left_out": max(len(text) - _TEXT_CHARACTERS, 0),
-    }
-
-
-def _show(block: Block) -> dict[str, Any]:
-    """Return a block as plain values. `kind` is how the page shows the text."""
-    is_call = block.indent.strip() == "$"
-    is_warning = any("yellow" in style or "red" in style for style in (block.style, block.heading_style))
-    return {
-        "heading": escape_text(block.heading.strip()),
-        **show_text(block.text or ""),
-        "kind": "call" if is_call else "dim" if block.style == "dim" else "",
-        "is_warning": is_warning,
-        "begins_entry": block.begins_entry and bool(block.heading),
-    }

@@ -111,7 +111,7 @@ class AttemptContext:
     seed: int
     # The line of the sample in the samples file, from 1, or None without one.
     sample: int | None
-    # The environment in which the agent acts, or None if it only answers.
+    # The environment where the agent acts, or None if it only answers.
     environment: AgentEnvironment | None
     # Entries that the agent writes here are kept in the run folder.
     transcript: Transcript

@@ -171,7 +171,7 @@ MAX_CHARACTERS = 64 * 1024 * 1024
 
 
 class AttemptAccess:
-    """Passes the calls of an agent's thread on to the event loop on which the attempt runs.
+    """Passes the calls of an agent's thread on to the event loop where the attempt runs.
 
     `context` is the attempt as the agent sees it.
     """

@@ -17,7 +17,7 @@ from harness.runs.progress import RunProgress
 class Work:
     """The attempts that an executor makes, and the places where it reports them."""
 
-    # In the order in which they start.
+    # In the order that they start.
     attempts: Sequence[PlannedAttempt]
     progress: RunProgress
     commits: Commits

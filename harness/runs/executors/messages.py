@@ -69,7 +69,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The reason for which a node can make no further attempt."""
+    """The reason why a node can make no further attempt."""
 
     message: str
     hint: str | None
@@ -93,7 +93,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason for which a node takes no part in a run."""
+    """The reason why a node takes no part in a run."""
 
     message: str
     hint: str | None = None

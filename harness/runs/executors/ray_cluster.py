@@ -217,7 +217,7 @@ NODE_STARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """The reason for which a node takes no part, and the time at which it was found."""
+    """The reason why a node takes no part, and the time when it was found."""
 
     reason: str
     since: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from harness.core.errors import quote_value
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
@@ -233,16 +233,25 @@ class SandboxKeys(Keys):
     ] = None
     """With `none`, tasks that ask for a network run without one, and their metrics say so."""
     seal: Annotated[
-        Literal["artifacts", "work", "tools", "all", "live"] | None,
+        Literal["artifacts", "proxied", "work", "tools", "all", "attached", "live"] | None,
         Setting(on_resume="fixed", difference="unfair", read_by="task image", is_replayed=True),
         Option(
-            "Which changes of an agent the tests of a task folder see: artifacts, work, tools, all or live. "
-            "Default: what the task's reference proves.",
+            "Which changes of an agent the tests of a task folder see, and how: artifacts, proxied, work, "
+            "tools, all, attached or live. Default: what the task's reference proves.",
             "LEVEL",
         ),
     ] = None
-    """The seal level of every task, instead of the first at which its reference passes: `artifacts`, `work`,
-    `tools`, `all` or `live`."""
+    """The seal level of every task, instead of the first at which its reference passes: `artifacts`,
+    `proxied`, `work`, `tools`, `all`, `attached` or `live`."""
+    grading_network: Annotated[
+        Literal["on"] | None,
+        # YAML reads `on` as true.
+        BeforeValidator(lambda given: "on" if given is True else given),
+        Setting(on_resume="fixed", difference="unfair", read_by="task image", is_replayed=True),
+        Option("on: give the tests of task folders a network, where they install their tools.", "MODE"),
+    ] = None
+    """With `on`, the machines where tests of task folders run get a network instead of prepared tools.
+    Reports say so, because verdicts then depend on other machines."""
     executor: Annotated[
         ExecutorName,
         Setting(on_resume="free", difference="shown"),

@@ -64,6 +64,7 @@ class RunOptions(TypedDict, total=False):
     build_ca: str | None
     allow_network: bool
     network: Literal["none"] | None
-    seal: Literal["artifacts", "work", "tools", "all", "live"] | None
+    seal: Literal["artifacts", "proxied", "work", "tools", "all", "attached", "live"] | None
+    grading_network: Literal["on"] | None
     executor: Literal["local", "ray"]
     ray_address: str | None

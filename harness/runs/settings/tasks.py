@@ -95,7 +95,7 @@ class TaskKeys(Keys):
         ),
         Example("random"),
     ] = "random"
-    """The way in which `sample_size` tasks are taken: the first ones, a random draw, or a random draw from
+    """How `sample_size` tasks are taken: the first ones, a random draw, or a random draw from
     each stratum in proportion to its size."""
     stratify_by: Annotated[
         Text | None,

@@ -1,6 +1,6 @@
 """The interface between a sandbox and the backend that starts it.
 
-`Sandbox` drives a guest over a stream and applies limits to jobs. A backend starts the container in which
+`Sandbox` drives a guest over a stream and applies limits to jobs. A backend starts the container where
 that guest is PID 1, isolates it and ends it. Docker is the only implementation in the package, and
 `examples/backend` has another. Each implements `Backend` and passes `harness.sandbox.selfcheck`.
 
@@ -20,13 +20,29 @@ from harness.sandbox.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkPlace:
+    """A container's place in a network of one attempt (`MakesNetworks`)."""
+
+    network: str
+    # The other containers of the network reach this one by these names. It calls itself by the first.
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedContainer:
+    """A container whose network namespace another one joins, with all that listens there."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignImage:
     """The image of a container that is not one of harness. The guest brings all that it needs."""
 
     # The id of the image. Its files, users, environment and working folder stay as they are.
     id: str
-    # Whether programs reach the network of the engine.
-    network: bool = False
+    # Whether programs reach the network of the engine; else their place in another network.
+    network: bool | NetworkPlace | JoinedContainer = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +207,7 @@ class ImageFacts:
     user: str
     folder: str
     entrypoint: tuple[str, ...]
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +248,25 @@ class RunsForeignImages(Protocol):
 
         `name` is the task's, for messages. Raises DataError, UsageError, and SandboxError for a failed build.
         """
+
+
+@runtime_checkable
+class MakesNetworks(Protocol):
+    """A backend that makes networks in which the containers of one attempt meet (`NetworkPlace`)."""
+
+    def make_network(self, name: str, labels: Mapping[str, str], *, is_public: bool) -> None:
+        """Make a network with this name.
+
+        Its containers reach each other, also by name. Unless it is public, they reach nothing else: neither
+        the internet, nor the engine's machine, nor a name server. Raises UsageError if the engine has no such
+        networks, and SandboxError.
+        """
+
+    def destroy_network(self, name: str) -> None:
+        """Remove a network without containers, if it is there. Raises SandboxError if it stays."""
+
+    def find_networks(self, labels: Mapping[str, str | None]) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all networks that have these labels, by name; None matches any value."""
 
 
 @dataclass(frozen=True, slots=True)

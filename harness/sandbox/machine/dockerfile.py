@@ -60,6 +60,19 @@ class Dockerfile:
             changed.append(replace(each, text=text))
         return replace(self, instructions=tuple(changed))
 
+    def end_folders(self) -> Dockerfile:
+        """Return the Dockerfile with a "/" after the folder that several files are copied to.
+
+        BuildKit does not need it, so published files lack it.
+        """
+        changed = []
+        for each in self.instructions:
+            words = [word for word in each.text.split()[1:] if word != "\\" and not word.startswith("--")]
+            if each.word in ("ADD", "COPY") and len(words) > 2 and words[-1][-1] not in "/]\"'":
+                each = replace(each, text=f"{each.text.rstrip()}/")
+            changed.append(each)
+        return replace(self, instructions=tuple(changed))
+
     def add_to_stages(self, lines: Sequence[str]) -> Dockerfile:
         """Return the Dockerfile with these instructions at the start of each stage that has a base."""
         changed: list[Instruction] = []

@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
-from harness.sandbox.backends.docker.images import BASE, find_image, image_names, images_dir
+from harness.sandbox.backends.docker.images import (
+    BASE,
+    find_image,
+    image_folder,
+    image_names,
+    images_dir,
+    language_image_names,
+)
 from harness.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ _LIST_PACKAGES = ("dpkg-query", "-W", "-f", "${Package}\t${Version}\n")
 def hash_recipe(name: str) -> str:
     """Return the SHA-256 of the files in an image's folder, with their names."""
     digest = hashlib.sha256()
-    folder = images_dir() / name
+    folder = image_folder(name)
     for path in sorted(each for each in folder.rglob("*") if each.is_file() and each.name[0] != "."):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
@@ -41,15 +48,19 @@ def read_lock() -> dict[str, Any]:
 
 
 def make_lock() -> dict[str, Any]:
-    """Return a lock with the recipes here, and with the packages of the images on the engine."""
-    packages = {name: _list_packages(name) for name in image_names() if name != BASE}
+    """Return a lock with the recipes here, and with the packages of the images on the engine.
+
+    The images of languages are built if the engine lacks them.
+    """
+    names = (*image_names(), *language_image_names())
+    packages = {name: _list_packages(name) for name in names if name != BASE}
     shared = dict(set.intersection(*(set(each.items()) for each in packages.values())))
     own = {name: dict(sorted(each.items() - shared.items())) for name, each in packages.items()}
     return {
         "schema_version": 1,
         "from": "debian:bookworm-slim",
         "architecture": platform.machine(),
-        "recipes": {name: hash_recipe(name) for name in image_names()},
+        "recipes": {name: hash_recipe(name) for name in names},
         "packages": {BASE: dict(sorted(shared.items())), **own},
     }
 
@@ -62,15 +73,15 @@ def write_lock() -> None:
 def find_differences(client: APIClient) -> dict[str, list[str]]:
     """Return how each image on the engine differs from the lock, by its name, with no text for an equal one.
 
-    Raises SandboxError.
+    The image of a language need not be built. Raises SandboxError.
     """
     lock = read_lock()
     found: dict[str, list[str]] = {}
-    for name in image_names():
+    for name in (*image_names(), *language_image_names()):
         recipe = hash_recipe(name)
         differences = [] if recipe == lock["recipes"].get(name) else [f"its recipe has SHA-256 {recipe}"]
         if find_image(client, name) is None:
-            differences.append("is not built")
+            differences += [] if name in language_image_names() else ["is not built"]
         elif name != BASE:
             locked = {**lock["packages"][BASE], **lock["packages"].get(name, {})}
             differences += _compare(locked, _list_packages(name))

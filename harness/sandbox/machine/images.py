@@ -28,6 +28,7 @@ from harness.sandbox.backends.docker.images import (
     image_names,
     image_sources,
     image_tag,
+    language_image_names,
 )
 from harness.sandbox.machine.installation import bootstrap_base, pull_debian
 
@@ -107,6 +108,7 @@ class _BuildLog:
         return SandboxError(
             f"cannot build image {self._name}{self._locate(self._step)}{why}; the end of the log:\n{end}",
             hint=self._hint,
+            lasting=True,
         )
 
 
@@ -188,7 +190,9 @@ def build_images(
     notify: Callable[[str], None],
     force: bool = False,
 ) -> list[Image]:
-    """Return the images of these names (default: all), and build those that the engine does not have.
+    """Return the images of these names, and build those that the engine does not have.
+
+    The default is all but those of languages.
 
     `force` builds all of them again, without the engine's cache. `notify` gets a line for each step that
     takes time. Several processes may call this at once. Raises ImageMissingError or SandboxError with the end
@@ -198,7 +202,8 @@ def build_images(
     found = {name: None if force else find_image(client, name) for name in wanted}
     if None in found.values():
         with exclusive("images", notify=notify):
-            for name in sorted((n for n in wanted if found[n] is None), key=image_names().index):
+            # The base comes first.
+            for name in sorted((n for n in wanted if found[n] is None), key=lambda name: name != BASE):
                 found[name] = _provide(client, name, notify=notify, force=force)
     return [image for image in found.values() if image is not None]
 
@@ -209,7 +214,7 @@ def list_images(client: APIClient) -> list[Image]:
     An image that a user has built from one of ours inherits our label. It has neither a tag of ours, nor the
     label as its last layer.
     """
-    names = image_names()
+    names = (*image_names(), *language_image_names())
     current = {image_tag(name) for name in names}
     with engine_errors("list the images"):
         listed = client.images(filters={"label": LABEL})

@@ -76,6 +76,7 @@ def build_folder(
         dockerfile = dockerfile.add_to_stages(
             [*trust, *(f"ARG {variable}={_TRUSTED}" for variable in _CERTIFICATE_VARIABLES)]
         )
+    dockerfile = dockerfile.end_folders()
     added.append((DOCKERFILE, dockerfile.render()))
     files = _list_context(folder)
     tag = f"harness/task:{_hash_context(folder, files, added, bases)}"

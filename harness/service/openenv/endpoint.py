@@ -258,7 +258,8 @@ def _choose_task(service: Service, data: ResetData) -> tuple[Benchmark, Task, in
     draw = random.Random(data.seed)
     seed = draw.getrandbits(63)
     if data.task_id is None:
-        return chosen.benchmark, draw.choice(chosen.benchmark.tasks), seed
+        sound = [task for task in chosen.benchmark.tasks if task.id not in chosen.benchmark.quarantined]
+        return chosen.benchmark, draw.choice(sound or chosen.benchmark.tasks), seed
     task_id = str(data.task_id)
     if task_id not in chosen.tasks:
         raise unknown_task(task_id[:100], chosen.tasks, place=chosen.benchmark.name)

@@ -5,6 +5,7 @@ The text that explains a verdict stays here, because it may quote the reference.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -14,16 +15,16 @@ from functools import partial
 from typing import Any
 
 from harness.benchmarks import Benchmark
-from harness.core.tools import TextCall
-from harness.core.types import TEXT_FIELDS, Task, Verdict
+from harness.core.logger import get_logger
+from harness.core.types import TEXT_FIELDS, Status, Task, Verdict
 from harness.environments import environment_spec
-from harness.environments.base import Environment
-from harness.host.episode import MOST_SECONDS, Episode
+from harness.host.episode import Episode, bound_life
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.operations import Call
 from harness.service.service import Service
 from harness.service.verdicts.samples import Deadline, Work, grade_work
 
+_LOGGER = get_logger(__name__)
 # How long the start of an episode may wait, and its grading.
 _WAIT_SECONDS = 30.0
 _GRADING_WAIT_SECONDS = 600.0
@@ -67,20 +68,28 @@ class ServedEpisode:
         if self.verdict is not None:
             raise InvalidRequestError("the episode has ended; reset to begin another one")
         if self.episode.is_expired:
-            message = f"the episode has lasted for {MOST_SECONDS:g} s, its limit; reset to begin another one"
+            seconds = bound_life(self.episode.task)
+            message = f"the episode has lasted for {seconds:g} s, its limit; reset to begin another one"
             raise InvalidRequestError(message, code="episode_expired", status=410)
         if self.episode.environment is None:
             result = await self._answer(action)
         else:
-            result = await self._act(self.episode.environment, action)
+            result = await self._act(action)
         self.steps += 1
         if result.verdict is not None:
             if self.episode.environment is not None:  # `grade_work` has counted the others
                 self._service.metrics.verdicts.labels(result.verdict.status.value).inc()
             if not result.verdict.status.has_score:
-                raise ServiceError(503, result.verdict.status.value, result.verdict.evidence or "no verdict")
+                raise ServiceError(503, result.verdict.status.value, self._explain(result.verdict))
             self.verdict = result.verdict
         return result
+
+    def _explain(self, verdict: Verdict) -> str:
+        """Return why an episode has no score. The output of a task's own tests stays in the log."""
+        if verdict.status is not Status.GRADER_ERROR:
+            return verdict.evidence or "no verdict"
+        _LOGGER.warning("no reward for %s: %s", self.episode.task.id, verdict.evidence)
+        return "the tests of the task gave no reward; the log of the service has the reason"
 
     async def _answer(self, action: Action) -> StepResult:
         if action.field is None:
@@ -93,18 +102,14 @@ class ServedEpisode:
         verdict = await grade_work(work, call, Deadline.start(seconds + _WAIT_SECONDS, seconds))
         return StepResult("", verdict)
 
-    async def _act(self, environment: Environment, action: Action) -> StepResult:
+    async def _act(self, action: Action) -> StepResult:
         if action.tool is not None:
             observation = await self.episode.call(action.tool, action.arguments)
         elif action.field != "reply":
             message = "the task takes a call: 'tool' with 'arguments', or the 'reply' of a model"
             raise InvalidRequestError(message, status=422)
         else:
-            called = environment.text_protocol.read(action.text)
-            if not isinstance(called, TextCall):
-                return StepResult(called.advice)
-            show = partial(environment.text_protocol.show, called)
-            observation = await self.episode.call(called.tool, called.arguments, show=show)
+            observation = await self.episode.reply(action.text)
         return StepResult(observation.text, self.episode.verdict)
 
 
@@ -126,14 +131,19 @@ async def open_episode(
     async with contextlib.AsyncExitStack() as stack:
         if spec.open_environment is not None:
             sandboxes = 0 if spec.image is None else 1 + spec.nested_sandboxes
-            limits = spec.limits
+            limits = await asyncio.to_thread(spec.find_limits, task, spec.limits)
             holding = service.sessions.budget.hold(
                 client, sandboxes * limits.memory_mb, sandboxes * limits.processes
             )
             stack.enter_context(holding)
         # A wait in vain would cost the verdict, because the agent's processes are dead.
         waiting = partial(service.work, client, wait_seconds=_GRADING_WAIT_SECONDS)
-        opening = service.host.environment(benchmark, task.id, seed=seed, before_grading=waiting)
+        opening = service.host.environment(
+            *(benchmark, task.id),
+            seed=seed,
+            machine_rules=service.settings.machine_rules,
+            before_grading=waiting,
+        )
         needs_place = spec.open_environment is not None and spec.image is not None
         async with service.work(client, wait_seconds=_WAIT_SECONDS) if needs_place else nullcontext():
             episode = await stack.enter_async_context(opening)

@@ -81,7 +81,7 @@ class SandboxInfo(BaseModel):
     terminals: bool
     """Whether it has terminals."""
     created_at: str
-    """The time at which it was opened, in UTC."""
+    """The time when it was opened, in UTC."""
     seconds_left: float
     """The time until its deadline, in seconds."""
     idle_seconds: float
@@ -99,6 +99,21 @@ class SandboxList(BaseModel):
 
     sandboxes: list[SandboxInfo]
     """Those that this client has opened, the oldest first."""
+
+
+class SnapshotInfo(BaseModel):
+    """A snapshot of a client."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    """The name, which cannot be guessed. Any client with the token and the name may fork it."""
+    image: str
+    """The image of the sandbox that it was taken of."""
+    bytes: int
+    """The size of its files as an archive."""
+    idle_seconds: float
+    """The time without a fork after which it ends."""
 
 
 class ExecRequest(BaseModel):

@@ -57,7 +57,7 @@ class BenchmarkList(BaseModel):
     image_tags: dict[str, str]
     """The tag of each image, which ends in a hash of its sources."""
     benchmarks: list[LoadedBenchmark]
-    """The benchmarks in the order in which the operator named them."""
+    """The benchmarks in the order that the operator named them."""
 
 
 def find_revision(service: Service, served: ServedBenchmark) -> str:

@@ -22,11 +22,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.core.errors import HarnessError, UsageError
 from harness.core.logger import get_logger
 from harness.environments.python.client import run_on_inputs
+from harness.environments.python.languages import LANGUAGES, PYTHON
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.host.local import LocalHost
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
+from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
 from harness.service.errors import BusyError, InvalidRequestError
 from harness.service.operations import Called, make_router
@@ -49,10 +51,10 @@ MOST_FILES = 1024
 MOST_FETCHED_BYTES = 32 << 20
 DEFAULT_MEMORY_MB = 1024
 MOST_MEMORY_MB = 8192
+_KEEP = 2 * KEPT_BYTES
 _TRIES = 2
 _KILLED = -9
 _TIME_LIMITS = frozenset({"wall_seconds", "cpu_seconds"})
-_COMMANDS = {"python": ("python3", "main.py"), "bash": ("/bin/bash", "main.sh")}
 
 
 class RunCodeRequest(BaseModel):
@@ -64,12 +66,12 @@ class RunCodeRequest(BaseModel):
     code: str
     """The program."""
     language: str
-    """`python` or `bash`. No other language is served."""
+    """`python`, `bash`, `cpp`, `go`, `java`, `nodejs`, `php`, `ruby`, `rust` or `typescript`."""
     stdin: str | None = None
     """The standard input of the program."""
     compile_timeout: float = Field(default=10.0, ge=0, le=600, allow_inf_nan=False)
-    """Seconds that the client waits for a compiler. Python and bash have none, so the program may wait in the
-    queue for this long, and for the ten seconds that clients wait in addition."""
+    """The wall time of the compiler, in seconds. The program may wait in the queue for this long, less the
+    time of its compiler, and for the ten seconds that clients wait in addition."""
     run_timeout: float = Field(default=10.0, gt=0, le=600, allow_inf_nan=False)
     """The wall time of the program, in seconds."""
     memory_limit_MB: int = Field(default=-1, le=MOST_MEMORY_MB)
@@ -104,13 +106,15 @@ class RunCodeResponse(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     status: Literal["Success", "Failed", "SandboxError"]
-    """`Success` for exit code 0. `SandboxError` for a fault of the service alone."""
+    """`Success` for exit code 0. `Failed` also for a program that does not compile. `SandboxError` for a
+    fault of the service alone."""
     message: str = ""
-    """The fault of the service, the limit that ended the program, and whether its output was cut."""
+    """The fault of the service, the limit that ended the program or its compiler, and whether its output was
+    cut."""
     compile_result: CommandRunResult | None = None
-    """Always None, because nothing is compiled."""
+    """The outcome of the compiler, None for a language without one."""
     run_result: CommandRunResult | None = None
-    """None only with `SandboxError`."""
+    """None with `SandboxError`, and for a program that does not compile."""
     executor_pod_name: str | None = None
     """Always None."""
     files: dict[str, str] = Field(default_factory=dict)
@@ -120,16 +124,16 @@ class RunCodeResponse(BaseModel):
 router = make_router()
 
 
-@router.post("/run_code", summary="Run a program in Python or bash, in the protocol of SandboxFusion.")
+@router.post("/run_code", summary="Run a program in one of ten languages, in the protocol of SandboxFusion.")
 async def run_code(request: RunCodeRequest, call: Called) -> RunCodeResponse:
     """Return the outcome of a program, before the client gives up.
 
     Raises BusyError if the time of the client does not suffice, or too many requests wait, and
     InvalidRequestError.
     """
-    if request.language not in _COMMANDS:
+    if request.language not in LANGUAGES:
         raise InvalidRequestError(
-            f"'language': {request.language[:40]!r} is not served; use one of {', '.join(_COMMANDS)}",
+            f"'language': {request.language[:40]!r} is not served; use one of {', '.join(LANGUAGES)}",
             status=422,
         )
     files = {path: _decode(path, content) for path, content in request.files.items() if content is not None}
@@ -189,16 +193,19 @@ class ProgramRun:
         nobody knows how it would have ended.
         """
         request = self.request
-        try:
-            if request.language == "python" and not self.files and not request.fetch_files:
+        if request.language == PYTHON and not self.files and not request.fetch_files:
+            try:
                 response = await self._run_program(host.pool)
-            else:
-                response = await self._run_command(host.pool)
-        except SandboxLimitReached as error:
-            return _describe_lost(error)
-        result = response.run_result
+            except SandboxLimitReached as error:
+                response = _reply(None, _describe_lost(error))
+        else:
+            response = await self._run_command(host.pool)
+        result = response.run_result or response.compile_result
         is_late = result is not None and result.status == "TimeLimitExceeded"
-        return None if is_late and self.seconds < request.run_timeout else response
+        asked = request.run_timeout
+        if request.language != PYTHON and LANGUAGES[request.language].compile:
+            asked += request.compile_timeout
+        return None if is_late and self.seconds < asked else response
 
     @property
     def _run_seconds(self) -> float:
@@ -232,7 +239,7 @@ class ProgramRun:
                 wall_seconds_in_all=max(ends - time.monotonic(), self._run_seconds),
             )
         limit = None if run.ended in ("exited", "signal", "killed") else run.ended
-        return _describe(
+        described = _describe(
             limit=limit,
             exit_code=run.exit_code,
             seconds=run.duration_seconds,
@@ -240,28 +247,36 @@ class ProgramRun:
             stderr=run.stderr.data,
             sizes={"stdout": run.stdout.total, "stderr": run.stderr.total},
         )
+        return _reply(None, described)
 
     async def _run_command(self, pool: SandboxPool) -> RunCodeResponse:
-        """Run a program with its files in a new sandbox, which ends with it."""
-        request, command = self.request, _COMMANDS[self.request.language]
-        settings = SandboxSettings("python", _choose_limits(request.memory_limit_MB))
-        async with pool.lease(settings, seconds=2 * self._run_seconds + 60.0, working=True) as sandbox:
-            files = {**self.files, command[-1]: request.code.encode("utf-8", "surrogatepass")}
-            for path, content in files.items():
-                await sandbox.write_file(path, content)
-            result = await sandbox.exec(
-                command, stdin=request.stdin or "", timeout=self._run_seconds, keep_bytes=2 * KEPT_BYTES
-            )
-            fetched = await _fetch_all(sandbox, request.fetch_files)
-        response = _describe(
-            limit=result.limit,
-            exit_code=result.exit_code,
-            seconds=result.duration_seconds,
-            stdout=result.stdout.head + (b"" if result.stdout.truncated else result.stdout.tail),
-            stderr=result.stderr.head + (b"" if result.stderr.truncated else result.stderr.tail),
-            sizes={"stdout": result.stdout.total, "stderr": result.stderr.total},
-        )
-        return response.model_copy(update={"files": fetched})
+        """Compile and run a program with its files in a new sandbox, which ends with it."""
+        request, limits = self.request, _choose_limits(self.request.memory_limit_MB)
+        language = LANGUAGES[request.language]
+        file, compiler, command = language.place(request.code, limits.memory_mb)
+        ends = time.monotonic() + self.seconds
+        compiled: _Described | None = None
+        seconds = request.compile_timeout + 2 * self._run_seconds + 60.0
+        try:
+            async with pool.lease(
+                SandboxSettings(language.image, limits), seconds=seconds, working=True
+            ) as sandbox:
+                files = {**self.files, file: request.code.encode("utf-8", "surrogatepass")}
+                for path, content in files.items():
+                    await sandbox.write_file(path, content)
+                if compiler:
+                    compiled = _LOST_COMPILER
+                    most = min(request.compile_timeout, self.seconds)
+                    compiled = _describe_result(await sandbox.exec(compiler, timeout=most, keep_bytes=_KEEP))
+                    if compiled.result.status != "Finished" or compiled.result.return_code != 0:
+                        return _reply(compiled, None)
+                rest = min(self._run_seconds, max(ends - time.monotonic(), _LEAST_RUN_SECONDS))
+                ran = await sandbox.exec(command, stdin=request.stdin or "", timeout=rest, keep_bytes=_KEEP)
+                fetched = await _fetch_all(sandbox, request.fetch_files)
+        except SandboxLimitReached as error:
+            lost = _describe_lost(error)
+            return _reply(lost, None) if compiled is _LOST_COMPILER else _reply(compiled, lost)
+        return _reply(compiled, _describe_result(ran)).model_copy(update={"files": fetched})
 
 
 async def _fetch_all(sandbox: Sandbox, paths: Sequence[str]) -> dict[str, str]:
@@ -288,6 +303,42 @@ def _choose_limits(memory_limit_mb: int) -> Limits:
     return Limits(memory_mb=memory_mb, cpu_seconds=600, wall_seconds=600)
 
 
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """The outcome of one command, and remarks on it for people."""
+
+    result: CommandRunResult
+    remarks: tuple[str, ...] = ()
+
+
+# Stays in place of an outcome while a compiler runs.
+_LOST_COMPILER = _Described(CommandRunResult(status="Error"))
+
+
+def _reply(compiled: _Described | None, ran: _Described | None) -> RunCodeResponse:
+    """Return the outcome of a program that has ended, or that its compiler has refused."""
+    remarks = [f"compiler: {each}" for each in (() if compiled is None else compiled.remarks)]
+    remarks += () if ran is None else ran.remarks
+    return RunCodeResponse(
+        status="Success" if ran is not None and ran.result.return_code == 0 else "Failed",
+        message="; ".join(remarks),
+        compile_result=None if compiled is None else compiled.result,
+        run_result=None if ran is None else ran.result,
+    )
+
+
+def _describe_result(result: ExecResult) -> _Described:
+    stdout, stderr = result.stdout, result.stderr
+    return _describe(
+        limit=result.limit,
+        exit_code=result.exit_code,
+        seconds=result.duration_seconds,
+        stdout=stdout.head + (b"" if stdout.truncated else stdout.tail),
+        stderr=stderr.head + (b"" if stderr.truncated else stderr.tail),
+        sizes={"stdout": stdout.total, "stderr": stderr.total},
+    )
+
+
 def _describe(
     *,
     limit: str | None,
@@ -296,14 +347,13 @@ def _describe(
     stdout: bytes,
     stderr: bytes,
     sizes: Mapping[str, int],
-) -> RunCodeResponse:
-    """Return the outcome of a program that has ended. `sizes` are the bytes that it wrote to each stream."""
+) -> _Described:
+    """Return the outcome of a command that has ended. `sizes` are the bytes that it wrote to each stream."""
     is_late = limit in _TIME_LIMITS
-    code = None if is_late else exit_code if limit is None or exit_code else _KILLED
     result = CommandRunResult(
         status="TimeLimitExceeded" if is_late else "Finished",
         execution_time=seconds,
-        return_code=code,
+        return_code=None if is_late else exit_code if limit is None or exit_code else _KILLED,
         stdout=stdout[:KEPT_BYTES].decode("utf-8", "replace"),
         stderr=stderr[:KEPT_BYTES].decode("utf-8", "replace"),
     )
@@ -313,14 +363,13 @@ def _describe(
         for name, size in sizes.items()
         if size > KEPT_BYTES
     ]
-    status: Literal["Success", "Failed"] = "Success" if code == 0 else "Failed"
-    return RunCodeResponse(status=status, message="; ".join(remarks), run_result=result)
+    return _Described(result, tuple(remarks))
 
 
-def _describe_lost(error: SandboxLimitReached) -> RunCodeResponse:
-    """Return the outcome of a program that cost its whole sandbox by a limit."""
+def _describe_lost(error: SandboxLimitReached) -> _Described:
+    """Return the outcome of a command that cost its whole sandbox by a limit."""
     result = CommandRunResult(status="Finished", return_code=_KILLED, stdout="", stderr="")
-    return RunCodeResponse(status="Failed", message=error.message, run_result=result)
+    return _Described(result, (error.message,))
 
 
 def _decode(path: str, content: str) -> bytes:

@@ -245,7 +245,7 @@ async def grade_work(work: Work, call: Call, deadline: Deadline) -> Verdict:
 async def grade_each(
     work: Sequence[Work], call: Call, deadline: Deadline
 ) -> AsyncGenerator[tuple[int, Verdict], None]:
-    """Yield each verdict with the place of its work, in the order in which the verdicts come.
+    """Yield each verdict with the place of its work, in the order that the verdicts come.
 
     Each submission takes its own place in the queue, so that a large batch delays no other client. The end of
     the iterator ends all programs.

@@ -1,1 +1,1 @@
-"""The machines on which a service does its work: its own one, or the nodes of a Ray cluster."""
+"""The machines where a service does its work: its own one, or the nodes of a Ray cluster."""

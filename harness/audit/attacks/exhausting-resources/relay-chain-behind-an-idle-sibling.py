@@ -4,7 +4,7 @@
 # # An audit shows only that this is no way to a pass. A test measures the time that each relay buys.
 # description: >-
 #   Passes its work on to a chain of children, while an idle sibling claims to wait for a processor
-#   all the time; beats limits that credit a program with the time for which any of its processes
+#   all the time; beats limits that credit a program with the time that any of its processes
 #   waits.
 
 # include: relay.py

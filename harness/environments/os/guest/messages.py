@@ -91,6 +91,13 @@ class EndAllReply(TypedDict):
     left: list[int]
 
 
+class PauseAll(TypedDict):
+    """`pause_all` and `resume_all`: stop every process but PID 1, and let them go on. The reply is empty.
+
+    `end_shell` ends the agent's shell in the same form.
+    """
+
+
 class Begin(TypedDict):
     """`begin`: the reply is a `BeginReply`."""
 

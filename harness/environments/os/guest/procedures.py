@@ -21,7 +21,7 @@ from harness.sandbox.guest import (  # noqa: F401
 from harness.sandbox.guest.jobs import CommandJob
 from harness.sandbox.guest.users import User
 
-from . import contents
+from . import contents, pause
 from .dialects import LOGIN, find_dialect
 from .image_users import find_user
 from .main_process import MainProcess
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 ROOT_FOLDER = "/root"
 # The reply lists at most this many processes that cannot be ended.
 MAX_LEFT = 20
+# How often a pause looks whether the shell's last command has ended.
+PAUSE_SECONDS = 0.05
 
 
 def install(kernel: Kernel) -> None:
@@ -66,6 +68,9 @@ def install(kernel: Kernel) -> None:
     kernel.add_procedure("run", machine.run)
     kernel.add_procedure("run_script", machine.run_script)
     kernel.add_procedure("end_all", machine.end_all)
+    kernel.add_procedure("end_shell", machine.end_shell)
+    kernel.add_procedure("pause_all", machine.pause_all)
+    kernel.add_procedure("resume_all", machine.resume_all)
     kernel.add_procedure("begin", machine.begin)
     kernel.add_procedure("clock", machine.check_clock)
     kernel.add_procedure("list", machine.list_changed)
@@ -84,6 +89,8 @@ class Machine:
         self._shell: Shell | None = None
         self._started_ns = 0
         self._clock = SetClock()
+        # The processes that were stopped before `pause_all`, None while nothing is paused.
+        self._stopped_before: list[int] | None = None
 
     def greet(self, hello: Hello) -> None:
         """Make the agent root if the hello asks for it, and put PID 1 out of its reach.
@@ -175,6 +182,30 @@ class Machine:
         self._kernel.loop.reap()
         reply: EndAllReply = {"left": [pid for pid, _started in processes.list_processes()][:MAX_LEFT]}
         request.answer(reply)
+
+    def end_shell(self, request: Request) -> None:
+        """End the agent's shell, and no process that it has left in the background."""
+        if self._shell is not None:
+            self._shell.end()
+        request.answer({})
+
+    def pause_all(self, request: Request) -> None:
+        """Stop every process but this one, until `resume_all`. Their files do not change meanwhile."""
+        if self._shell is not None and self._shell.call is not None:
+            # The command is being ended, for which the shell must run.
+            self._kernel.loop.after(PAUSE_SECONDS, lambda: self.pause_all(request))
+            return
+        stopped_before = pause.stop_everyone()
+        if self._stopped_before is None:
+            self._stopped_before = stopped_before
+        request.answer({})
+
+    def resume_all(self, request: Request) -> None:
+        """Let the processes go on that `pause_all` has stopped."""
+        if self._stopped_before is not None:
+            pause.continue_everyone(self._stopped_before)
+            self._stopped_before = None
+        request.answer({})
 
     def begin(self, request: Request) -> None:
         """Answer with a time that is later than every earlier change."""

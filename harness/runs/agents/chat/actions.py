@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.text import shorten
 from harness.core.tools import AgentEnvironment, Observation, TextCall, Tool
+from harness.environments.published import PublishedProtocol
 from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, add_advice
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall, ToolSchema
 from harness.runs.agents.chat.arguments import decode_arguments, find_tool_name, fit_arguments
@@ -184,11 +185,23 @@ class NativeCalls:
         return "", tuple(schemas)
 
     def read(self, choice: Choice, environment: AgentEnvironment) -> list[Action | FormatError]:
-        if choice.message.tool_calls:
-            return [_read_call(call, choice.finish, environment.tools) for call in choice.message.tool_calls]
+        published = environment.text_protocol
+        rules = published.rules if isinstance(published, PublishedProtocol) else None
+        if calls := choice.message.tool_calls:
+            read = [_read_call(call, choice.finish, environment.tools) for call in calls]
+            if rules is None or not rules.only_first:
+                return read
+            # An API wants a result for every call.
+            return [read[0], *(FormatError("further call", ONLY_FIRST, call) for call in calls[1:])]
         found = find_text_calls(choice.message.text, environment.tools)
         if found:
+            found = found[:1] if rules is not None and rules.only_first else found
             return [Action(call.tool, call.arguments) for call in found]
+        if isinstance(published, PublishedProtocol):
+            answer = published.read_without_call(choice.message.text)
+            if isinstance(answer, TextCall):
+                return [Action(answer.tool, answer.arguments)]
+            return [_explain_missing_call(choice, answer)]
         return [_explain_missing_call(choice, _list_tools(environment))]
 
     def observe(self, item: Action | FormatError, text: str, environment: AgentEnvironment) -> Message:

@@ -111,7 +111,7 @@ class CommandAgent:
             async with open_host_place(self._command.pass_env) as place:
                 yield place
         elif context.open_workspace is None:
-            raise AgentError("this attempt has no sandbox in which a program could run")
+            raise AgentError("this attempt has no sandbox where a program could run")
         else:
             async with context.open_workspace() as workspace:
                 yield SandboxPlace(workspace, self._command.image)
@@ -178,7 +178,7 @@ class CommandAgent:
     async def _require_program(self, place: Place, program: str, env: Mapping[str, str]) -> None:
         """Raise AgentUnusableError for a program that is not in its place.
 
-        An agent may remove its own program later, so only places in which none has started are looked at.
+        An agent may remove its own program later, so only places where none has started are looked at.
         """
         if place.is_in_task in self._found:
             return
@@ -329,7 +329,7 @@ def describe_end(
     Args:
         argv: the command with its placeholders.
         where: the place of the program.
-        ended: its result, or the reason for which the harness has ended it.
+        ended: its result, or the reason why the harness has ended it.
         outputs: its output on stdout and stderr.
     """
     entry: dict[str, object] = {"kind": "program", "argv": list(argv), "where": where}

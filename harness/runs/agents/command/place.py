@@ -1,4 +1,4 @@
-"""The places in which the program of an agent runs. This one is a sandbox, and `host` has the other one."""
+"""The places where the program of an agent runs. This one is a sandbox, and `host` has the other one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class KeptOutput:
 
 
 class Place(Protocol):
-    """A place in which a program runs."""
+    """A place where a program runs."""
 
     # Whether the program runs in the sandbox of the task's environment.
     is_in_task: bool

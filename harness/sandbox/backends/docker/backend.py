@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from harness.core.errors import SandboxError
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.backends.base import (
     BackendFacts,
     BuildRules,
@@ -20,10 +20,11 @@ from harness.sandbox.backends.base import (
     FoundContainer,
     FoundImage,
     ImageFacts,
+    JoinedContainer,
     SandboxSpec,
     StartedContainer,
 )
-from harness.sandbox.backends.docker import engine
+from harness.sandbox.backends.docker import attempt_network, engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
 from harness.sandbox.backends.docker.engine import engine_errors
 from harness.sandbox.backends.docker.fate import explain_silence, find_fate
@@ -109,8 +110,8 @@ def connect() -> DockerBackend:
 
 
 class DockerBackend:
-    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend`, `MovesImages`
-    and `RunsForeignImages`.
+    """Sandboxes on a Docker engine, under any of its runtimes. Implements `Backend`, `MakesNetworks`,
+    `MovesImages` and `RunsForeignImages`.
 
     Threads may share it.
     """
@@ -172,7 +173,8 @@ class DockerBackend:
         is_counted = self._choose_sockets(spec) in ("internet", "all")
         config = container_config(self.client, spec, sockets="all")
         config = make_foreign_config(self.client, spec, config, self._find_volumes(spec.image))
-        if not is_counted:
+        # The settings of a namespace that it joins are made already.
+        if not is_counted and not isinstance(spec.foreign and spec.foreign.network, JoinedContainer):
             config["host_config"]["Sysctls"] = SMALL_BUFFERS
         started = start_container(self.client, spec, config)
         return started if is_counted else replace(started, most_sockets=MOST_SOCKETS)
@@ -195,6 +197,18 @@ class DockerBackend:
     def inspect_image(self, reference: str) -> ImageFacts | None:
         details = engine.image_details(self.client, reference)
         return None if details is None else read_image_facts(details)
+
+    def make_network(self, name: str, labels: Mapping[str, str], *, is_public: bool) -> None:
+        if self._is_podman:
+            # It gives the network an address of its machine, whatever the options are.
+            raise UsageError("Podman has no networks without its own machine", hint="use Docker Engine")
+        attempt_network.make_network(self.client, name, labels, is_public=is_public)
+
+    def destroy_network(self, name: str) -> None:
+        attempt_network.destroy_network(self.client, name)
+
+    def find_networks(self, labels: Mapping[str, str | None]) -> Mapping[str, Mapping[str, str]]:
+        return attempt_network.find_networks(self.client, labels)
 
     # Imported here, because the builds of images are a part of the set-up of a machine.
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
 from harness.core.lock import exclusive
-from harness.sandbox.backends.base import ImageFacts, SandboxSpec
+from harness.sandbox.backends.base import ImageFacts, JoinedContainer, NetworkPlace, SandboxSpec
+from harness.sandbox.backends.docker.attempt_network import choose_name_servers
 from harness.sandbox.backends.docker.container import remove
 from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_going, is_gone
 from harness.sandbox.backends.docker.images import AGENT_LABEL, LABEL
@@ -43,21 +44,39 @@ def make_foreign_config(
     """Return the arguments of `create_container` for a foreign image, from those of our own image."""
     assert spec.foreign is not None  # noqa: S101  because only such specs come here
     disk = f"size={spec.limits.disk_mb}m,nosuid,nodev,mode=1777"
+    place = spec.foreign.network
+    mode, name_servers = ("bridge" if place else "none"), None
+    further: dict[str, Any] = {}
+    if isinstance(place, NetworkPlace):
+        mode, name_servers = place.network, choose_name_servers(client, place.network)
+        endpoint = client.create_endpoint_config(aliases=list(place.names))
+        further["networking_config"] = {"EndpointsConfig": {place.network: endpoint}}
+        further["hostname"] = place.names[0]
+    elif isinstance(place, JoinedContainer):
+        # The names of the other container hold here too.
+        mode, further["hostname"] = f"container:{place.id}", None
+        config = {**config, "host_config": {**config["host_config"], "ExtraHosts": None}}
     host_config = client.create_host_config(
         mounts=mounts,
         tmpfs={SHARED_MEMORY_FOLDER: f"{disk},noexec", ATTEMPT_FOLDER: f"{disk},exec"},
-        network_mode="bridge" if spec.foreign.network else "none",
+        network_mode=mode,
+        dns=name_servers,
+        # A program that asks for a name outside must not wait half a minute for the refusal.
+        dns_opt=None if name_servers is None else ["timeout:1", "attempts:1"],
         cap_drop=["ALL"],
         cap_add=list(FOREIGN_CAPABILITIES),
     )
-    added = ("Mounts", "Tmpfs", "NetworkMode", "CapDrop", "CapAdd")
-    return config | {
+    added = ("Mounts", "Tmpfs", "NetworkMode", "Dns", "DnsOptions", "CapDrop", "CapAdd")
+    own = {name: host_config[name] for name in added if name in host_config}
+    return {
+        **config,
         "image": spec.foreign.id,
         "entrypoint": list(FOREIGN_GUEST_COMMAND),
         "environment": dict.fromkeys(EMPTIED, ""),
         # The engine would run the health check of the image as a process that no limit of ours knows.
         "healthcheck": {"test": ["NONE"]},
-        "host_config": config["host_config"] | {name: host_config[name] for name in added},
+        "host_config": {**config["host_config"], **own},
+        **further,
     }
 
 
@@ -71,6 +90,7 @@ def read_image_facts(details: Mapping[str, Any]) -> ImageFacts:
         user=config.get("User") or "",
         folder=config.get("WorkingDir") or "/",
         entrypoint=tuple(config.get("Entrypoint") or ()),
+        command=tuple(config.get("Cmd") or ()),
     )
 
 

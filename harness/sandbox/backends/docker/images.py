@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness.core.errors import ImageMissingError, SandboxError, unknown_name
+from harness.core.logger import get_logger
 from harness.sandbox.backends.base import FoundImage
 from harness.sandbox.backends.docker.engine import connect, engine_errors, image_details
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 BASE = "base"
+_LOGGER = get_logger(__name__)
 
 _PACKAGE = Path(__file__).parents[3]
 _KERNEL = PurePosixPath("harness/sandbox/guest")
@@ -49,15 +51,28 @@ def image_names() -> tuple[str, ...]:
 
 
 @cache
+def language_image_names() -> tuple[str, ...]:
+    """Return the images of compilers and interpreters, each built when it is first asked for."""
+    return tuple(sorted(path.parent.name for path in images_dir().glob("languages/*/Dockerfile")))
+
+
+def image_folder(name: str) -> Path:
+    """Return the folder with the recipe of an image."""
+    folder = images_dir()
+    return folder / "languages" / name if name in language_image_names() else folder / name
+
+
+@cache
 def image_sources(name: str) -> tuple[tuple[str, bytes], ...]:
     """Return every file of the build context of image `name`, as (path, content), sorted by path.
 
     A process reads them once, so that a tag always matches the build under it. Raises UsageError for a name
-    that is not in `image_names()`.
+    that no image has.
     """
-    if name not in image_names():
-        raise unknown_name("image", name, image_names())
-    files = _files(images_dir() / name, "*")
+    known = (*image_names(), *language_image_names())
+    if name not in known:
+        raise unknown_name("image", name, known)
+    files = _files(image_folder(name), "*")
     if name != BASE:
         files["Dockerfile"] += (images_dir() / "guest.dockerfile").read_bytes()
         files |= _guest_files(name)
@@ -106,7 +121,7 @@ def _guest_files(name: str) -> dict[str, bytes]:
     packages are empty, so that no other code of the host comes into the image.
     """
     files: dict[str, bytes] = {}
-    named = images_dir() / name / "guest"
+    named = image_folder(name) / "guest"
     owner = named.read_text(encoding="utf-8").strip() if named.is_file() else name
     for package in (_KERNEL, PurePosixPath("harness/environments", owner, "guest")):
         sources = _files(_PACKAGE.parent / package, "*.py")
@@ -155,9 +170,14 @@ def require_image(client: APIClient, name: str) -> str:
 def require_build(client: APIClient, name: str) -> Image:
     """Return image `name` as this version of harness builds it.
 
-    Raises ImageMissingError if the image was not built yet, UsageError for an unknown name.
+    The image of a language is built now if the engine lacks it. Raises ImageMissingError if another image was
+    not built yet, UsageError for an unknown name, and SandboxError for a failed build.
     """
     image = find_image(client, name)
+    if image is None and name in language_image_names():
+        from harness.sandbox.machine.images import build_images
+
+        (image,) = build_images(client, [name], notify=_LOGGER.warning)
     if image is None:
         _, is_prepared, agent = name.partition("+")
         raise ImageMissingError(

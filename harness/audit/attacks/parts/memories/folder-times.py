@@ -1,4 +1,4 @@
-# place: the times at which the folders that all samples share were last changed
+# place: the times when the folders that all samples share were last changed
 # beats: graders that empty shared folders and keep their times
 # bits: 8
 

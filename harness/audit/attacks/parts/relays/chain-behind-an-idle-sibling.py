@@ -1,6 +1,6 @@
 # description: >-
 #   Passes its work on to a chain of children, while an idle sibling claims to wait for a processor
-#   all the time; beats limits that credit a program with the time for which any of its processes
+#   all the time; beats limits that credit a program with the time that any of its processes
 #   waits.
 
 def burn(seconds):

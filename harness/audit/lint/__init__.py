@@ -1,0 +1,1 @@
+"""The checks of a set of task folders before it is published."""

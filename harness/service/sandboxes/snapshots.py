@@ -1,0 +1,128 @@
+"""`/v1/snapshots`: the files of a sandbox that a client holds, and further sandboxes that start with them.
+
+A snapshot lives in the memory of the service, within the share of its client, and ends by its idle time or
+with the service. Its name cannot be guessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.core.errors import HarnessError, UsageError
+from harness.sandbox.snapshots import MAX_FORKS, unpack_snapshot
+from harness.service.errors import InvalidRequestError, ServiceError, explain_error
+from harness.service.operations import Call, Called, make_router
+from harness.service.sandboxes.endpoints import open_session
+from harness.service.sandboxes.held_snapshots import HeldSnapshot
+from harness.service.sandboxes.models import SandboxInfo, SnapshotInfo
+from harness.service.sandboxes.sessions import DELETED
+
+
+class SnapshotRequest(BaseModel):
+    """A snapshot to take."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    idle_seconds: float = Field(default=600.0, ge=1, le=86_400, allow_inf_nan=False)
+    """The time without a fork after which the snapshot ends."""
+
+
+class ForkRequest(BaseModel):
+    """Sandboxes to open with the files of a snapshot."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    count: int = Field(default=1, ge=1, le=MAX_FORKS)
+    """The number of sandboxes."""
+    wait_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    """The time that each sandbox can wait in the queue and for memory."""
+
+
+class ForkError(BaseModel):
+    """The reason why a sandbox could not be opened."""
+
+    code: str
+    """The reason for programs, as in an error of a request."""
+    message: str
+    """The reason for people."""
+
+
+class Fork(BaseModel):
+    """One sandbox with the files of a snapshot, or an error."""
+
+    sandbox: SandboxInfo | None = None
+    """The open sandbox, with the limits and times of the first one."""
+    error: ForkError | None = None
+    """Why there is no sandbox."""
+
+
+class ForkReply(BaseModel):
+    """The sandboxes with the files of a snapshot."""
+
+    sandboxes: list[Fork]
+    """One entry for each of `count`."""
+
+
+router = make_router()
+_ONE = "/v1/snapshots/{name}"
+
+
+@router.post(
+    "/v1/sandboxes/{id}/snapshot",
+    summary="Keep the files of a sandbox, so that further sandboxes can start with them.",
+    name="snapshot_sandbox",
+    status_code=201,
+)
+async def take(id: str, request: SnapshotRequest, call: Called) -> SnapshotInfo:
+    """Return a snapshot of a sandbox, which lives on. Raises ServiceError."""
+    async with call.service.sessions.use(id) as session:
+        try:
+            snapshot = await session.sandbox.snapshot()
+        except UsageError as error:
+            raise InvalidRequestError(error.message, status=422) from error
+    return call.service.snapshots.add(call.client, snapshot, session.request, request.idle_seconds)
+
+
+@router.post(f"{_ONE}/fork", summary="Open sandboxes with the files of a snapshot.", name="fork_snapshot")
+async def fork(name: str, request: ForkRequest, call: Called) -> ForkReply:
+    """Return one open sandbox, or an error, for each that was asked for. Raises ServiceError."""
+    live = call.service.snapshots.find(name)
+    live.busy += 1
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            opening = [tasks.create_task(_fork_one(live, request, call)) for _ in range(request.count)]
+    except BaseException:
+        # Nobody would learn the ids of those that are open.
+        for each in opening:
+            if each.done() and not each.cancelled() and (opened := each.result().sandbox) is not None:
+                call.service.sessions.find(opened.id).finish(DELETED)
+        raise
+    finally:
+        live.busy -= 1
+    return ForkReply(sandboxes=[each.result() for each in opening])
+
+
+async def _fork_one(live: HeldSnapshot, request: ForkRequest, call: Call) -> Fork:
+    wanted = live.request.model_copy(update={"wait_seconds": request.wait_seconds})
+    try:
+        session = await open_session(call.service, call.client, wanted)
+        try:
+            async with call.service.sessions.use(session.id):
+                await unpack_snapshot(session.sandbox, live.snapshot)
+        except BaseException:
+            with contextlib.suppress(ServiceError):
+                await call.service.sessions.delete(session.id)
+            raise
+    except (ServiceError, HarnessError) as error:
+        shown = explain_error(error)
+        return Fork(error=ForkError(code=shown.code, message=str(shown)))
+    return Fork(sandbox=session.describe())
+
+
+@router.delete(_ONE, summary="Drop a snapshot.", name="delete_snapshot", status_code=204)
+async def delete(name: str, call: Called) -> None:
+    """Drop a snapshot. The sandboxes that were forked live on. Raises ServiceError."""
+    call.service.snapshots.delete(name)

@@ -1,0 +1,219 @@
+"""No patch earns a strict verdict by what it does to the tests, and every solution earns one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from case_checks import check_together
+from contexts import ListTranscript
+from docker import APIClient
+from samples.repository import FILES, ISSUES, make_diff, make_rows
+from sealed_tasks import build_image
+
+from harness.benchmarks.data.rows import Row
+from harness.benchmarks.swebench import read
+from harness.core.types import Status
+from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.repository.grader import judge_patch
+from harness.environments.repository.machine import find_image
+from harness.environments.repository.target import RepositoryTests
+from harness.environments.repository.trial import Trial
+from harness.sandbox.backends.base import BuildRules
+from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.limits import Limits
+from harness.sandbox.pool import SandboxPool, SandboxSettings
+
+_TESTS = {
+    row["instance_id"].rpartition("-")[2]: [
+        *json.loads(row["FAIL_TO_PASS"]),
+        *json.loads(row["PASS_TO_PASS"]),
+    ]
+    for row in make_rows()
+}
+_FORGED_REPORTS = """import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    report.outcome, report.longrepr = "passed", None
+"""
+# The tool has put its own files in place of the outputs, and keeps them under other numbers.
+_FORGED_LOG = f"""import os
+for descriptor in range(1, 20):
+    try:
+        for test in {_TESTS["total"]!r}:
+            os.write(descriptor, b"PASSED " + test.encode() + b"\\n")
+    except OSError:
+        pass
+os._exit(0)
+"""
+_FORGED_RUNNER = f"""for test in {_TESTS["initials"]!r}:
+    print(test, "... ok")
+"""
+_LOADS_PLUGIN = "import os\nos.environ['PYTEST_PLUGINS'] = 'stock.forge'\n"
+_WRITES_PATH_FILE = """import site
+for folder in site.getsitepackages():
+    try:
+        open(folder + "/forge.pth", "w").write("import os; os.environ['PYTEST_PLUGINS'] = 'stock.forge'")
+    except OSError:
+        pass
+"""
+_LATER = """import subprocess
+exec(subprocess.check_output(["git", "show", "later:stock/counting.py"], text=True))
+"""
+_EQUAL_TO_ALL = """class Equal:
+    def __eq__(self, other):
+        return True
+
+
+def total(counts):
+    return Equal()
+"""
+
+
+def _new(path: str, text: str) -> str:
+    return make_diff(path, "", text)
+
+
+def _more(path: str, text: str, *, first: bool = False) -> str:
+    before = FILES[path]
+    return make_diff(path, before, text + before if first else before + text)
+
+
+_PLUGIN = _new("stock/forge.py", _FORGED_REPORTS)
+_INIT = "stock/__init__.py"
+# Each forgery with the issue that it claims to resolve, and whether the published rule believes it.
+FORGERIES = (
+    ("a conftest of nine lines", "total", _new("tests/conftest.py", _FORGED_REPORTS), True),
+    ("a conftest at the top", "total", _new("conftest.py", _FORGED_REPORTS), True),
+    ("an early exit", "total", _more(_INIT, _FORGED_LOG), True),
+    (
+        "a hook at the exit",
+        "total",
+        _more(_INIT, "import atexit\natexit.register(exec, " + repr(_FORGED_LOG) + ", {})\n"),
+        True,
+    ),
+    ("a module named like the tool", "total", _new("pytest.py", _FORGED_LOG), True),
+    ("a runner that runs nothing", "initials", _more("tests/runtests.py", _FORGED_RUNNER, first=True), False),
+    (
+        "settings that load a plugin",
+        "total",
+        _PLUGIN + make_diff("setup.cfg", FILES["setup.cfg"], "[tool:pytest]\naddopts = -p stock.forge\n"),
+        True,
+    ),
+    (
+        "settings that come first",
+        "total",
+        _PLUGIN + _new("pytest.ini", "[pytest]\naddopts = -p stock.forge\n"),
+        True,
+    ),
+    (
+        "a path file from the set-up",
+        "total",
+        _PLUGIN + _more("setup.py", _WRITES_PATH_FILE, first=True),
+        True,
+    ),
+    ("sitecustomize", "total", _PLUGIN + _new("sitecustomize.py", _LOADS_PLUGIN), True),
+    (
+        "a file that the image has beside its commit",
+        "total",
+        _PLUGIN
+        + make_diff(
+            "stock.egg-info/entry_points.txt", "[tools]\nstock = stock\n", "[pytest11]\nforge = stock.forge\n"
+        ),
+        True,
+    ),
+    (
+        "a hook of git",
+        "total",
+        _PLUGIN
+        + _new(".git/hooks/post-checkout", "#!/bin/sh\ncp stock/forge.py conftest.py\n").replace(
+            "100644", "100755"
+        ),
+        False,
+    ),
+    ("the history of git", "total", _more("stock/counting.py", _LATER), False),
+    (
+        "tests that do not run",
+        "total",
+        _more(_INIT, "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n"),
+        True,
+    ),
+    (
+        "checks that check nothing",
+        "initials",
+        _more(_INIT, "import unittest\nunittest.TestCase.assertEqual = lambda *_: None\n"),
+        True,
+    ),
+    (
+        "failures that count as success",
+        "initials",
+        _more(
+            _INIT,
+            "import unittest\nresult = unittest.TextTestResult\n"
+            "result.addFailure = result.addError = lambda self, test, _: self.addSuccess(test)\n",
+        ),
+        True,
+    ),
+    ("a value that equals all", "total", _more("stock/counting.py", _EQUAL_TO_ALL), True),
+)
+
+
+@pytest.fixture
+async def pool(backend: DockerBackend) -> AsyncIterator[SandboxPool]:
+    async with SandboxPool(backend) as pool:
+        yield pool
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
+async def _try(pool: SandboxPool, client: APIClient, issue: str) -> Trial:
+    row = next(row for row in make_rows() if row["instance_id"].endswith(f"-{issue}"))
+    task, reference = read(Row(row, "rows"))
+    target = reference.target
+    assert isinstance(target, RepositoryTests)
+    rules = MachineRules(BuildRules((("python:*", build_image(client)),)))
+    settings = SandboxSettings("container", Limits(memory_mb=512, cpu_seconds=300, wall_seconds=300))
+    context = EnvironmentContext(pool, settings, 600.0, ListTranscript(), machine_rules=rules)
+    return Trial(context, await find_image(context, target.setup, task.id), target, 300.0)
+
+
+@pytest.mark.timeout(900)
+async def test_no_forgery_is_resolved_by_the_strict_rule(
+    pool: SandboxPool, client: APIClient, cache: Path
+) -> None:
+    async def forge(forgery: tuple[str, str, str, bool]) -> None:
+        _name, issue, patch, is_believed = forgery
+        verdict = await judge_patch(await _try(pool, client, issue), patch)
+        assert verdict.status is Status.FAILED, verdict
+        assert verdict.metrics["resolved_strict"] == 0, verdict
+        assert verdict.metrics["resolved"] == is_believed, f"the forgery is blunt: {verdict}"
+        assert (verdict.tampering is not None) == is_believed, verdict
+
+    await check_together(FORGERIES, forge, at_once=3, describe=lambda forgery: forgery[0])
+
+
+@pytest.mark.timeout(900)
+async def test_every_solution_is_resolved_by_both_rules(
+    pool: SandboxPool, client: APIClient, cache: Path
+) -> None:
+    async def solve(issue: str) -> None:
+        trial = await _try(pool, client, issue)
+        verdict = await judge_patch(
+            trial, trial.tests.gold + _new("tests/test_mine.py", "def test_mine(): pass\n")
+        )
+        assert verdict.status is Status.PASSED, verdict
+        assert (verdict.metrics["resolved"], verdict.metrics["resolved_strict"]) == (1, 1)
+        assert verdict.metrics["left_out_files"] == 1
+
+    await check_together([issue.name for issue in ISSUES], solve, at_once=3)

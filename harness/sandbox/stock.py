@@ -94,9 +94,10 @@ class Stock:
             self._pool.discard(PREPARED, settings)
             del self._claims[settings]
             return
-        most = int(self._pool.memory_mb * MEMORY_SHARE) // settings.memory_mb
-        kept = sum(self._pool.count_idle(PREPARED, each) for each in self._claims if each != settings)
-        wanted = min(count_burst([at for at, _ in claims]), max(0, most - kept))
+        others = [each for each in self._claims if each != settings]
+        taken_mb = sum(self._pool.count_idle(PREPARED, each) * each.memory_mb for each in others)
+        rest_mb = int(self._pool.memory_mb * MEMORY_SHARE) - taken_mb
+        wanted = min(count_burst([at for at, _ in claims]), max(0, rest_mb // settings.memory_mb))
         while self._pool.count_idle(PREPARED, settings) < wanted:
             self._is_starting = True
             try:

@@ -21,7 +21,7 @@ from harness.environments.python.call_programs import CallTests
 from harness.sandbox import pool as pools
 from harness.sandbox import stock as stocks
 from harness.sandbox.limits import Limits
-from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
+from harness.sandbox.pool import PREPARED, AcrossTasks, SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.stock import Stock, count_burst
 
@@ -529,3 +529,18 @@ async def test_the_stock_follows_the_demand_of_the_last_minute(
 )
 def test_a_burst_is_the_most_claims_within_two_seconds(times: list[float], burst: int) -> None:
     assert count_burst(times) == burst
+
+
+async def test_the_stock_of_all_kinds_takes_at_most_half_of_the_memory(
+    sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stocks, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(stocks, "BURST_SECONDS", HANG_SECONDS)
+    async with SandboxPool(memory_mb=800) as pool, Stock(pool) as stock:
+        await claim(pool, LARGE)
+        await wait_while(lambda: stock.ready < 1)
+        await asyncio.gather(*(claim(pool) for _ in range(3)))
+        await wait_while(lambda: stock.ready < 2)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert [pool.count_idle(PREPARED, each) for each in (LARGE, SMALL)] == [1, 1], "400 MiB are half"

@@ -43,7 +43,7 @@ _ANSWERS = ("expected", "answer", "golden", "reference", "solution", "truth")
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What a forging agent knows of a task."""
+    """The facts that a forging agent knows about a task."""
 
     # The files of an agent that the tests may run, import or load: absolute, or from the working folder on.
     programs: tuple[str, ...] = ()
